@@ -183,6 +183,17 @@ def test_key_value_heads_of_models_that_do_not_group_heads(tmp_path, rng, family
           expected(tensors, family, x, EVERYWHERE if model_type == "bert" else causal(L)))
 
 
+@pytest.mark.parametrize("keys", [{"n_embed": M}, {"n_embed": M, "hidden_size": 8}, {"hidden_size": M, "n_embd": 8}])
+def test_names_of_the_width(tmp_path, rng, keys):
+    family = ("h.0.", [], {"self_attention.query_key_value.weight": (3 * M, M), "self_attention.dense.weight": (M, M),
+                           "input_layernorm.weight": M})
+    config = {key: value for key, value in SIZES.items() if key != "hidden_size"} | {"model_type": "bloom", **keys}
+    write_model(tmp_path / "model", config, tensors_of(rng, family))
+    assert attn("model", "inspect", "model", "--layer", 0, cwd=tmp_path).returncode == 0
+    write_model(tmp_path / "model", config | {"n_embed": 8}, tensors_of(rng, family))
+    assert_error(attn("model", "inspect", "model", cwd=tmp_path), 65, "config.json: n_embed: is 8, but ")
+
+
 def test_head_dim_that_does_not_fit_fused_projections(tmp_path, rng):
     family = ("h.0.attn.", [], {"c_attn.weight": (M, 3 * M), "c_proj.weight": (M, M)})
     write_model(tmp_path / "model", {**SIZES, "model_type": "gpt2", "head_dim": 2},

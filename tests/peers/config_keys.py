@@ -16,9 +16,11 @@ import json
 import logging
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
+import unittest.mock
 
 import numpy as np
 import torch
@@ -150,6 +152,7 @@ ROPES = {
                  ["attention_factor", "short_mscale", "long_mscale"]),
     "su": ({"factor": 4.0, "original_max_position_embeddings": 6, "short_factor": "short", "long_factor": "long"}, []),
     "proportional": ({"factor": 2.0}, []), "wave": ({"factor": 2.0}, [])}
+REFUSED_ROPES = {"su", "proportional", "wave"}
 ROPE_VALUES = {
     "rope_theta": [50.0], "factor": [1.0, 3.0], "partial_rotary_factor": [0.5, 1.0], "attention_factor": [0.7],
     "beta_fast": [4.0, 0], "beta_slow": [2.0, 0], "mscale": [0.5], "mscale_all_dim": [0.5, 0.8],
@@ -189,22 +192,21 @@ def rope_changes():
         old = {"type": name, **rope}
         yield "rope_parameters", {"rope_parameters": whole}
         yield "rope_scaling", {"rope_scaling": old}
+        if name in REFUSED_ROPES:
+            continue
         yield "rope_scaling", {"rope_scaling": old, "rope_theta": 50.0}
         yield "rope_scaling", {"rope_scaling": old, "rope_parameters": {"rope_type": "default", "rope_theta": 50.0}}
         for key in [*COMMON, *rope, *others]:
-            for value in ROPE_VALUES[key] + [None, ABSENT]:
+            for value in [*ROPE_VALUES[key], ABSENT]:
                 if value != whole.get(key, ABSENT):
                     yield f"rope_parameters.{key}", {"rope_parameters": changed(whole, {key: value})}
         rest = changed(whole, {"original_max_position_embeddings": ABSENT, "rope_theta": ABSENT})
         for key in BESIDE_ROPES:
-            for value in VALUES[key]:
-                yield key, {"rope_parameters": whole, key: value}
-                yield key, {"rope_parameters": rest, key: value}
-        for other in ({"rope_type": "default", "rope_theta": 20.0}, {"rope_type": "linear", "factor": 3.0}, None):
+            yield key, {"rope_parameters": whole, key: VALUES[key][0]}
+            yield key, {"rope_parameters": rest, key: VALUES[key][0]}
+        for other in ({"rope_type": "linear", "rope_theta": 20.0, "factor": 3.0}, None):
             yield f"rope_parameters.{FULL}", {"rope_parameters": {FULL: whole, SLIDING: other}}
             yield f"rope_parameters.{SLIDING}", {"rope_parameters": {FULL: other, SLIDING: whole}}
-        yield f"rope_parameters.{FULL}", {"rope_parameters": {FULL: whole}}
-        yield f"rope_parameters.{SLIDING}", {"rope_parameters": {SLIDING: whole}}
 
 
 def with_factors(value, pairs):
@@ -231,13 +233,14 @@ def for_one_type(change, one, other):
     return {**change, "rope_parameters": {one: rope, other: {"rope_type": "default", "rope_theta": 20.0}}}
 
 
-def mutations(config, keys, with_ropes):
-    """Pairs of a key and a change."""
-    for key in sorted((set(keys) | set(EVERYWHERE)) - OTHERS):
+def mutations(config, keys, is_first, with_ropes=True):
+    """Pairs of a key and a change. Only the first model of an architecture gets keys that transformers does not read
+    for it, and changes of all keys of rotary positions."""
+    for key in sorted((set(keys) | set(EVERYWHERE if is_first else ())) - OTHERS):
         if not key.startswith("rope_parameters."):
             for change in key_mutations(config, key):
                 yield key, change
-    if with_ropes and "rope_parameters" in keys:
+    if is_first and with_ropes and "rope_parameters" in keys:
         pairs = rotary_pairs(config)
         for key, change in rope_changes():
             change = with_factors(change, pairs)
@@ -254,7 +257,8 @@ def layers_of(model_type, config, folder):
     loaded = transformers.AutoConfig.from_pretrained(folder, attn_implementation="eager")
     if "use_cache" not in config:
         loaded.use_cache = False
-    model = transformers.AutoModel.from_config(loaded, attn_implementation="eager", experts_implementation="eager")
+    with unittest.mock.patch.object(transformers.PreTrainedModel, "init_weights"):
+        model = transformers.AutoModel.from_config(loaded, attn_implementation="eager", experts_implementation="eager")
     model = model.double().eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
@@ -367,6 +371,12 @@ def bases(only):
             yield model_type, {"model_type": "gemma3_text" if model_type == "gemma3" else model_type, **options}
 
 
+def architectures():
+    """Every model_type in attn's table."""
+    source = (pathlib.Path(__file__).parents[2] / "src/attn/model/architectures.cpp").read_text()
+    return set(re.findall(r'(?:model_type = |_like\()"([\w-]+)"', source))
+
+
 def check_pairs(report, only, count, seed):
     """Changes random pairs of keys."""
     draw = random.Random(seed)
@@ -384,7 +394,6 @@ def main():
     parser.add_argument("model_type", nargs="*", help="only these")
     parser.add_argument("--pairs", type=int, default=0, metavar="N", help="only N random pairs of changes")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--without-ropes", action="store_true", help="without the keys of rope_parameters")
     parser.add_argument("--verbose", action="store_true", help="print all changes")
     options = parser.parse_args()
     logging.disable()
@@ -393,6 +402,8 @@ def main():
     report = Report(options.verbose)
     if options.pairs:
         check_pairs(report, options.model_type, options.pairs, options.seed)
+    for model_type in sorted(architectures() - {model_type for model_type, _ in bases([])}):
+        report.add(model_type, "model_type", {}, "FAIL", "models.py has no model of this architecture")
     seen = set()
     for model_type, config in bases(options.model_type) if not options.pairs else ():
         keys = config_scan.keys_of(config["model_type"])
@@ -400,7 +411,7 @@ def main():
             name = key.removeprefix("rope_parameters.")
             if name == key or name not in {*ROPE_VALUES, FULL, SLIDING}:
                 report.add(model_type, key, {}, "FAIL", f"transformers reads {key}, and VALUES has no values of it")
-        for key, change in mutations(config, keys, model_type not in seen and not options.without_ropes):
+        for key, change in mutations(config, keys, model_type not in seen, model_type != "gemma3"):
             report.add(model_type, key, change, *outcome_of(model_type, config, change))
         seen.add(model_type)
     report.print_table()

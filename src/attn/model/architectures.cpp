@@ -566,9 +566,9 @@ void check_widths(const Architecture& architecture, LayerJob& job) {
     config.refuse(key, "is " + std::to_string(value) + ", but " + printable(job.full_name(name)) +
                            " is " + to_string(shape) + found);
   };
-  for (const char* key : {"hidden_size", "n_embd", "d_model", "dim"})
-    if (config.has(key) && config.count({key}) != static_cast<std::int64_t>(width))
-      refuse(key, config.count({key}), "");
+  if (const char* const key = width_key_of(config);
+      key != nullptr && config.count({key}) != static_cast<std::int64_t>(width))
+    refuse(key, config.count({key}), "");
   if (!config.has("head_dim") || architecture.projections != Projections::separate) return;
   const std::int64_t heads = heads_of(job), head_width = config.count({"head_dim"});
   std::int64_t expected = 0;

@@ -1,5 +1,7 @@
 #include "attn/model/facts.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <vector>
@@ -36,9 +38,17 @@ void set_causal(LayerJob& job) {
   if (is_causal(job)) job.set("causal", Json{true});
 }
 
+const char* width_key_of(const Config& config) {
+  constexpr std::array kKeys = {"n_embed", "hidden_size", "n_embd", "d_model", "dim"};
+  const auto* const key =
+      std::find_if(kKeys.begin(), kKeys.end(), [&](const char* each) { return config.has(each); });
+  return key == kKeys.end() ? nullptr : *key;
+}
+
 std::int64_t head_width_of(const LayerJob& job) {
   if (job.config().has("head_dim")) return job.config().count({"head_dim"});
-  return job.config().count({"hidden_size", "n_embd", "d_model", "dim"}) / heads_of(job);
+  const char* const key = width_key_of(job.config());
+  return job.config().count({key == nullptr ? "hidden_size" : key}) / heads_of(job);
 }
 
 std::string layer_type_of(const LayerJob& job, const std::string& otherwise) {

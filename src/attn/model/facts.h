@@ -24,6 +24,10 @@ std::int64_t kv_heads_of(const LayerJob& job);
 /// Sets causal, unless is_causal is false. Windows then extend to both sides.
 void set_causal(LayerJob& job);
 
+/// The key of the width of the hidden states; nullptr if there is none. Of several, the one that
+/// transformers uses.
+const char* width_key_of(const Config& config);
+
 /// The width D of a head: head_dim, by default hidden_size / num_attention_heads.
 std::int64_t head_width_of(const LayerJob& job);
 
