@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "attn/io/file.h"
+#include "attn/io/mapped_file.h"
 #include "support/child.h"
 #include "support/failing_new.h"
 #include "support/items.h"

@@ -27,19 +27,23 @@ def folder(tmp_path, arrays):
     return tmp_path
 
 
-def start(folder, *outputs):
-    """Starts a run, and returns when it has mapped its inputs."""
-    run = subprocess.Popen([ATTN, "run", *INPUTS, "--threads", "1", *outputs], cwd=folder,
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+def start_command(folder, command, *names):
+    """Starts a command, and returns when it has mapped these files."""
+    run = subprocess.Popen([ATTN, *command], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     while run.poll() is None:
         try:
             maps = pathlib.Path(f"/proc/{run.pid}/maps").read_text()
         except OSError:
             continue
-        if all(f"/{name}.npy" in maps for name in "qkv"):
+        if all(f"/{name}" in maps for name in names):
             break
         time.sleep(0.0005)
     return run
+
+
+def start(folder, *outputs):
+    """Starts a run, and returns when it has mapped its inputs."""
+    return start_command(folder, ["run", *INPUTS, "--threads", "1", *outputs], "q.npy", "k.npy", "v.npy")
 
 
 @pytest.mark.parametrize("size", [4096, 0])
@@ -60,6 +64,26 @@ def test_file_that_is_written_to_is_an_error(folder):
     assert run.communicate(timeout=120)[1] == b"attn: v.npy: was modified while being read\n"
     assert run.returncode == 74
     assert sorted(os.listdir(folder)) == ["k.npy", "q.npy", "v.npy"]
+
+
+@pytest.mark.parametrize("command", [
+    ["view", "x.npy", "-o", "out.html"],
+    ["view", "x.npy", "-o", "out.svg", "--rows", "0:300", "--cols", "0:300"],
+    ["view", "x.npy", "x.npy", "-o", "out.html"],
+    ["convert", "x.npy", "-o", "out.csv"],
+    ["stats", "x.npy", "-o", "out.csv"],
+    ["rollout", "x.npy", "-o", "out.npy"],
+    ["compare", "x.npy", "y.npy", "--view=out.html"]], ids=" ".join)
+def test_no_command_writes_a_mixture(tmp_path, command):
+    for name in "x.npy", "y.npy":
+        np.save(tmp_path / name, np.ones((1200, 1200), np.float32))
+    run = start_command(tmp_path, command, "x.npy")
+    with open(tmp_path / "x.npy", "r+b") as file:
+        file.seek(-4, os.SEEK_END)
+        file.write(b"abcd")
+    assert b"attn: x.npy: was modified while being read\n" in run.communicate(timeout=120)[1]
+    assert run.returncode == 74
+    assert sorted(os.listdir(tmp_path)) == ["x.npy", "y.npy"]
 
 
 def test_replaced_and_removed_files_are_read_as_they_were(folder, arrays):

@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "attn/io/file.h"
+#include "attn/io/mapped_file.h"
 #include "attn/io/open_file.h"
 #include "attn/io/staged_file.h"
 #include "attn/io/temp_files.h"
@@ -38,13 +40,13 @@ TEST_CASE("a large file is mapped, a small file or a pipe is read") {
   const std::string text(300001, 'm');
   const fs::path large = folder.write("large", text), small = folder.write("small", "s");
   const FileBytes file = mapped(large);
-  CHECK(file.mapped.has_value());
+  CHECK(file.is_mapped);
   CHECK((file.text() == text));
   CHECK(file.digest() == read_file(large.string()).digest());
-  CHECK_FALSE(read_file(large.string()).mapped.has_value());
-  CHECK_FALSE(mapped(small).mapped.has_value());
+  CHECK_FALSE(read_file(large.string()).is_mapped);
+  CHECK_FALSE(mapped(small).is_mapped);
   const int fd = open(large.c_str(), O_RDONLY);
-  CHECK_FALSE(mapped("/dev/fd/" + std::to_string(fd)).mapped.has_value());
+  CHECK_FALSE(mapped("/dev/fd/" + std::to_string(fd)).is_mapped);
   close(fd);
   // --max-memory refuses a large file, mapped or read.
   CHECK_THROWS_WITH(read_file(large.string(), 300000, FileAccess::map), Contains("300001 or more"));
@@ -58,19 +60,23 @@ TEST_CASE("files beyond the number that can be watched are read") {
   std::size_t count = 0;
   for (const FileBytes& file : files) {
     CHECK((file.text() == files[0].text()));
-    count += file.mapped.has_value();
+    count += file.is_mapped;
   }
   CHECK(count >= 60);
   CHECK(count < 80);
   files.clear();
-  CHECK(mapped(path).mapped.has_value());
+  CHECK(mapped(path).is_mapped);
 }
 
 TEST_CASE("a file that cannot be mapped gives no mapping") {
   const ScratchFolder folder;
-  const Descriptor file(open(folder.write("a", "a").c_str(), O_WRONLY));
-  CHECK(map_file(file.get(), 1, "a") == nullptr);  // it is not readable
-  CHECK(map_file(file.get(), 0, "a") == nullptr);
+  Descriptor file(open(folder.write("a", "a").c_str(), O_WRONLY));
+  struct stat info {};
+  REQUIRE(fstat(file.get(), &info) == 0);
+  CHECK(map_file(file, info, "a") == nullptr);  // it is not readable
+  info.st_size = 0;
+  CHECK(map_file(file, info, "a") == nullptr);
+  CHECK(file.is_open());
 }
 
 TEST_CASE("a mapped file that is cut short ends the program with a message and no output") {
@@ -146,25 +152,58 @@ TEST_CASE("a bus error elsewhere ends the program with its signal") {
   CHECK_THAT(text, !Contains("truncated"));
 }
 
-TEST_CASE("a mapped file that is written to is reported, one that is replaced or removed is not") {
+namespace {
+
+/// Changes the file in place.
+void modify(const fs::path& path) {
+  std::FILE* const stream = std::fopen(path.c_str(), "r+");
+  REQUIRE(stream != nullptr);
+  std::fputc('x', stream);
+  std::fclose(stream);
+  const timespec times[2] = {{1, 0}, {1, 0}};  // file system timestamps are coarse
+  REQUIRE(utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("a mapped file that is replaced or removed is as it was") {
   const ScratchFolder folder;
   const fs::path path = folder.write("a", std::string(300000, 'm'));
   const FileBytes file = mapped(path);
-  const FileBytes copy = read_file(path.string());
-  file.require_unchanged();
-  {
-    std::FILE* const stream = std::fopen(path.c_str(), "r+");
-    REQUIRE(stream != nullptr);
-    std::fputc('x', stream);
-    std::fclose(stream);
-    struct timespec times[2] = {{1, 0}, {1, 0}};  // file system timestamps are coarse
-    REQUIRE(utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
-  }
-  CHECK_THROWS_WITH(file.require_unchanged(), Contains("a: was modified while being read"));
-  copy.require_unchanged();
   folder.write("b", std::string(300000, 'n'));
   fs::rename(folder.path() / "b", path);
-  file.require_unchanged();
+  require_mapped_files_unchanged();
   fs::remove(path);
-  file.require_unchanged();
+  require_mapped_files_unchanged();
+}
+
+TEST_CASE("no output is written if a mapped file was modified, even if it was moved") {
+  const ScratchFolder folder;
+  const fs::path path = folder.write("a", std::string(300000, 'm')), moved = folder.path() / "b";
+  const FileBytes file = mapped(path);
+  {
+    OutputFile out((folder.path() / "out").string(), {});
+    fs::rename(path, moved);
+    modify(moved);
+    CHECK_THROWS_WITH(out.commit(), Contains("a: was modified while being read"));
+  }
+  CHECK(folder.names() == std::vector<std::string>{"b"});
+}
+
+TEST_CASE("a file that was modified before its mapping ended is reported once") {
+  const ScratchFolder folder;
+  const fs::path path = folder.write("a", std::string(300000, 'm'));
+  {
+    const FileBytes file = mapped(path);
+    modify(path);
+  }
+  CHECK_THROWS_WITH(require_mapped_files_unchanged(), Contains("a: was modified"));
+  require_mapped_files_unchanged();
+  {
+    const FileBytes file = mapped(path);
+    modify(path);
+    folder.write("a", "");
+    CHECK_THROWS_WITH(require_mapped_files_unchanged(), Contains("a: was modified"));
+  }
+  require_mapped_files_unchanged();
 }

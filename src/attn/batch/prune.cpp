@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <limits>
 #include <unordered_set>
 
 #include "attn/base/error.h"
@@ -76,8 +75,7 @@ PruneReport prune_results(const Manifest& manifest, const std::vector<JobFile>& 
       const std::string path = naming.folder + "/" + name;
       if (!is_below_folder(name) || present_results.contain(name) || !fs::exists(path, ignored))
         continue;
-      constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
-      if (read_file(path, kNoLimit, FileAccess::map).digest() != digest) {
+      if (digest_of_file(open_input(path)) != digest) {
         report.kept.push_back(printable(path) + ": changed since it was written; not removed");
         continue;
       }

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <limits>
 #include <set>
 #include <utility>
 
@@ -99,10 +98,8 @@ bool is_csv_name(const std::string& path) {
 /// Whether the file exists and begins like a summary.
 bool is_summary(const std::string& path, bool is_csv) {
   try {
-    constexpr std::size_t kAny = std::numeric_limits<std::size_t>::max();
-    return read_file(path, kAny, FileAccess::map)
-        .text()
-        .starts_with(is_csv ? kCsvStart : kRowStart);
+    const std::string_view start = is_csv ? kCsvStart : kRowStart;
+    return start_of_file(open_input(path), start.size()) == start;
   } catch (const Error&) {
     return false;
   }

@@ -1,7 +1,6 @@
 #include "attn/batch/work.h"
 
 #include <algorithm>
-#include <limits>
 #include <new>
 #include <optional>
 #include <set>
@@ -59,7 +58,7 @@ Manifest::EarlierRun earlier_run(const Item& item, const BatchContext& context) 
     const bool is_result = path == name || (name.ends_with('/') && path.starts_with(name));
     if (!is_result) return std::string();
     const std::string file = context.naming->folder + "/" + path;
-    return read_file(file, std::numeric_limits<std::size_t>::max(), FileAccess::map).digest();
+    return digest_of_file(open_input(file));
   };
   return context.earlier->earlier_run(item.name, input, output);
 }

@@ -13,6 +13,7 @@
 #include "attn/cli/tensor_names.h"
 #include "attn/cli/terminal.h"
 #include "attn/compare/compare_reference.h"
+#include "attn/io/mapped_file.h"
 #include "attn/io/staged_file.h"
 
 namespace attn {
@@ -335,7 +336,7 @@ int run_compare(const CompareArgs& args) {
     picture.emplace(args.view, OutputPolicy{.force = args.force, .inputs = files.paths()});
     drawing = drawn_difference(report, args, files);
   }
-  files.require_unchanged();
+  require_mapped_files_unchanged();  // the exit code depends on them, too
   if (args.json)
     print(report_json(report));
   else if (!is_quiet())

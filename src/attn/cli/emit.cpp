@@ -159,7 +159,6 @@ void emit_tensors(const TensorMap& tensors, const EmitArgs& args, TensorFiles& f
     write(tensors, *format, args, out);
   else
     out.write(as_text(tensors, args));
-  files.require_unchanged();
   out.commit();
 }
 

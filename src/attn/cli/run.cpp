@@ -16,6 +16,7 @@
 #include "attn/core/attention.h"
 #include "attn/core/fused.h"
 #include "attn/core/output_table.h"
+#include "attn/io/mapped_file.h"
 #include "attn/io/open_file.h"
 #include "attn/io/run_note.h"
 #include "attn/job/field_value.h"
@@ -347,7 +348,7 @@ int run_as_member(const RunArgs& args) {
     execute_shared({job, prepared, document, nullptr, requested, args.nan}, sharing, *team(),
                    nullptr);
     if (progress) progress->finish();
-    files.require_unchanged();
+    require_mapped_files_unchanged();
     return 0;
   });
 }
@@ -423,7 +424,6 @@ int run(const RunArgs& args) {
   if (progress) progress->finish();
   const Result result = only(all, outputs);
   writer.write(result);
-  files.require_unchanged();
   views.write_files(job, all);
   writer.commit();
   views.commit();

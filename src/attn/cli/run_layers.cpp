@@ -172,7 +172,6 @@ class LayersRun {
         for (OutputPath& path : output_paths(targets_of(number), names_))
           paths_.push_back(std::move(path));
       if (args_.dry_run) add_plan(number, *layer, plan, memory);
-      layer->files.require_unchanged();
     }
     if (!is_joined_)
       for (const std::int64_t number : layers_)
@@ -232,7 +231,6 @@ class LayersRun {
                       args_.nan, shared_inputs_},
                      receiver);
     });
-    layer.files.require_unchanged();
     for (const std::string& warning : execution.warnings) warnings_.push_back({number, warning});
     return std::move(execution.result);
   }
@@ -248,7 +246,6 @@ class LayersRun {
     Result result = std::move(described_);
     result.outputs = joined.outputs();
     writer.write(result);
-    files_.require_unchanged();
     writer.commit();
     if (destination_.shown) show(result, shown_, meaning_of);
   }
@@ -264,7 +261,6 @@ class LayersRun {
       writer.write(compute(number, *layer, is_described ? &layer->files : nullptr, &writer));
       writer.finish();
     }
-    files_.require_unchanged();
     for (ResultWriter& writer : writers) writer.commit();
   }
 

@@ -22,6 +22,7 @@
 #include "attn/core/plan.h"
 #include "attn/io/csv.h"
 #include "attn/io/json_write.h"
+#include "attn/io/mapped_file.h"
 #include "attn/io/staged_file.h"
 #include "attn/job/fields.h"
 #include "attn/job/recorded_places.h"
@@ -342,7 +343,7 @@ class Collector {
       else
         add_tensors(result, true, files);
     });
-    files.require_unchanged();
+    require_mapped_files_unchanged();
   }
 
  private:

@@ -167,7 +167,7 @@ void start_team(const TeamRun& run, const TensorFiles& files, TeamReading readin
   std::vector<SentFile> sent;
   for (const auto& [path, file] : files.files())
     sent.push_back(
-        {path, file.mapped.has_value(), file.size, file.mapped ? sample_of(file) : std::string()});
+        {path, file.is_mapped, file.size, file.is_mapped ? sample_of(file) : std::string()});
   broadcast_text(*g_team, pack_start(run, sent));
   g_state = TeamState::running;
   bool all = reading == TeamReading::root;

@@ -1,15 +1,11 @@
 #include "attn/io/file.h"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -19,115 +15,9 @@
 #include "attn/base/text.h"
 #include "attn/io/digest.h"
 #include "attn/io/elements.h"
-#include "attn/io/open_file.h"
-#include "attn/io/temp_files.h"
+#include "attn/io/mapped_file.h"
 
 namespace attn {
-namespace {
-
-// A fixed table, because a signal handler must not allocate or lock.
-struct Slot {
-  std::atomic<bool> taken = false;
-  std::atomic<std::uintptr_t> begin = 0;  ///< 0: nothing is mapped
-  std::size_t size = 0;
-  std::array<char, 1024> message = {};
-};
-static_assert(std::atomic<std::uintptr_t>::is_always_lock_free);
-
-constinit std::array<Slot, 64> slots = {};
-std::atomic_flag ending;
-
-Slot* slot_of(std::uintptr_t address) {
-  for (Slot& slot : slots) {
-    const std::uintptr_t begin = slot.begin;
-    if (begin != 0 && address >= begin && address - begin < slot.size) return &slot;
-  }
-  return nullptr;
-}
-
-extern "C" void tell_lost_bytes(int signal_number, siginfo_t* info, void*) {
-  const Slot* const slot = slot_of(reinterpret_cast<std::uintptr_t>(info->si_addr));
-  if (slot == nullptr) {  // not a mapped file: the default action follows on return
-    signal(signal_number, SIG_DFL);
-    return;
-  }
-  while (ending.test_and_set()) pause();  // another thread reports it
-  remove_temp_files();
-  [[maybe_unused]] const ssize_t told =
-      write(STDERR_FILENO, slot->message.data(), std::strlen(slot->message.data()));
-  _exit(static_cast<int>(ErrorKind::io));
-}
-
-void watch_for_lost_bytes() {
-  [[maybe_unused]] static const bool once = [] {
-    struct sigaction action {};
-    action.sa_sigaction = tell_lost_bytes;
-    action.sa_flags = SA_SIGINFO;
-    return sigaction(SIGBUS, &action, nullptr) == 0;
-  }();
-}
-
-Slot* take_slot() {
-  for (Slot& slot : slots)
-    if (!slot.taken.exchange(true)) return &slot;
-  return nullptr;
-}
-
-void describe(Slot& slot, const std::string& name) {
-  constexpr std::string_view kStart = "attn: ",
-                             kEnd = ": was truncated while being read, or its disk failed\n";
-  const std::size_t free = slot.message.size() - kStart.size() - kEnd.size() - 1;
-  const std::string text = std::string(kStart).append(printable(name).substr(0, free)).append(kEnd);
-  std::copy_n(text.c_str(), text.size() + 1, slot.message.begin());
-}
-
-}  // namespace
-
-std::shared_ptr<const std::byte> map_file(int fd, std::size_t size, const std::string& name) {
-  if (size == 0) return nullptr;
-  Slot* const slot = take_slot();
-  if (slot == nullptr) return nullptr;
-  watch_for_lost_bytes();
-  describe(*slot, name);
-  void* const start = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (start == MAP_FAILED) {
-    slot->taken = false;
-    return nullptr;
-  }
-  slot->size = size;
-  slot->begin = reinterpret_cast<std::uintptr_t>(start);
-  return {static_cast<const std::byte*>(start), [slot, start, size](const std::byte*) {
-            slot->begin = 0;
-            munmap(start, size);
-            slot->taken = false;
-          }};
-}
-
-void touch_pages(const void* data, std::size_t size) {
-  constexpr std::size_t kPage = 4096;  // or more
-  const volatile std::byte* const bytes = static_cast<const std::byte*>(data);
-  for (std::size_t i = 0; i < size; i += kPage) static_cast<void>(bytes[i]);
-  if (size > 0) static_cast<void>(bytes[size - 1]);
-}
-
-FileStamp stamp_of(const struct stat& info) {
-  return {info.st_dev, info.st_ino, info.st_size, info.st_mtim};
-}
-
-void require_unchanged(const std::string& name, const FileStamp& before, const struct stat& info) {
-  const FileStamp now = stamp_of(info);
-  if (now.device != before.device || now.inode != before.inode) return;
-  if (now.size != before.size || now.modified.tv_sec != before.modified.tv_sec ||
-      now.modified.tv_nsec != before.modified.tv_nsec)
-    throw Error(ErrorKind::io,
-                Problem{.where = {name}, .message = "was modified while being read"});
-}
-
-void require_unchanged(const std::string& path, const FileStamp& before) {
-  struct stat info {};
-  if (stat(path.c_str(), &info) == 0) require_unchanged(path, before, info);
-}
-
 namespace {
 
 constexpr int kWriterMilliseconds = 2000;                      // time for a FIFO to get a writer
@@ -243,7 +133,7 @@ FileBytes read_file(const std::string& path, std::size_t max_bytes, FileAccess a
   FileBytes file;
   file.path = path;
   const std::string name = file.name();
-  const OpenInput input = open_input(path);
+  OpenInput input = open_input(path);
   const int fd = input.descriptor.get();
   const bool is_regular = S_ISREG(input.info.st_mode);
   const bool is_named_pipe = S_ISFIFO(input.info.st_mode) && !input.inherited;
@@ -251,13 +141,16 @@ FileBytes read_file(const std::string& path, std::size_t max_bytes, FileAccess a
     pollfd ready{fd, POLLIN, 0};
     poll(&ready, 1, kWriterMilliseconds);
   }
+  const bool maps = is_regular && !input.inherited &&
+                    (access == FileAccess::map || access == FileAccess::map_part) &&
+                    static_cast<std::size_t>(input.info.st_size) >= kWorthMapping;
+  if (maps) input.info = settled_status(input.descriptor, name);
   const auto size = is_regular ? static_cast<std::size_t>(input.info.st_size) : 0;
-  const bool maps = access == FileAccess::map || access == FileAccess::map_part;
   if (size > max_bytes && access != FileAccess::map_part) too_large(file, size, max_bytes);
-  if (maps && !input.inherited && size >= kWorthMapping) file.data = map_file(fd, size, name);
+  if (maps) file.data = map_file(input.descriptor, input.info, name);
   if (file.data != nullptr) {
     file.size = size;
-    file.mapped = stamp_of(input.info);
+    file.is_mapped = true;
     return file;
   }
   if (size > max_bytes) too_large(file, size, max_bytes);
@@ -288,12 +181,42 @@ std::string FileBytes::digest() const {
   return known_digest.empty() ? digest_of(bytes()) : known_digest;
 }
 
+namespace {
+
+/// The number of bytes read to `to`; 0 at the end of the file.
+std::size_t read_block(const OpenInput& file, std::span<std::byte> to) {
+  for (;;) {
+    const ssize_t count = read(file.descriptor.get(), to.data(), to.size());
+    if (count >= 0) return static_cast<std::size_t>(count);
+    if (errno != EINTR) throw system_error(ErrorKind::io, file.name, errno);
+  }
+}
+
+}  // namespace
+
+std::string digest_of_file(const OpenInput& file) {
+  constexpr std::size_t kBlock = std::size_t{256} << 10;
+  const auto size = static_cast<std::size_t>(file.info.st_size);
+  std::vector<std::byte> block(std::clamp<std::size_t>(size, 1, kBlock));
+  Digest digest;
+  while (const std::size_t count = read_block(file, block))
+    digest.add(std::span(block).first(count));
+  require_unchanged(file.name, stamp_of(file.info), status_of(file.descriptor.get(), file.name));
+  return digest.text();
+}
+
+std::string start_of_file(const OpenInput& file, std::size_t size) {
+  std::string start(size, '\0');
+  start.resize(read_block(file, std::as_writable_bytes(std::span(start))));
+  return start;
+}
+
 void fail_at(std::vector<std::string> where, std::string message) {
   throw Error(ErrorKind::data, Problem{.where = std::move(where), .message = std::move(message)});
 }
 
 void FileBytes::release_pages(std::span<const std::byte> part) const {
-  if (!mapped) return;
+  if (!is_mapped) return;
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto address = reinterpret_cast<std::uintptr_t>(part.data());
   const std::uintptr_t begin = (address + page - 1) / page * page;

@@ -190,11 +190,12 @@ Descriptor inherited_descriptor(int fd, const std::string& name, ErrorKind kind)
 }
 
 OpenInput open_input(const std::string& path) {
-  const std::string name = path == "-" ? "standard input" : path;
+  OpenInput input;
+  input.name = path == "-" ? "standard input" : path;
+  const std::string& name = input.name;
   if (path.find('\0') != std::string::npos)
     throw refused(ErrorKind::no_input, path, "a path cannot contain a NUL");
   const std::optional<int> number = path == "-" ? STDIN_FILENO : descriptor_named(path);
-  OpenInput input;
   if (number) {
     input.inherited = true;
     input.descriptor = inherited_descriptor(*number, name, ErrorKind::no_input);

@@ -67,6 +67,7 @@ void wait_for(int fd, short events);
 void occupy_closed_streams();
 
 struct OpenInput {
+  std::string name;  ///< for errors
   Descriptor descriptor;
   struct stat info {};
   bool inherited = false;  ///< a descriptor of our parent's, at its present offset

@@ -12,13 +12,13 @@
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
-#include <limits>
 #include <optional>
 #include <utility>
 
 #include "attn/base/text.h"
 #include "attn/io/elements.h"
 #include "attn/io/file.h"
+#include "attn/io/mapped_file.h"
 #include "attn/io/open_file.h"
 
 namespace attn {
@@ -188,8 +188,7 @@ void StagedFile::close() {
 
 void StagedFile::settle(const std::string& digest) {
   if (force_ || !same_ || !is_staged() || access(target_.c_str(), F_OK) != 0) return;
-  constexpr std::size_t kAny = std::numeric_limits<std::size_t>::max();
-  if (read_file(target_, kAny, FileAccess::map).digest() != digest) throw ExistsAlready(path_);
+  if (digest_of_file(open_input(target_)) != digest) throw ExistsAlready(path_);
   settled_ = true;
 }
 
@@ -334,6 +333,7 @@ void OutputFile::skip(std::uint64_t bytes) {
 
 void OutputFile::finish() {
   if (finished_) return;
+  require_mapped_files_unchanged();
   flush();
   file_.close();
   if (digest_) file_.settle(digest());

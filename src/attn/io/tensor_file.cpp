@@ -203,7 +203,7 @@ const FileBytes& TensorFiles::file_of_names(const std::string& path) {
       format_of_suffix(path) != Format::safetensors)
     return file(path);
   FileBytes bytes = read_file(path, budget_.left(), FileAccess::map_part);
-  if (bytes.mapped)
+  if (bytes.is_mapped)
     partly_read_[path];
   else
     budget_.charge(bytes.size, bytes.name());
@@ -265,10 +265,6 @@ std::set<std::string> TensorFiles::paths() const {
   std::set<std::string> all;
   for (const auto& [path, file] : files_) all.insert(path);
   return all;
-}
-
-void TensorFiles::require_unchanged() const {
-  for (const auto& [path, file] : files_) file.require_unchanged();
 }
 
 namespace {

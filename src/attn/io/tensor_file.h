@@ -100,8 +100,6 @@ class TensorFiles {
   /// whose tensors were read by name only. The second is the digest of these bytes.
   std::vector<std::pair<std::string, std::string>> digests() const;
   std::set<std::string> paths() const;  ///< of all files read; outputs must not overwrite them
-  /// Errors: io, if a mapped file was modified since.
-  void require_unchanged() const;
   /// Takes the elements of a tensor of a mapped file out of memory, when they have been copied.
   /// They are read again when they are used.
   void release_pages(const Tensor& tensor) const;
