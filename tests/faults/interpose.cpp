@@ -379,6 +379,10 @@ int rename(const char* from, const char* to) {
   return static_cast<int>(call(kRename, SYS_rename, from, to));
 }
 
+int renameat(int from_folder, const char* from, int to_folder, const char* to) {
+  return static_cast<int>(call(kRename, SYS_renameat2, from_folder, from, to_folder, to, 0));
+}
+
 int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) {
   return static_cast<int>(call(kRename, SYS_renameat2, from_folder, from, to_folder, to, flags));
 }
@@ -407,6 +411,10 @@ void* mmap(void* address, size_t size, int protection, int flags, int fd, off_t 
 
 int mkdir(const char* path, mode_t mode) {
   return static_cast<int>(call(kFolder, SYS_mkdir, path, mode));
+}
+
+int mkdirat(int folder, const char* path, mode_t mode) {
+  return static_cast<int>(call(kFolder, SYS_mkdirat, folder, path, mode));
 }
 
 int fstat(int fd, struct stat* info) { return static_cast<int>(call(kStat, SYS_fstat, fd, info)); }

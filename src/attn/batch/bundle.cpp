@@ -13,6 +13,7 @@
 #include "attn/io/digest.h"
 #include "attn/io/elements.h"
 #include "attn/io/npz.h"
+#include "attn/io/output_path.h"
 #include "attn/io/safetensors.h"
 #include "attn/io/staged_file.h"
 #include "attn/io/tensor_file.h"
@@ -45,7 +46,7 @@ std::string encoded_result(const TensorMap& outputs, const std::string& suffix) 
 }
 
 OpenBundle::OpenBundle(const std::string& path, const ReadLimits& limits) {
-  const FileBytes file = read_file(path, limits.memory, FileAccess::map);
+  const FileBytes file = read_file(open_result(path), path, limits.memory, FileAccess::map);
   ReadBudget budget(limits.memory);
   tensors_ = path.ends_with(".npz") ? read_npz(file, nullptr, limits.npz, &budget)
                                     : read_safetensors(file, nullptr, &budget);

@@ -21,6 +21,7 @@
 #include "attn/io/json_parse.h"
 #include "attn/io/json_write.h"
 #include "attn/io/open_file.h"
+#include "attn/io/output_path.h"
 #include "attn/io/temp_files.h"
 
 namespace attn {
@@ -64,10 +65,10 @@ struct LockedFile {
 
 /// Does not create the target of a symbolic link.
 LockedFile open_locked(const std::string& path) {
-  constexpr int kFlags = O_RDWR | O_APPEND | O_CLOEXEC | O_NOCTTY;
-  LockedFile opened{Descriptor(open(path.c_str(), kFlags | O_CREAT | O_EXCL, 0666)), true};
+  constexpr int kFlags = O_RDWR | O_APPEND | O_NOCTTY;
+  LockedFile opened{open_output(path, kFlags | O_CREAT | O_EXCL, 0666), true};
   if (!opened.file.is_open() && errno == EEXIST) {
-    opened = {Descriptor(open(path.c_str(), kFlags)), false};
+    opened = {open_output(path, kFlags), false};
     if (!opened.file.is_open() && errno == ENOENT)
       throw Error(ErrorKind::cannot_create,
                   printable(path) + ": is a link to a file that does not exist");
@@ -212,7 +213,7 @@ Manifest::Manifest(const std::string& path, ManifestUse use, RunDescription run,
   if (run_.jobs) line += ",\"jobs\":" + std::to_string(*run_.jobs);
   if (!run_.list.empty()) line += ",\"list\":\"" + run_.list + "\"";
   append(line + "}\n");
-  if (durable_) sync_folder(path_, fs::path(follow_links(path_)).parent_path().string());
+  if (durable_) sync_folder_of(output_entry(follow_links(path_)), path_);
 }
 
 std::size_t Manifest::read_earlier() {

@@ -10,6 +10,7 @@
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/io/file.h"
+#include "attn/io/output_path.h"
 
 namespace attn {
 namespace fs = std::filesystem;
@@ -46,10 +47,23 @@ class PresentResults {
 
 void remove_file(const std::string& folder, const std::string& output) {
   const std::string path = folder + "/" + output;
-  if (unlink(path.c_str()) != 0 && errno != ENOENT) throw system_error(ErrorKind::io, path, errno);
+  if (!remove_output(path.c_str(), PathKind::file) && errno != ENOENT)
+    throw system_error(ErrorKind::io, path, errno);
   for (fs::path parent = fs::path(output).parent_path(); !parent.empty();
        parent = parent.parent_path())
-    if (rmdir((fs::path(folder) / parent).c_str()) != 0) break;  // not empty
+    if (!remove_output((folder + "/" + parent.string()).c_str(), PathKind::folder))
+      break;  // not empty
+}
+
+/// Why a result is not removed, or "". Errors: io, permission.
+std::string reason_to_keep(const std::string& path, const std::string& digest) {
+  try {
+    const bool is_same = digest_of_file(open_result(path)) == digest;
+    return is_same ? "" : printable(path) + ": changed since it was written";
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::cannot_create) throw;  // not a link
+    return error.what();
+  }
 }
 
 }  // namespace
@@ -75,8 +89,8 @@ PruneReport prune_results(const Manifest& manifest, const std::vector<JobFile>& 
       const std::string path = naming.folder + "/" + name;
       if (!is_below_folder(name) || present_results.contain(name) || !fs::exists(path, ignored))
         continue;
-      if (digest_of_file(open_input(path)) != digest) {
-        report.kept.push_back(printable(path) + ": changed since it was written; not removed");
+      if (const std::string reason = reason_to_keep(path, digest); !reason.empty()) {
+        report.kept.push_back(reason + "; not removed");
         continue;
       }
       if (!dry_run) remove_file(naming.folder, name);

@@ -14,6 +14,7 @@
 #include "attn/io/elements.h"
 #include "attn/io/file.h"
 #include "attn/io/json_parse.h"
+#include "attn/io/output_path.h"
 #include "attn/report/comparison.h"
 
 namespace attn {
@@ -99,7 +100,7 @@ bool is_csv_name(const std::string& path) {
 bool is_summary(const std::string& path, bool is_csv) {
   try {
     const std::string_view start = is_csv ? kCsvStart : kRowStart;
-    return start_of_file(open_input(path), start.size()) == start;
+    return start_of_file(open_result(path), start.size()) == start;
   } catch (const Error&) {
     return false;
   }

@@ -14,6 +14,7 @@
 #include "attn/io/digest.h"
 #include "attn/io/elements.h"
 #include "attn/io/json_write.h"
+#include "attn/io/output_path.h"
 #include "attn/job/job.h"
 #include "attn/model/layer_series.h"
 #include "attn/model/model_job.h"
@@ -58,7 +59,7 @@ Manifest::EarlierRun earlier_run(const Item& item, const BatchContext& context) 
     const bool is_result = path == name || (name.ends_with('/') && path.starts_with(name));
     if (!is_result) return std::string();
     const std::string file = context.naming->folder + "/" + path;
-    return digest_of_file(open_input(file));
+    return digest_of_file(open_result(file));
   };
   return context.earlier->earlier_run(item.name, input, output);
 }

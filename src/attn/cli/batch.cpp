@@ -37,6 +37,7 @@
 #include "attn/io/digest.h"
 #include "attn/io/elements.h"
 #include "attn/io/json_write.h"
+#include "attn/io/output_path.h"
 #include "attn/io/staged_file.h"
 #include "attn/io/temp_files.h"
 
@@ -421,12 +422,15 @@ std::unique_ptr<Manifest> open_manifest(const BatchArgs& args, const Naming& nam
                                         std::size_t max_bytes, ScopedDirectories& folders) {
   if (args.resume || args.no_clobber)
     Manifest::require_bundle_size(path, args.manifest.empty() ? naming.folder : "", run.bundle);
+  std::error_code ignored;
   if (args.dry_run) {
+    if (std::filesystem::is_directory(naming.folder, ignored)) confine_outputs(naming.folder);
     auto manifest = std::make_unique<Manifest>(path, ManifestUse::read_only, run, false, max_bytes);
     if (args.manifest.empty()) manifest->read_shards(naming.folder, max_bytes);
     return manifest;
   }
   folders.make_with_parents(naming.folder, args.durable);
+  confine_outputs(naming.folder);
   const ManifestUse use = args.force                       ? ManifestUse::replace
                           : args.resume || args.no_clobber ? ManifestUse::resume
                                                            : ManifestUse::create;
@@ -551,6 +555,7 @@ int run_as_member(const BatchArgs& args, BatchContext& context, const ReadLimits
   ScopedDirectories folders;
   context.folders = &folders;
   context.policy.inputs = {args.base, args.files_from, path};
+  if (context.naming && !args.dry_run) confine_outputs(context.naming->folder);
   std::unique_ptr<Manifest> manifest;
   if (args.resume) {
     manifest = std::make_unique<Manifest>(path, ManifestUse::read_only,

@@ -130,10 +130,14 @@ struct stat status_of(int fd, const std::string& name) {
 }  // namespace
 
 FileBytes read_file(const std::string& path, std::size_t max_bytes, FileAccess access) {
+  return read_file(open_input(path), path, max_bytes, access);
+}
+
+FileBytes read_file(OpenInput input, const std::string& path, std::size_t max_bytes,
+                    FileAccess access) {
   FileBytes file;
   file.path = path;
-  const std::string name = file.name();
-  OpenInput input = open_input(path);
+  const std::string& name = input.name;
   const int fd = input.descriptor.get();
   const bool is_regular = S_ISREG(input.info.st_mode);
   const bool is_named_pipe = S_ISFIFO(input.info.st_mode) && !input.inherited;

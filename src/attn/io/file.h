@@ -43,6 +43,10 @@ FileBytes read_file(const std::string& path,
                     std::size_t max_bytes = std::numeric_limits<std::size_t>::max(),
                     FileAccess access = FileAccess::read);
 
+/// The same for a file that is open.
+FileBytes read_file(OpenInput input, const std::string& path, std::size_t max_bytes,
+                    FileAccess access);
+
 /// The digest of the bytes that `file` has when it is opened (io/digest.h), without more than a
 /// block of it in memory. Errors: io, also if the file is modified while it is read.
 std::string digest_of_file(const OpenInput& file);

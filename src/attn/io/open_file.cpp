@@ -68,14 +68,6 @@ std::string follow_links(const std::string& path) {
   return target.string();
 }
 
-void sync_folder(const std::string& path, const std::string& folder) {
-  Descriptor opened(
-      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // EINVAL: a file system, such as some network ones, that cannot sync directories.
-  if (!opened.is_open() || (fsync(opened.get()) != 0 && errno != EINVAL))
-    throw system_error(ErrorKind::io, path, errno);
-}
-
 Error system_error(ErrorKind kind, const std::string& path, int code) {
   const bool forbidden = code == EACCES || code == EPERM;
   if (code == ENOMEM) kind = ErrorKind::data;  // as for any lack of memory
@@ -213,14 +205,14 @@ OpenInput open_input(const std::string& path) {
   return input;
 }
 
-Descriptor open_special_output(const std::string& target, const std::string& name) {
-  const Descriptor found(open(target.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+Descriptor open_special_output(int folder, const std::string& target, const std::string& name) {
+  const Descriptor found(openat(folder, target.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   if (!found.is_open()) throw system_error(ErrorKind::cannot_create, name, errno);
   const struct stat info = status_of(found, name);
   const mode_t mode = info.st_mode;
   if (S_ISREG(mode) || S_ISLNK(mode) || S_ISDIR(mode))
     throw refused(ErrorKind::cannot_create, name, "was replaced while being opened");
-  Descriptor opened = reopened(found, info, target, O_WRONLY);
+  Descriptor opened = reopened(found, info, name, O_WRONLY);
   if (!opened.is_open()) throw system_error(ErrorKind::cannot_create, name, errno);
   return opened;
 }

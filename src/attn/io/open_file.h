@@ -51,9 +51,6 @@ bool is_stream(const std::string& path);
 /// link, for which stat() reports the error.
 std::string follow_links(const std::string& path);
 
-/// Makes the entries of a directory durable (fsync). Errors: io, for `path`, the new entry.
-void sync_folder(const std::string& path, const std::string& folder);
-
 /// "PATH: reason" for errno `code`. The kind is `permission` for EACCES and EPERM, `data` for
 /// ENOMEM, otherwise `kind`.
 Error system_error(ErrorKind kind, const std::string& path, int code);
@@ -82,9 +79,9 @@ OpenInput open_input(const std::string& path);
 /// attn.
 Descriptor inherited_descriptor(int fd, const std::string& name, ErrorKind kind);
 
-/// A pipe or device for writing; a FIFO waits for its reader. `target` is not followed if it is a
-/// symbolic link. Errors: cannot_create, also for a regular file; permission. `name` is used in
-/// errors.
-Descriptor open_special_output(const std::string& target, const std::string& name);
+/// A pipe or device for writing; a FIFO waits for its reader. `target`, relative to `folder` as for
+/// openat(), is not followed if it is a symbolic link. `name` is its path as the user wrote it.
+/// Errors: cannot_create, also for a regular file; permission.
+Descriptor open_special_output(int folder, const std::string& target, const std::string& name);
 
 }  // namespace attn

@@ -46,26 +46,34 @@ mode_t mode_of_new_files() {
   return 0666 & ~mask;
 }
 
-/// Links an O_TMPFILE file as `name`; false, with errno, on failure. Without a privilege (before
+/// Links an O_TMPFILE file as `to`; false, with errno, on failure. Without a privilege (before
 /// Linux 6.10) this needs the slower way through /proc.
-bool link_descriptor(const Descriptor& file, const std::string& name) {
+bool link_descriptor(const Descriptor& file, const OutputEntry& to) {
   static std::atomic<bool> by_number = true;
+  const char* const name = to.name.c_str();
   if (by_number) {
-    if (linkat(file.get(), "", AT_FDCWD, name.c_str(), AT_EMPTY_PATH) == 0) return true;
+    if (linkat(file.get(), "", to.at(), name, AT_EMPTY_PATH) == 0) return true;
     if (errno == EEXIST) return false;
   }
   const std::string path = "/proc/self/fd/" + std::to_string(file.get());
-  if (linkat(AT_FDCWD, path.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0) return false;
+  if (linkat(AT_FDCWD, path.c_str(), to.at(), name, AT_SYMLINK_FOLLOW) != 0) return false;
   by_number = false;
   return true;
 }
 
-/// Renames `from` to `to`; false, with errno EEXIST, if `to` exists.
-bool rename_without_replacing(const char* from, const char* to) {
-  if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return true;
+/// Renames an entry within its folder; false, with errno, on failure.
+bool rename_entry(const OutputEntry& from, const OutputEntry& to) {
+  return renameat(from.at(), from.name.c_str(), to.at(), to.name.c_str()) == 0;
+}
+
+/// The same, but with errno EEXIST if `to` exists.
+bool rename_without_replacing(const OutputEntry& from, const OutputEntry& to) {
+  const char *const old_name = from.name.c_str(), *const name = to.name.c_str();
+  if (renameat2(from.at(), old_name, to.at(), name, RENAME_NOREPLACE) == 0) return true;
   if (errno != EINVAL && errno != ENOSYS) return false;
-  // A file system (NFS) or kernel without that flag. link() does not replace files either.
-  return link(from, to) == 0 && unlink(from) == 0;
+  // A file system (NFS) or kernel without that flag. linkat() does not replace files either.
+  return linkat(from.at(), old_name, to.at(), name, 0) == 0 &&
+         unlinkat(from.at(), old_name, 0) == 0;
 }
 
 }  // namespace
@@ -109,7 +117,7 @@ SharedRegion StagedFile::shared() const {
 }
 
 StagedFile::~StagedFile() {
-  if (temporary_) unlink(temporary_->path().c_str());
+  if (temporary_) remove_temporary();
 }
 
 void StagedFile::open(const OutputPolicy& policy) {
@@ -120,12 +128,13 @@ void StagedFile::open(const OutputPolicy& policy) {
     file_ = inherited_descriptor(*number, path_, ErrorKind::cannot_create);
     return;
   }
-  target_ = path_;
+  target_ = output_entry(path_);
   struct stat info {};
-  int found = lstat(target_.c_str(), &info);
+  int found = fstatat(target_.at(), target_.name.c_str(), &info, AT_SYMLINK_NOFOLLOW);
   if (found == 0 && S_ISLNK(info.st_mode)) {
-    target_ = follow_links(path_);
-    found = stat(target_.c_str(), &info);
+    if (target_.is_confined()) throw link_error(path_);
+    target_.name = follow_links(path_);
+    found = stat(target_.name.c_str(), &info);
   }
   if (found != 0) {
     if (errno != ENOENT) throw system_error(ErrorKind::cannot_create, path_, errno);
@@ -135,7 +144,7 @@ void StagedFile::open(const OutputPolicy& policy) {
   }
   if (S_ISDIR(info.st_mode)) throw refused(path_, "is a directory");
   if (!S_ISREG(info.st_mode)) {
-    file_ = open_special_output(target_, path_);
+    file_ = open_special_output(target_.at(), target_.name, path_);
     return;
   }
   if (is_input(info, policy.inputs)) throw refused(path_, "is an input and cannot be overwritten");
@@ -145,18 +154,29 @@ void StagedFile::open(const OutputPolicy& policy) {
 }
 
 void StagedFile::open_temporary() {
-  const fs::path folder = fs::path(target_).parent_path();
   const SignalGuard guard;
   do {
-    temporary_ = std::make_unique<TempPath>((folder / new_temp_name()).string());
-    file_ = Descriptor(::open(temporary_->path().c_str(),
+    temporary_entry_ = target_.beside(new_temp_name());
+    temporary_ = std::make_unique<TempPath>(path_beside(temporary_entry_));
+    file_ = Descriptor(openat(temporary_entry_.at(), temporary_entry_.name.c_str(),
                               O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   } while (!file_.is_open() && errno == EEXIST);
   if (file_.is_open()) return;
   const int code = errno;
   temporary_.reset();
-  if (code == ENOENT) throw refused(path_, "there is no folder " + printable(folder.string()));
+  if (code == ENOENT)
+    throw refused(path_,
+                  "there is no folder " + printable(fs::path(target_.name).parent_path().string()));
   throw system_error(ErrorKind::cannot_create, path_, code);
+}
+
+/// The path of another entry of the target's folder.
+std::string StagedFile::path_beside(const OutputEntry& entry) const {
+  return entry.is_confined() ? path_.substr(0, path_.rfind('/') + 1) + entry.name : entry.name;
+}
+
+void StagedFile::remove_temporary() {
+  unlinkat(temporary_entry_.at(), temporary_entry_.name.c_str(), 0);
 }
 
 /// An O_TMPFILE file has the mode of a new file and disappears when it is closed. Returns false if
@@ -164,9 +184,9 @@ void StagedFile::open_temporary() {
 bool StagedFile::open_nameless() {
   static const bool can_be_named = access("/proc/self/fd", X_OK) == 0;
   if (!can_be_named) return false;
-  const std::size_t slash = target_.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : target_.substr(0, slash + 1);
-  file_ = Descriptor(::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
+  const std::string folder = target_.beside("").name;
+  file_ = Descriptor(openat(target_.at(), folder.empty() ? "." : folder.c_str(),
+                            O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
   return nameless_ = file_.is_open();
 }
 
@@ -187,8 +207,10 @@ void StagedFile::close() {
 }
 
 void StagedFile::settle(const std::string& digest) {
-  if (force_ || !same_ || !is_staged() || access(target_.c_str(), F_OK) != 0) return;
-  if (digest_of_file(open_input(target_)) != digest) throw ExistsAlready(path_);
+  if (force_ || !same_ || !is_staged() ||
+      faccessat(target_.at(), target_.name.c_str(), F_OK, 0) != 0)
+    return;
+  if (digest_of_file(open_result(path_)) != digest) throw ExistsAlready(path_);
   settled_ = true;
 }
 
@@ -198,14 +220,13 @@ void StagedFile::give_name() {
     link_nameless();
   else
     rename_temporary();
-  if (durable_) sync_folder(path_, fs::path(target_).parent_path().string());
+  if (durable_) sync_folder_of(target_, path_);
 }
 
 void StagedFile::rename_temporary() {
   const SignalGuard guard;
-  const char* const from = temporary_->path().c_str();
-  const bool done =
-      force_ ? rename(from, target_.c_str()) == 0 : rename_without_replacing(from, target_.c_str());
+  const bool done = force_ ? rename_entry(temporary_entry_, target_)
+                           : rename_without_replacing(temporary_entry_, target_);
   if (!done && errno == EEXIST) throw ExistsAlready(path_);
   if (!done) throw system_error(ErrorKind::io, path_, errno);
   temporary_.reset();
@@ -213,15 +234,14 @@ void StagedFile::rename_temporary() {
 
 void StagedFile::link_nameless() {
   const SignalGuard guard;
-  const auto link_to = [&](const std::string& name) { return link_descriptor(file_, name); };
-  if (link_to(target_)) return;
+  if (link_descriptor(file_, target_)) return;
   if (errno != EEXIST) throw system_error(ErrorKind::io, path_, errno);
   if (!force_) throw ExistsAlready(path_);
   // The name has been created in the meantime. rename() can replace it, link() cannot.
-  const std::string other = (fs::path(target_).parent_path() / new_temp_name()).string();
-  if (link_to(other) && rename(other.c_str(), target_.c_str()) == 0) return;
+  const OutputEntry other = target_.beside(new_temp_name());
+  if (link_descriptor(file_, other) && rename_entry(other, target_)) return;
   const int code = errno;
-  unlink(other.c_str());
+  unlinkat(other.at(), other.name.c_str(), 0);
   throw system_error(ErrorKind::io, path_, code);
 }
 

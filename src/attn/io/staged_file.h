@@ -19,6 +19,7 @@
 #include "attn/base/text.h"
 #include "attn/io/digest.h"
 #include "attn/io/open_file.h"
+#include "attn/io/output_path.h"
 #include "attn/io/temp_files.h"
 
 namespace attn {
@@ -67,8 +68,9 @@ struct ExistsAlready : Error {
 /// The constructor reports errors that can be detected in advance: a name that exists (without
 /// force), an input (even with force), a directory, a missing directory or one without permission.
 /// A name that appears later is not overwritten either. A symbolic link is kept and its target is
-/// written. A replaced file keeps its mode; a new file's mode follows the umask. "-", /dev/stdout,
-/// /dev/fd/N, FIFOs and devices are written directly.
+/// written, unless the path is confined (io/output_path.h), where a link is an error. A replaced
+/// file keeps its mode; a new file's mode follows the umask. "-", /dev/stdout, /dev/fd/N, FIFOs and
+/// devices are written directly.
 ///
 /// Errors: cannot_create, permission, io; each states path and reason.
 class StagedFile {
@@ -95,16 +97,19 @@ class StagedFile {
   bool is_staged() const { return temporary_ != nullptr || nameless_; }
   void open(const OutputPolicy& policy);
   void open_temporary();
+  void remove_temporary();
+  std::string path_beside(const OutputEntry& entry) const;
   bool open_nameless();
   void rename_temporary();
   void link_nameless();
 
   std::string path_;
-  std::string target_;  ///< path_ after following symbolic links
+  OutputEntry target_;  ///< of path_, after following symbolic links
   bool force_, same_, durable_;
   mode_t mode_ = 0;
   Descriptor file_;
   std::unique_ptr<TempPath> temporary_;  ///< null for pipes and devices
+  OutputEntry temporary_entry_;          ///< of the same file
   bool nameless_ = false;                ///< opened with O_TMPFILE
   bool settled_ = false;                 ///< the existing file has the same bytes
   bool joined_ = false;                  ///< the temporary file of another process

@@ -1,5 +1,6 @@
 #include "attn/io/temp_files.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -19,6 +20,7 @@
 
 #include "attn/base/error.h"
 #include "attn/io/open_file.h"
+#include "attn/io/output_path.h"
 
 namespace attn {
 namespace {
@@ -69,15 +71,15 @@ int remember(const std::string& path) {
 template <class Condition>
 void remove_paths(Condition is_included) {
   const Registry& slots = *registry;
-  const auto for_each = [&](auto remove) {
+  const auto for_each = [&](PathKind kind) {
     bool removed = false;
     for (std::size_t i = 0; i < Registry::kSlots; ++i)
       if (slots.use[i] == Use::taken && is_included(slots.process[i]))
-        removed |= remove(slots.path[i].data()) == 0;
+        removed |= remove_output(slots.path[i].data(), kind);
     return removed;
   };
-  for_each(unlink);
-  while (for_each(rmdir)) continue;  // a parent may be empty now; rmdir() does not remove files
+  for_each(PathKind::file);
+  while (for_each(PathKind::folder)) continue;  // a parent may be empty now
 }
 
 extern "C" void remove_and_die(int signal_number) {
@@ -124,8 +126,7 @@ void remove_leftovers(const std::string& folder, const std::set<std::string>& to
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     if (!name.starts_with(kPrefix) || !tokens.contains(token_in(name))) continue;
-    std::error_code ignored;  // a leftover does no harm
-    fs::remove(entry->path(), ignored);
+    remove_output(entry->path().c_str(), PathKind::file);  // if it fails, it does no harm
   }
 }
 
@@ -161,7 +162,8 @@ void remove_files_of_process(pid_t process) {
   Registry& slots = *registry;
   for (std::size_t i = 0; i < Registry::kSlots; ++i) {
     if (slots.use[i] == Use::free || slots.process[i] != process) continue;
-    const bool is_folder = slots.use[i] == Use::taken && unlink(slots.path[i].data()) != 0 &&
+    const bool is_folder = slots.use[i] == Use::taken &&
+                           !remove_output(slots.path[i].data(), PathKind::file) &&
                            (errno == EISDIR || errno == EPERM);
     if (!is_folder) slots.use[i] = Use::free;
   }
@@ -201,22 +203,43 @@ TempPath::~TempPath() {
 
 namespace {
 
+/// A confined path that leads through a link is missing here; make_one() reports it.
 bool is_folder_there(const std::string& path) {
   struct stat status {};
-  return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+  try {
+    const OutputEntry entry = output_entry(path);
+    const int flags = entry.is_confined() ? AT_SYMLINK_NOFOLLOW : 0;
+    return fstatat(entry.at(), entry.name.c_str(), &status, flags) == 0 && S_ISDIR(status.st_mode);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
 }
 
 /// "a/b" for "a/b/c" and for "a/b/c/"; "" for a name in the working directory.
-std::string parent_of(std::string path) {
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  return std::filesystem::path(path).parent_path().string();
+std::string parent_of(const std::string& path) {
+  return std::filesystem::path(without_slashes(path)).parent_path().string();
+}
+
+/// Errors: cannot_create, if the entry is confined and a link.
+void require_no_link(const OutputEntry& entry, const std::string& path) {
+  struct stat status {};
+  if (entry.is_confined() &&
+      fstatat(entry.at(), entry.name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+      S_ISLNK(status.st_mode))
+    throw link_error(path);
 }
 
 }  // namespace
 
 ScopedDirectories::~ScopedDirectories() {
   // A directory sorts before the ones in it.
-  for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder) rmdir(folder->first.c_str());
+  for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder)
+    remove_output(folder->first.c_str(), PathKind::folder);
 }
 
 void ScopedDirectories::make(const std::string& path, bool durable) {
@@ -235,18 +258,19 @@ void ScopedDirectories::make_with_parents(const std::string& path, bool durable)
 }
 
 void ScopedDirectories::make_one(const std::string& path, bool durable) {
+  const OutputEntry entry = output_entry(without_slashes(path));
   {
     const SignalGuard guard;
-    // Registered first, because a signal may interrupt this thread after mkdir().
-    const auto [entry, first] = made_.try_emplace(path, path);
-    if (mkdir(path.c_str(), 0777) != 0) {
+    // Registered first, because a signal may interrupt this thread after mkdirat().
+    const auto [made, first] = made_.try_emplace(path, path);
+    if (mkdirat(entry.at(), entry.name.c_str(), 0777) != 0) {
       const int code = errno;
-      if (first) made_.erase(entry);
-      if (code == EEXIST) return;
+      if (first) made_.erase(made);
+      if (code == EEXIST) return require_no_link(entry, path);
       throw system_error(ErrorKind::cannot_create, path, code);
     }
   }
-  if (durable) sync_folder(path, parent_of(path));
+  if (durable) sync_folder_of(entry, path);
 }
 
 void ScopedDirectories::keep() {
