@@ -315,6 +315,22 @@ def test_jobs_of_a_batch_together_keep_to_max_memory(tmp_path, kind):
 
 
 @NOT_UNDER_SANITIZER
+@pytest.mark.parametrize("isolate", [[], ["--isolate"]], ids=["threads", "processes"])
+def test_job_that_reaches_the_limit_fails_alone(tmp_path, isolate):
+    """Its estimate is below the limit, but its shapes and lists of lengths take more."""
+    many = {"randn": {"shape": [320_000, 1, 1, 1]}}
+    large = {"Q": many, "K": many, "seed": 1, "key_lengths": [1] * 320_000, "outputs": ["context"]}
+    small = {"Q": [[1.0, 2.0]] * 400, "K": [[1.0, 2.0]] * 400, "outputs": ["context"]}
+    lines = [small] * 20 + [large] + [small] * 20
+    run = attn("batch", "-", "-j", "2", *isolate, "--max-memory", "48M", stdin="\n".join(map(json.dumps, lines)))
+    assert run.returncode == 3
+    results = json_lines(run.stdout)
+    errors = [result.get("error") for result in results]
+    assert "takes more than 50331648 bytes of memory; --max-memory raises the limit" in errors.pop(20)[0]
+    assert errors == [None] * 40
+
+
+@NOT_UNDER_SANITIZER
 @pytest.mark.long
 def test_few_results_wait_in_memory_for_a_slow_reader():
     """The texts of all twelve results would take 240 MB."""

@@ -212,6 +212,57 @@ def test_work(case, large):
     check_peak(peak)
 
 
+# What grows with the length of a list in the input, in small pieces.
+
+
+def job_with(key, values, length):
+    shape = [length, 1, 1, 1] if key == "key_lengths" else [1, length, 1]
+    q = {"randn": {"shape": shape}}
+    return json.dumps({"Q": q, "K": q, "seed": 1, key: values, "outputs": ["context"]} |
+                      ({"cu_seqlens_k": values} if key == "cu_seqlens_q" else {}))
+
+
+LISTS = {
+    "keys of one query": (16, ["stats", "row.npy"]),
+    "explained keys": (16, ["run", "--q", "one.npy", "--k", "keys.npy", "--v", "keys.npy", "--explain", "steps.md"]),
+    "missing names": (16, ["batch", "--files-from", "names", "--out-dir", "out"]),
+    "documents": (16, ["run", "documents.json", "-o", "out.npz"]),
+    "offsets of sequences": (32, ["run", "cu_seqlens_q.json", "-o", "out.npz"]),
+    "lengths of sequences": (32, ["run", "key_lengths.json", "-o", "out.npz"]),
+    "named draws": (16, ["random", "steps.json", "--seed", "1", "-o", "out.npz"]),
+    "tensors with a prefix": (16, ["run", "many.safetensors#t"]),
+    "missing among many tensors": (16, ["run", "--q", "many.safetensors#x", "--k", "many.safetensors#x"]),
+}
+
+
+@pytest.fixture(scope="module")
+def lists(module_path):
+    np.save(module_path / "row.npy", np.zeros((1, 1, 1, 3_200_000), "f4"))
+    np.save(module_path / "one.npy", np.zeros((1, 1), "f4"))
+    np.save(module_path / "keys.npy", np.zeros((500_000, 1), "f4"))
+    (module_path / "names").write_text("".join(f"{i}.json\n" for i in range(60_000)))
+    for key, values in [("documents", range(320_000)), ("cu_seqlens_q", range(320_001)), ("key_lengths", [1] * 320_000)]:
+        (module_path / f"{key}.json").write_text(job_with(key, list(values), 320_000))
+    (module_path / "steps.json").write_text(json.dumps([{"randn": {"shape": [1]}, "to": [f"n{i}"]} for i in range(64_000)]))
+    (module_path / "many.safetensors").write_bytes(safetensors_of(160_000))
+    return module_path
+
+
+@pytest.mark.parametrize("case", LISTS)
+def test_list(case, lists):
+    limit, args = LISTS[case]
+    run, peak = attn_and_peak(*args, "--max-memory", f"{limit}M", cwd=lists)
+    assert_error(run, 65, "memory", "--max-memory raises the limit")
+    assert peak < (limit + 16) * MIB, f"{peak / MIB:.0f} MiB"
+
+
+def test_names_of_many_files(tmp_path):
+    np.save(tmp_path / "w.npy", np.full((1, 2, 2), 0.5))
+    run, peak = attn_and_peak("rollout", *["w.npy"] * 12_000, "--max-memory", "4M", cwd=tmp_path)
+    assert run.returncode == 0
+    assert peak < 20 * MIB
+
+
 def test_wide_heads():
     """The kernels work on blocks of keys, however few keys there are."""
     wide = '{"randn":{"shape":[1,300000]}}'

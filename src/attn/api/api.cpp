@@ -134,8 +134,8 @@ attn_result* result_of(const Act& act) noexcept {
       act(*result);
     } catch (const Error& error) {
       fail(*result, static_cast<int>(error.kind()), lines_of(error.lines()));
-    } catch (const std::bad_alloc&) {
-      fail(*result, static_cast<int>(ErrorKind::data), "not enough memory for this job");
+    } catch (const std::bad_alloc& fault) {
+      fail(*result, static_cast<int>(ErrorKind::data), message_of(fault));
     } catch (const std::exception& error) {
       fail(*result, static_cast<int>(ErrorKind::internal),
            std::string("internal error: ") + error.what());

@@ -22,14 +22,6 @@ void return_free_blocks() {
 
 }  // namespace
 
-void return_freed_memory_to_system() {
-#ifdef __GLIBC__
-  // Fixed thresholds: by default the library raises them with each large block that is freed.
-  mallopt(M_MMAP_THRESHOLD, kLargeBlock);
-  mallopt(M_TRIM_THRESHOLD, kLargeBlock);
-#endif
-}
-
 bool MemoryBudget::take(std::size_t bytes) {
   std::size_t free = free_;
   while (free >= bytes)

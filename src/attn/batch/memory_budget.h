@@ -12,10 +12,6 @@
 
 namespace attn {
 
-/// Makes the C library return large freed blocks to the system at once, so that memory freed by one
-/// job is available to others. Call it before threads are started.
-void return_freed_memory_to_system();
-
 class MemoryBudget {
  public:
   explicit MemoryBudget(std::size_t limit)

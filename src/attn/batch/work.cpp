@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "attn/base/error.h"
+#include "attn/base/memory_limit.h"
 #include "attn/base/text.h"
 #include "attn/batch/bundle.h"
 #include "attn/batch/item_output.h"
@@ -344,6 +345,9 @@ void work(const Item& item, const BatchContext& context, const CompletionToken& 
       } catch (const ReadBudget::Busy& busy) {
         attempt.needed =
             std::max(attempt.needed, std::min(2 * busy.bytes, context.memory->limit()));
+      } catch (const MemoryLimitReached&) {  // of all jobs together: it is started again alone
+        if (attempt.needed > context.memory->limit()) throw;
+        attempt.needed = context.memory->limit() + 1;
       }
     }
   } catch (const MemoryBudget::Cancelled&) {  // has been reported as overdue
@@ -354,8 +358,8 @@ void work(const Item& item, const BatchContext& context, const CompletionToken& 
     fail(outcome, foreign_file_error(error));
   } catch (const Error& error) {
     fail(outcome, error);
-  } catch (const std::bad_alloc&) {
-    fail(outcome, Error(ErrorKind::data, "not enough memory for this job"));
+  } catch (const std::bad_alloc& fault) {
+    fail(outcome, Error(ErrorKind::data, message_of(fault)));
     outcome.out_of_memory = true;
   } catch (const std::exception& error) {
     fail(outcome, Error(ErrorKind::internal, std::string("internal error: ") + error.what()));
@@ -367,7 +371,9 @@ void work(const Item& item, const BatchContext& context, const CompletionToken& 
 Outcome work_on(const Item& item, const BatchContext& context, const CompletionToken& token,
                 std::string text_buffer) {
   Outcome outcome{.number = item.number, .name = item.name, .text = std::move(text_buffer)};
+  set_memory_checks(true);
   work(item, context, token, outcome);
+  set_memory_checks(false);  // what is done with outcomes concerns all jobs
   return outcome;
 }
 

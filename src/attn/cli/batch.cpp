@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "attn/base/error.h"
+#include "attn/base/memory_limit.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 #include "attn/base/version.h"
@@ -290,6 +291,7 @@ void begin_worker_process(const BatchContext& context, Manifest* manifest) {
 void set_work(PoolCalls& calls, const BatchArgs& args, const BatchContext& context,
               Manifest* manifest, std::size_t threads) {
   calls.begin = [&args, &context, manifest, threads] {
+    set_memory_checks(false);
     set_threads(threads);
     if (args.isolate) begin_worker_process(context, manifest);
   };
@@ -316,6 +318,7 @@ PoolEnd run_in_pool(const BatchArgs& args, const BatchContext& context, ItemSour
 
 int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& source,
               Manifest* manifest, std::atomic<bool>& stop) {
+  set_memory_checks(false);  // of this thread: no job may end the others
   const bool is_recorded = manifest != nullptr;
   BatchReport report(report_options(args, source, manifest));
   std::optional<OutputFile> results;

@@ -160,9 +160,9 @@ int report_exception_as_event(const std::exception_ptr& fault) {
     const int code = static_cast<int>(error.kind());
     std::fprintf(stderr, "{\"event\":\"error\",\"error\":[%s],\"code\":%d}\n", lines.c_str(), code);
     return code;
-  } catch (const std::bad_alloc&) {
-    std::fputs("{\"event\":\"error\",\"error\":[\"not enough memory for this job\"],\"code\":65}\n",
-               stderr);
+  } catch (const std::bad_alloc& error) {
+    std::fprintf(stderr, "{\"event\":\"error\",\"error\":[\"%s\"],\"code\":65}\n",
+                 message_of(error));
     return static_cast<int>(ErrorKind::data);
   } catch (const std::exception& error) {
     const Error internal(ErrorKind::internal, std::string("internal error: ") + error.what());

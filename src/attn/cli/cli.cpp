@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "attn/base/error.h"
+#include "attn/base/memory_limit.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 #include "attn/cli/batch_report.h"
@@ -107,8 +108,8 @@ std::atomic<bool> ran_out = false;
     // There may be no current exception.
     if (ran_out) throw std::bad_alloc();
     std::fputs("attn: internal error: terminated\n", stderr);
-  } catch (const std::bad_alloc&) {
-    code = report_out_of_memory();
+  } catch (const std::bad_alloc& fault) {
+    code = report_out_of_memory(message_of(fault));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "attn: internal error: %s\n", error.what());
   } catch (...) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "attn/base/memory_limit.h"
+#include "attn/cli/team_run.h"
 #include "attn/job/field_value.h"
 #include "attn/job/fields.h"
 #include "attn/job/job.h"
@@ -32,16 +34,17 @@ ReadLimits limits_of(const LimitArgs& args) {
   ReadLimits limits;
   limits.memory =
       args.max_memory.empty() ? default_memory() : parse_size(args.max_memory, "--max-memory");
+  // An MPI library allocates what it needs.
+  if (team() == nullptr) limit_memory(limits.memory, !args.max_memory.empty());
   apply_expand(args, limits);
   limits.npz.expanded = std::min(limits.npz.expanded, limits.memory);
   return limits;
 }
 
 ReadLimits reading_limits(const LimitArgs& args, FileAccess access) {
-  const bool is_unlimited = access == FileAccess::map && args.max_memory.empty();
-  ReadLimits limits = is_unlimited ? ReadLimits{} : limits_of(args);
+  ReadLimits limits = limits_of(args);
   limits.access = access;
-  if (is_unlimited) apply_expand(args, limits);
+  if (access == FileAccess::map && args.max_memory.empty()) limits.memory = ReadLimits{}.memory;
   return limits;
 }
 

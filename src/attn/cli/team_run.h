@@ -91,8 +91,8 @@ auto as_member(Compute&& compute) {
     return compute();
   } catch (const Error& error) {
     throw error.within(member_name());
-  } catch (const std::bad_alloc&) {
-    throw Error(ErrorKind::data, member_name() + ": not enough memory for this job");
+  } catch (const std::bad_alloc& fault) {
+    throw Error(ErrorKind::data, member_name() + ": " + message_of(fault));
   }
 }
 

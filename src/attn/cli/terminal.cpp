@@ -10,6 +10,7 @@
 #include <new>
 
 #include "attn/base/error.h"
+#include "attn/base/memory_limit.h"
 #include "attn/base/text.h"
 #include "attn/io/staged_file.h"
 
@@ -89,12 +90,11 @@ void note(const std::string& text) {
   if (!g_quiet) write_message(text);
 }
 
-int report_out_of_memory() {
-  constexpr char kMessage[] = "attn: not enough memory for this job\n";
+int report_out_of_memory(const char* message) {
   if (g_messages != nullptr)
-    *g_messages += kMessage;
+    g_messages->append("attn: ").append(message).append("\n");
   else
-    std::fputs(kMessage, stderr);
+    std::fprintf(stderr, "attn: %s\n", message);
   return static_cast<int>(ErrorKind::data);
 }
 
@@ -106,8 +106,8 @@ int report_exception(const std::exception_ptr& exception) {
   } catch (const Error& error) {
     for (const std::string& line : error.lines()) write_message(line);
     return static_cast<int>(error.kind());
-  } catch (const std::bad_alloc&) {
-    return report_out_of_memory();
+  } catch (const std::bad_alloc& fault) {
+    return report_out_of_memory(message_of(fault));
   } catch (const std::exception& error) {
     write_message(std::string("internal error: ") + error.what());
     return static_cast<int>(ErrorKind::internal);

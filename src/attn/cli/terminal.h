@@ -41,7 +41,7 @@ bool is_quiet();
 int report_exception(const std::exception_ptr& exception);
 
 /// Reports lack of memory without allocating any. Returns the exit code.
-int report_out_of_memory();
+int report_out_of_memory(const char* message);
 
 /// Writes data to standard output and flushes it; a failure (a full disk) is Error(io).
 void print(const std::string& text);

@@ -12,6 +12,7 @@
 #include <new>
 
 #include "attn/base/error.h"
+#include "attn/base/memory_limit.h"
 #include "attn/base/text.h"
 #include "attn/io/digest.h"
 #include "attn/io/elements.h"
@@ -35,7 +36,7 @@ constexpr std::size_t kWorthMapping = std::size_t{128} << 10;  // smaller files 
 /// would need memory for both copies.
 class GrowingBuffer {
  public:
-  explicit GrowingBuffer(std::size_t capacity) : capacity_(capacity) {
+  explicit GrowingBuffer(std::size_t capacity) : memory_(capacity), capacity_(capacity) {
     void* const start =
         mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (start == MAP_FAILED) throw std::bad_alloc();
@@ -51,6 +52,7 @@ class GrowingBuffer {
   std::size_t capacity() const { return capacity_; }
 
   void grow() {
+    memory_.add(capacity_);
     void* const start = mremap(start_, capacity_, 2 * capacity_, MREMAP_MAYMOVE);
     if (start == MAP_FAILED) throw std::bad_alloc();
     start_ = static_cast<std::byte*>(start);
@@ -58,14 +60,17 @@ class GrowingBuffer {
   }
 
   std::shared_ptr<const std::byte> take() {
-    std::shared_ptr<const std::byte> shared(start_, [size = capacity_](const std::byte* start) {
-      munmap(const_cast<std::byte*>(start), size);
-    });
+    const auto memory = std::make_shared<MappedMemory>(std::move(memory_));
+    std::shared_ptr<const std::byte> shared(start_,
+                                            [size = capacity_, memory](const std::byte* start) {
+                                              munmap(const_cast<std::byte*>(start), size);
+                                            });
     start_ = nullptr;
     return shared;
   }
 
  private:
+  MappedMemory memory_;
   std::byte* start_ = nullptr;
   std::size_t capacity_;
 };
@@ -121,6 +126,14 @@ void read_stream(FileBytes& file, int fd, std::size_t max_bytes) {
   file.data = buffer.take();
 }
 
+/// The same bytes, which are counted as memory while they exist.
+std::shared_ptr<const std::byte> counted(std::shared_ptr<const std::byte> mapped,
+                                         std::size_t size) {
+  const auto memory = std::make_shared<MappedMemory>(size);
+  const std::byte* const start = mapped.get();
+  return {start, [mapped = std::move(mapped), memory](const std::byte*) {}};
+}
+
 struct stat status_of(int fd, const std::string& name) {
   struct stat info {};
   if (fstat(fd, &info) != 0) throw system_error(ErrorKind::io, name, errno);
@@ -153,6 +166,7 @@ FileBytes read_file(OpenInput input, const std::string& path, std::size_t max_by
   if (size > max_bytes && access != FileAccess::map_part) too_large(file, size, max_bytes);
   if (maps) file.data = map_file(input.descriptor, input.info, name);
   if (file.data != nullptr) {
+    if (access == FileAccess::map) file.data = counted(std::move(file.data), size);
     file.size = size;
     file.is_mapped = true;
     return file;

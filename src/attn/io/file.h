@@ -29,9 +29,10 @@ struct FileBytes {
   void release_pages(std::span<const std::byte> part) const;
 };
 
-/// read: copy the file. map: map large regular files into memory (io/mapped_file.h). map_part:
-/// likewise, even those of more than `max_bytes`, because only parts of them are used. growing:
-/// copy the present contents, even if another program appends to the file.
+/// read: copy the file. map: map large regular files into memory (io/mapped_file.h), which counts
+/// as memory. map_part: likewise, but only parts of them are used, so they may have more than
+/// `max_bytes` and do not count. growing: copy the present contents, even if another program appends
+/// to the file.
 enum class FileAccess { read, map, map_part, growing };
 
 /// Reads a regular file, up to the size it has when opened, or a pipe: "-" or /dev/stdin (standard

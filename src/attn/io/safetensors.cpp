@@ -363,6 +363,10 @@ const SafetensorsEntry* SafetensorsHeader::find(std::string_view name) const {
   return found == by_name.end() || entries[*found].name != name ? nullptr : &entries[*found];
 }
 
+std::size_t safetensors_header_size(const FileBytes& file) {
+  return kLengthBytes + header_text(file).size();
+}
+
 SafetensorsHeader parse_safetensors_header(const FileBytes& file, MemoryCharge& charge) {
   const std::string_view text = header_text(file);
   const Json json = within(file.name(), [&] { return parse_json(text, "header", charge); });

@@ -80,6 +80,9 @@ struct SafetensorsHeader {
   const SafetensorsEntry* find(std::string_view name) const;
 };
 
+/// The length in bytes of what precedes the elements. Errors: data.
+std::size_t safetensors_header_size(const FileBytes& file);
+
 /// Charges what the header and its tensors take in memory to `charge`, without their elements.
 /// Errors: data, for any violation of the format.
 SafetensorsHeader parse_safetensors_header(const FileBytes& file, MemoryCharge& charge);

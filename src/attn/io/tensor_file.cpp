@@ -175,7 +175,7 @@ void TensorFiles::add(FileBytes file) {
 const FileBytes& TensorFiles::file(const std::string& path) {
   const auto found = files_.find(path);
   if (found != files_.end()) {
-    if (partly_read_.erase(path) > 0) budget_.charge(found->second.size, found->second.name());
+    if (partly_read_.erase(path) > 0) use_part(found->second, found->second.size);
     return found->second;
   }
   if (shared_ == nullptr) {
@@ -193,6 +193,12 @@ const FileBytes& TensorFiles::file(const std::string& path) {
   const auto held = held_.emplace(path, shared_->file(path)).first;
   add(held->second->bytes());
   return files_.at(path);
+}
+
+/// Counts a part of a mapped file as memory.
+void TensorFiles::use_part(const FileBytes& file, std::size_t size) {
+  budget_.charge(size, file.name());
+  mapped_parts_.add(size);
 }
 
 /// The file, of which tensors are read by name.
@@ -214,6 +220,7 @@ const SafetensorsHeader& TensorFiles::header(const std::string& path) {
   const auto found = headers_.find(path);
   if (found != headers_.end()) return found->second;
   const FileBytes& bytes = file_of_names(path);
+  if (partly_read_.contains(path)) use_part(bytes, safetensors_header_size(bytes));
   MemoryCharge charge(&budget_, bytes.name());
   SafetensorsHeader header = parse_safetensors_header(bytes, charge);
   charge.keep();
@@ -424,7 +431,7 @@ Tensor TensorFiles::read_whole(const TensorRef& ref) {
     const SafetensorsEntry& entry = entry_named(header(ref.path), ref.member, bytes);
     const auto part = partly_read_.find(ref.path);
     if (part != partly_read_.end() && part->second.insert(ref.member).second)
-      budget_.charge(entry.end - entry.begin, bytes.name());
+      use_part(bytes, entry.end - entry.begin);
     return read_safetensor(bytes, entry, &budget_);
   }
   if (!ref.member.empty() && is_own(ref.path) && !tensors_.contains(ref.path) &&

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "attn/base/memory_limit.h"
 #include "attn/io/file.h"
 #include "attn/io/file_cache.h"
 #include "attn/io/json_write.h"
@@ -111,6 +112,7 @@ class TensorFiles {
 
   bool is_own(const std::string& path) const { return !held_.contains(path); }
   const FileBytes& file_of_names(const std::string& path);
+  void use_part(const FileBytes& file, std::size_t size);
   const SafetensorsHeader& header(const std::string& path);
   const ShardNames& shards(const std::string& path);
   TensorRef in_shard(const TensorRef& ref);
@@ -126,6 +128,7 @@ class TensorFiles {
   std::map<std::string, ShardNames> shards_;
   /// Of files that are mapped and used by name only: the tensors read.
   std::map<std::string, std::set<std::string>> partly_read_;
+  MappedMemory mapped_parts_;
 };
 
 }  // namespace attn

@@ -9,6 +9,8 @@
 #include <system_error>
 #include <utility>
 
+#include "attn/base/memory_limit.h"
+
 namespace attn::kernel {
 
 void Arena::Free::operator()(std::byte* memory) const { std::free(memory); }
@@ -21,6 +23,7 @@ std::byte* Arena::reserve(std::size_t bytes) {
   if (rounded < bytes) throw std::bad_alloc();
   memory_.reset();  // freed first, so that memory need not hold both blocks
   bytes_ = 0;
+  check_allocation(rounded);
   memory_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, rounded)));
   if (!memory_) throw std::bad_alloc();
   bytes_ = rounded;

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "attn/base/error.h"
+#include "attn/base/memory_limit.h"
 #include "attn/base/text.h"
 
 namespace attn {
@@ -43,6 +44,7 @@ std::shared_ptr<const std::byte> allocate_zeroed(std::size_t bytes) {
     std::memset(data, 0, bytes);
     return {std::move(block), data};
   }
+  check_allocation(bytes);
   auto* block = static_cast<std::byte*>(std::calloc(bytes + kAlignment, 1));
   if (block == nullptr) throw std::bad_alloc();
   ask_for_huge_pages(reinterpret_cast<std::uintptr_t>(block), bytes);
