@@ -1,4 +1,4 @@
-"""Hardening: how the binary is built, which system calls it makes, and that its messages are safe to print.
+"""Hardening: how the binary is built, which system calls it makes, and that its what it prints is safe.
 
 readelf shows the build. strace shows that a run starts no other program, opens no socket and writes
 nothing outside the requested folder.
@@ -11,11 +11,13 @@ import platform
 import re
 import shutil
 import subprocess
+import unicodedata
 
 import numpy as np
 import pytest
 
 from support.attn import ATTN, attn, under_sanitizer
+from support.checkpoints import write_tensors
 
 
 def readelf(flag):
@@ -152,7 +154,7 @@ class TestSystemCalls:
         assert not (folder / "canary").exists()
 
 
-CONTROLS = ["\x1b[31m", "\x1b]0;title\x07", "\r", "\x9b2J", "\u202e", "\x08", "\x7f"]
+CONTROLS = ["\x1b[31m", "\x1b]0;title\x07", "\r", "\x9b2J", "\u202e", "\x08", "\x7f", "\nforged"]
 
 
 def hostile_names(mark):
@@ -189,6 +191,21 @@ def hostile_names(mark):
         (["svd", f"{name}.csv"], ""),
         (["examples", "run", name], ""),
         (["examples", "list", "--data", name], ""),
+        (["examples", "list", "--data", "examples"], ""),
+        (["examples", "check", "--data", "examples"], ""),
+        (["examples", "run", "--all", "--cells", "--data", "examples"], ""),
+        (["examples", "run", name, "--explain", "-", "--data", "examples"], ""),
+        (["stats", "names.npz"], ""),
+        (["stats", "names.npz", "--format", "csv"], ""),
+        (["rollout", "names.npz"], ""),
+        (["inspect", "result.npz", "--provenance"], ""),
+        (["view", "result.npz"], ""),
+        (["compare", "result.npz", "names.npz"], ""),
+        (["model", "inspect", "model"], ""),
+        (["run", "result.json", "--dry-run", "--outputs", name], ""),
+        (["batch", "lines.ndjson", "--lines", "--dry-run"], ""),
+        (["batch", "lines.ndjson", "--lines", "--out-dir", f"{name}.out"], ""),
+        (["batch", "--status", f"{name}.out"], ""),
         (["random", name, "--seed", "1"], ""),
         (["completions", name], ""),
         (["help", name], ""),
@@ -197,18 +214,41 @@ def hostile_names(mark):
     ]
 
 
+def make_hostile_example(folder, name):
+    folder.mkdir(parents=True)
+    example = {"title": name, "source": name, "licence": name, "section": name, "note": name,
+               "results": {"step": {"job": "job.json"}},
+               "cells": [{"cell": name, "show": [{"repr": "step.Q"}, {"text": "x"}]}]}
+    (folder / "example.json").write_text(json.dumps(example))
+    (folder / "job.json").write_text(json.dumps({"Q": [[1.0]], "K": [[1.0]], "V": [[1.0]], "tokens": [name]}))
+    (folder / "expected.txt").write_text(f"array([[1.]])\n{name}\n")
+
+
+def make_hostile_model(folder, name):
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": name}))
+    write_tensors(folder / "model.safetensors", {name: np.eye(2)})
+
+
 @pytest.mark.parametrize("mark", CONTROLS, ids=ascii)
-def test_messages_contain_no_control_characters(tmp_path, mark):
+def test_printed_text_contains_no_control_characters(tmp_path, mark):
     """Names from files, jobs and arguments cannot move the cursor or forge a line on a terminal."""
     name = f"x{mark}y"
     np.savez(tmp_path / "names.npz", **{name: np.eye(2), "b": np.eye(2)})
     (tmp_path / f"{name}.json").write_text("[1, }")
     (tmp_path / f"{name}.csv").write_text("1,x\n")
     (tmp_path / f"{name}.npy").write_bytes(b"\x93NUMPY\x01\x00")
+    for result in "result.npz", "result.json":
+        attn("run", "-", "-o", result, stdin=json.dumps({"Q": [[1.0]], "K": [[1.0]], "tokens": [name]}), cwd=tmp_path)
+    (tmp_path / "lines.ndjson").write_text("".join(
+        json.dumps({"id": name, "Q": [[1.0]], "K": value}) + "\n" for value in ([[1.0]], name)))
+    make_hostile_model(tmp_path / "model", name)
+    make_hostile_example(tmp_path / "examples" / name, name)
     for args, job in hostile_names(mark):
         run = attn(*args, stdin=json.dumps(job) if job else "", cwd=tmp_path)
         printed = run.stderr + run.stdout
         assert not [raw for raw in CONTROLS if raw.encode() in printed and raw != "\x9b2J"], args
+        assert not [char for char in printed.decode() if char != "\n" and unicodedata.category(char) in ("Cc", "Cf")], args
         assert b"\xc2\x9b" not in printed, args  # U+009B
         assert run.returncode in (0, 1, 2, 3, 65, 66, 73), args
         for line in run.stderr.decode("utf-8", "replace").splitlines():

@@ -91,6 +91,32 @@ def test_nothing_uses_call_once():
             if "std::call_once" in re.sub("//.*", "", text)] == []
 
 
+# Files that may use the standard streams, besides the one that escapes what it writes.
+STREAMS = {
+    "cli/terminal.cpp": "writes all lines that people read",
+    "cli/batch_report.cpp": "reports progress in a signal handler",
+    "io/file.cpp": "reports lost bytes in a signal handler",
+    "io/open_file.cpp": "names of the streams",
+    "io/staged_file.cpp": "writes outputs",
+}
+
+
+def writes_to_a_stream(text):
+    code = re.sub(r"//.*", "", text)
+    bare = re.sub(r'"(\\.|[^"\\\n])*"|(isatty|terminal_width)\(\w+\)', "", code)
+    return bool(re.search(r'OutputFile \w+\("-"', code) or
+                re.search(r"\b(std(out|err)|STD(OUT|ERR)_FILENO|std::c(out|err|log)|v?f?printf|f?puts|putchar|perror)\b", bare))
+
+
+def test_one_file_writes_to_the_terminal():
+    assert [path for path, text in sources(".h", ".cpp") if writes_to_a_stream(text) and path not in STREAMS] == []
+
+
+@pytest.mark.parametrize("text", ["std::fputs(text, stderr);", 'printf("x");', "std::cout << name;", 'OutputFile out("-", {});'])
+def test_writing_to_a_stream_is_found(text):
+    assert writes_to_a_stream(text)
+
+
 def test_main_includes_only_the_command_line():
     main = (ROOT / "apps" / "attn" / "main.cpp").read_text(encoding="utf-8")
     assert {header for _, header in INCLUDE.findall(main) if header.startswith("attn/")} == {"attn/cli/cli.h"}

@@ -1,6 +1,8 @@
 """`attn rollout` against NumPy: equation and residual of Abnar and Zuidema (2020), discarding as in programs
 for vision transformers."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -70,6 +72,14 @@ def test_files_are_layers_in_their_order(tmp_path):
         np.savez(tmp_path / f"{layer}.npz", weights=weights[layer], context=np.zeros(3))
     found = rollout(tmp_path, *(f"{layer}.npz" for layer in range(LAYERS)))
     np.testing.assert_allclose(found, rollout_of(weights), rtol=1e-12)
+
+
+@pytest.mark.parametrize("weights", [random_weights()[:, 0], random_weights()])
+def test_json_is_an_object_with_the_name_of_the_output(tmp_path, weights):
+    np.save(tmp_path / "w.npy", weights)
+    written = json.loads(attn("rollout", "w.npy", "--format", "json", cwd=tmp_path).stdout)
+    assert list(written) == ["rollout"]
+    np.testing.assert_array_equal(written["rollout"], rollout(tmp_path, "w.npy"))
 
 
 @pytest.mark.parametrize("args, code, text", [

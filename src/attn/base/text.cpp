@@ -76,28 +76,52 @@ std::string name_of_text(std::string_view text) {
 
 namespace {
 
-/// With `is_name`, the backslash of "\x" in the text is escaped, too.
-std::string escaped(const std::string& text, std::size_t longest, bool is_name) {
-  const auto is_plain = [&](char c) { return c >= 0x20 && c < 0x7F && !(is_name && c == '\\'); };
-  if (text.size() <= longest && std::all_of(text.begin(), text.end(), is_plain)) return text;
+constexpr std::size_t kAny = std::string_view::npos;
+
+/// Which characters are kept that could otherwise deceive, and after how many bytes to cut.
+struct Escapes {
+  bool backslash = true;  ///< keep the backslash of "\x"
+  bool lines = false, colours = false;
+  std::size_t longest = kAny;
+};
+
+/// The length of the escape sequence of a colour at the start of the text; 0 if there is none.
+std::size_t colour_length(std::string_view text) {
+  if (!text.starts_with("\x1b[")) return 0;
+  const std::size_t end = text.find_first_not_of("0123456789;", 2);
+  return end != text.npos && text[end] == 'm' ? end + 1 : 0;
+}
+
+std::string escaped(std::string_view text, const Escapes& keep) {
+  const auto is_plain = [&](char c) {
+    return (c >= 0x20 && c < 0x7F && (c != '\\' || keep.backslash)) || (c == '\n' && keep.lines);
+  };
+  if (text.size() <= keep.longest && std::all_of(text.begin(), text.end(), is_plain))
+    return std::string(text);
   std::string out;
   std::size_t grapheme_end = 0;
   for (std::size_t i = 0; i < text.size();) {
+    if (keep.longest == kAny) {
+      const auto plain = std::find_if_not(text.begin() + i, text.end(), is_plain);
+      out.append(text.begin() + i, plain);
+      i = static_cast<std::size_t>(plain - text.begin());
+      if (i == text.size()) break;
+    }
     if (i >= grapheme_end) {
-      if (out.size() >= longest) return out + "...";
+      if (out.size() >= keep.longest) return out + "...";
       grapheme_end = i + grapheme_length(text, i);
     }
     const std::size_t length = utf8_length(text, i);
-    const bool is_escape = is_name && text.compare(i, 2, "\\x") == 0;
-    const bool is_hidden = is_invisible(code_point(text, i)) && !joins_emoji(text, i, grapheme_end);
+    const std::size_t colour = keep.colours ? colour_length(text.substr(i)) : 0;
+    const bool is_escape = !keep.backslash && text.substr(i, 2) == "\\x";
+    const bool is_hidden =
+        colour == 0 && is_invisible(code_point(text, i)) && !joins_emoji(text, i, grapheme_end);
+    const std::size_t end = i + std::max({colour, length, std::size_t{1}});
     if (length == 0 || is_escape || is_hidden) {
-      for (const std::size_t end = i + std::max<std::size_t>(length, 1); i < end; ++i) {
-        out += "\\x";
-        append_hex(out, static_cast<std::uint8_t>(text[i]));
-      }
+      for (; i < end; ++i) append_hex(out += "\\x", static_cast<std::uint8_t>(text[i]));
     } else {
-      out.append(text, i, length);
-      i += length;
+      out.append(text, i, end - i);
+      i = end;
     }
   }
   return out;
@@ -107,12 +131,16 @@ std::string escaped(const std::string& text, std::size_t longest, bool is_name) 
 
 std::string printable(const std::string& text) {
   constexpr std::size_t kMaxNameLength = 200;  // a file can hold names of 64 KiB
-  return escaped(text, kMaxNameLength, true);
+  return escaped(text, {.backslash = false, .longest = kMaxNameLength});
 }
 
 std::string printable_message(const std::string& text) {
   constexpr std::size_t kMaxMessageLength = 4000;
-  return escaped(text, kMaxMessageLength, false);
+  return escaped(text, {.longest = kMaxMessageLength});
+}
+
+std::string printable_lines(std::string_view text, bool colours) {
+  return escaped(text, {.lines = true, .colours = colours});
 }
 
 }  // namespace attn

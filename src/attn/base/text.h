@@ -66,4 +66,8 @@ std::string printable(const std::string& text);
 /// The same for a message, cut after 4,000 bytes; it keeps the backslashes of printable() names.
 std::string printable_message(const std::string& text);
 
+/// The same for lines of any length; it also keeps line breaks, so that names in it must be
+/// printable() already, and with `colours`, escape sequences such as "\x1b[38;5;16m".
+std::string printable_lines(std::string_view text, bool colours = false);
+
 }  // namespace attn

@@ -582,7 +582,6 @@ int run_as_member(const BatchArgs& args, BatchContext& context, const ReadLimits
 int run_batch(const BatchArgs& args) {
   check(args);
   if (!args.status.empty()) return show_status(args);
-  machine();  // an invalid ATTN_ISA is an error before any job runs
   const ReadLimits limits = limits_of_member(args.limits);
   return_freed_memory_to_system();
   MemoryBudget memory(limits.memory - limits.memory / kCacheFraction);

@@ -158,11 +158,12 @@ int report_exception_as_event(const std::exception_ptr& fault) {
     for (const std::string& line : error.lines())
       lines += (lines.empty() ? "" : ",") + json_quoted(line);
     const int code = static_cast<int>(error.kind());
-    std::fprintf(stderr, "{\"event\":\"error\",\"error\":[%s],\"code\":%d}\n", lines.c_str(), code);
+    write_error_lines("{\"event\":\"error\",\"error\":[" + lines +
+                      "],\"code\":" + std::to_string(code) + "}\n");
     return code;
   } catch (const std::bad_alloc& error) {
-    std::fprintf(stderr, "{\"event\":\"error\",\"error\":[\"%s\"],\"code\":65}\n",
-                 message_of(error));
+    write_error_lines(std::string("{\"event\":\"error\",\"error\":[\"") + message_of(error) +
+                      "\"],\"code\":65}\n");
     return static_cast<int>(ErrorKind::data);
   } catch (const std::exception& error) {
     const Error internal(ErrorKind::internal, std::string("internal error: ") + error.what());
@@ -188,9 +189,7 @@ void BatchReport::item(const Outcome& outcome) {
   else
     ++count_of(outcome.status);
   if (options_.json) {
-    std::string line = outcome_json(outcome, "");
-    std::fprintf(stderr, "{\"event\":\"item\",%s\n", line.c_str() + 1);
-    return;
+    return write_error_lines("{\"event\":\"item\"," + outcome_json(outcome, "").substr(1) + "\n");
   }
   if (outcome.change != Change::none && ++reruns_[outcome.change] == 1) rerun(outcome);
   if (outcome.status == Status::failed) failure(outcome);
@@ -290,12 +289,12 @@ void BatchReport::draw_bar() {
         width * progress_.finished() / std::max<std::size_t>(*options_.total, 1);
     bar = "[" + std::string(full, '#') + std::string(width - full, '.') + "] ";
   }
-  std::fprintf(stderr, "\r%s%s\x1b[K", bar.c_str(), text.c_str());
+  draw_status(bar + text);
 }
 
 bool BatchReport::clear_bar() {
   if (!progress_.bar_on_screen) return false;
-  std::fputs("\r\x1b[K", stderr);
+  clear_status();
   progress_.bar_on_screen = false;
   return true;
 }
@@ -314,7 +313,9 @@ void BatchReport::event(const std::string& name, const std::string& more) const 
   count("done", progress_.done);
   count("failed", progress_.failed);
   count("skipped", progress_.skipped);
-  std::fprintf(stderr, "%s,\"seconds\":%.6f%s}\n", text.c_str(), seconds(), more.c_str());
+  char digits[64];
+  std::snprintf(digits, sizeof digits, ",\"seconds\":%.6f", seconds());
+  write_error_lines(text + digits + more + "}\n");
 }
 
 int BatchReport::fault(const std::exception_ptr& fault) {

@@ -107,11 +107,9 @@ int print_status(const StatusRequest& request) {
                ": the list of jobs has changed between runs; give the jobs: --status " +
                printable(request.folder) + " JOB...");
   if (!request.quiet || request.json || !status.is_complete()) {
-    OutputFile out("-", {});
-    out.write(request.json ? json_of(status, request.jobs.has_value())
-                           : text_of(status, request.jobs ? std::vector<std::string>()
-                                                          : deleted_files(status.failures)));
-    out.commit();
+    print(request.json ? json_of(status, request.jobs.has_value())
+                       : text_of(status, request.jobs ? std::vector<std::string>()
+                                                      : deleted_files(status.failures)));
   }
   return status.is_complete() ? 0 : kIncomplete;
 }

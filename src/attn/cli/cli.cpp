@@ -1,8 +1,9 @@
 #include "attn/cli/cli.h"
 
+#include <sys/resource.h>
+
 #include <atomic>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <new>
@@ -32,6 +33,7 @@ int perform(const Command& command, const ParsedCommand& parsed,
             const std::vector<std::string>& words) {
   const auto report = command.report ? command.report : report_exception;
   try {
+    check_isa_variable();
     check_requirements(command, parsed);
     if (parsed.command != &command) check_requirements(*parsed.command, parsed);
     return parsed.command->action();
@@ -72,7 +74,7 @@ int help(const std::string& name) {
 
 int dispatch(int argc, char** argv) {
   if (argc < 2) {
-    std::fputs(overview().c_str(), stderr);
+    write_error_lines(overview());
     return static_cast<int>(ErrorKind::usage);
   }
   const std::string first = argv[1];
@@ -91,6 +93,16 @@ int dispatch(int argc, char** argv) {
                                     "; see 'attn --help'");
 }
 
+/// Errors: data, if the stack is too small for any command.
+void require_stack() {
+  constexpr rlim_t kLeast = rlim_t{64} << 10;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kLeast) return;
+  throw Error(ErrorKind::data, "the stack is limited to " + std::to_string(limit.rlim_cur >> 10) +
+                                   " KiB (ulimit -s): expected " + std::to_string(kLeast >> 10) +
+                                   " or more");
+}
+
 std::atomic<bool> ran_out = false;
 
 [[noreturn]] void handle_out_of_memory() {
@@ -107,13 +119,13 @@ std::atomic<bool> ran_out = false;
     if (const std::exception_ptr fault = std::current_exception()) std::rethrow_exception(fault);
     // There may be no current exception.
     if (ran_out) throw std::bad_alloc();
-    std::fputs("attn: internal error: terminated\n", stderr);
+    write_error_lines("attn: internal error: terminated\n");
   } catch (const std::bad_alloc& fault) {
     code = report_out_of_memory(message_of(fault));
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "attn: internal error: %s\n", error.what());
+    write_error_lines(std::string("attn: internal error: ") + error.what() + "\n");
   } catch (...) {
-    std::fputs("attn: internal error\n", stderr);
+    write_error_lines("attn: internal error\n");
   }
   std::_Exit(code);
 }
@@ -129,6 +141,7 @@ int run_cli(int argc, char** argv) {
   std::set_new_handler(handle_out_of_memory);
   configure_blas();
   try {
+    require_stack();
     return dispatch(argc, argv);
   } catch (...) {
     return report_exception(std::current_exception());

@@ -248,7 +248,7 @@ Command completions_command() {
       "  attn completions zsh > _attn";
   command.add(required(word("SHELL", *shell, {"bash", "zsh", "fish"}, "bash, zsh or fish")));
   command.action = [shell] {
-    print(*shell == "bash" ? bash() : *shell == "zsh" ? zsh() : fish());
+    print_data(*shell == "bash" ? bash() : *shell == "zsh" ? zsh() : fish());
     return 0;
   };
   return command;

@@ -121,7 +121,7 @@ void write(const TensorMap& tensors, Format format, const EmitArgs& args, Output
     case Format::safetensors:
       return write_safetensors(with_names(tensors, args.alone), {}, out);
     case Format::json:
-      return out.write(as_json(tensors));
+      return out.write(as_json(args.is_result ? with_names(tensors, args.alone) : tensors));
     case Format::csv:
       return out.write(to_csv(only(tensors, out), out.path()));
   }
@@ -158,7 +158,7 @@ void emit_tensors(const TensorMap& tensors, const EmitArgs& args, TensorFiles& f
   if (format)
     write(tensors, *format, args, out);
   else
-    out.write(as_text(tensors, args));
+    write_lines(out, as_text(tensors, args));
   out.commit();
 }
 

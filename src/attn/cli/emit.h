@@ -15,7 +15,8 @@ struct EmitArgs {
   bool force = false;
   TextArgs text;
   std::string alone =
-      "arr_0";  ///< the name of an unnamed tensor in an .npz (numpy.savez's default)
+      "arr_0";             ///< the name of an unnamed tensor in an .npz (numpy.savez's default)
+  bool is_result = false;  ///< `alone` is the name of an output, also in JSON
 };
 
 /// Adds -o, --force, --format and the options of text.
@@ -24,11 +25,11 @@ void add_emit_options(Command& command, EmitArgs& args);
 /// Whether the output format holds only one tensor (.npy, CSV).
 bool holds_one(const EmitArgs& args);
 
-/// An unnamed tensor ("") becomes a JSON array, an .npy or text without a label. Named tensors
-/// become a JSON object, members of an .npz or text with headings "NAME:". Does not overwrite any
-/// of `files`, the inputs, whose budget is charged for text and copies. Errors: usage, for an
-/// unknown suffix, or if the format holds one tensor and there are several; data, if the budget is
-/// too small; those of OutputFile.
+/// An unnamed tensor ("") becomes a JSON array (of a result, an object), an .npy or text without a
+/// label. Named tensors become a JSON object, members of an .npz or text with headings "NAME:".
+/// Does not overwrite any of `files`, the inputs, whose budget is charged for text and copies.
+/// Errors: usage, for an unknown suffix, or if the format holds one tensor and there are several;
+/// data, if the budget is too small; those of OutputFile.
 void emit_tensors(const TensorMap& tensors, const EmitArgs& args, TensorFiles& files);
 
 }  // namespace attn

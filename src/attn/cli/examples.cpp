@@ -8,6 +8,7 @@
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
+#include "attn/base/utf8.h"
 #include "attn/cli/run.h"
 #include "attn/cli/terminal.h"
 #include "attn/examples/check.h"
@@ -32,13 +33,14 @@ struct ExampleArgs {
   std::string name, target;  ///< of copy
 };
 
-std::string padded(const std::string& text, std::size_t width) {
-  return text + std::string(width - std::min(width, text.size()), ' ');
+std::string padded(const std::string& name, std::size_t width) {
+  const std::string shown = printable(name);
+  return shown + std::string(width - std::min(width, columns_of(shown)), ' ');
 }
 
 std::size_t widest(const std::vector<std::string>& names) {
   std::size_t width = 0;
-  for (const std::string& name : names) width = std::max(width, name.size());
+  for (const std::string& name : names) width = std::max(width, columns_of(printable(name)));
   return width;
 }
 
@@ -59,7 +61,8 @@ std::vector<std::string> chosen(const ExampleArgs& args, const std::string& fold
 
 /// "Notebook 001 (MIT)"
 std::string heading(const Example& example) {
-  return example.source + (example.licence.empty() ? "" : " (" + example.licence + ")");
+  return printable(example.source) +
+         (example.licence.empty() ? "" : " (" + printable(example.licence) + ")");
 }
 
 /// Below each source, in the order of their names, its examples with two spaces before them.
@@ -70,8 +73,10 @@ int list_examples(const ExampleArgs& args) {
   std::map<std::string, std::string> groups;
   for (const std::string& name : names) {
     const Example example = read_example(path_of(folder, name));
-    const std::string section = example.section.empty() ? "" : " [" + example.section + "]";
-    groups[heading(example)] += "  " + padded(name, width) + "  " + example.title + section + "\n";
+    const std::string section =
+        example.section.empty() ? "" : " [" + printable(example.section) + "]";
+    groups[heading(example)] +=
+        "  " + padded(name, width) + "  " + printable(example.title) + section + "\n";
   }
   for (const auto& [source, lines] : groups) print(source + "\n" + lines);
   return 0;
@@ -104,12 +109,13 @@ int view_example(const ExampleArgs& args) {
     jobs = {args.job};
   }
   if (jobs.empty())
-    throw Error(ErrorKind::usage, "the example '" + names[0] + "' has no job to draw or explain");
+    throw Error(ErrorKind::usage,
+                "the example '" + printable(names[0]) + "' has no job to draw or explain");
   if (jobs.size() > 1 && args.views.has_file())
     throw Error(ErrorKind::usage,
                 "a file holds one job of the example; choose it with --job: " + join_or(jobs));
   for (const std::string& job : jobs) {
-    if (jobs.size() > 1) print((job == jobs[0] ? "# " : "\n# ") + job + "\n");
+    if (jobs.size() > 1) print((job == jobs[0] ? "# " : "\n# ") + printable(job) + "\n");
     const int code = run_job_views(path_of(example.folder, job), args.views, args.force);
     if (code != 0) return code;
   }
@@ -165,11 +171,12 @@ int copy_example(const ExampleArgs& args) {
 int check(const ExampleArgs& args) {
   const std::string folder = examples_folder(args.data);
   const auto names = chosen(args, folder);
+  const std::size_t width = widest(names);
   bool agree = true;
   for (const std::string& name : names) {
     const CheckResult result = check_example(path_of(folder, name));
-    print((result.passed ? "ok    " : "FAIL  ") + padded(name, widest(names)) + "  " +
-          result.summary + "\n");
+    print((result.passed ? "ok    " : "FAIL  ") + padded(name, width) + "  " +
+          printable_message(result.summary) + "\n");
     agree = agree && result.passed;
   }
   return agree ? 0 : 1;

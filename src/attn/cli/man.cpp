@@ -150,11 +150,11 @@ Command man_command() {
   command.action = [args] {
     if (!args->folder.empty()) return write_all(args->folder);
     if (args->page.empty())
-      print(main_page());
+      print_data(main_page());
     else if (const CommandEntry* entry = find_command(args->page))
-      print(page_of(*entry));
+      print_data(page_of(*entry));
     else if (const Topic* topic = find_topic(args->page))
-      print(page_of(*topic));
+      print_data(page_of(*topic));
     else
       throw Error(ErrorKind::usage, "no manual page for '" + printable(args->page) + "'" +
                                         did_you_mean(args->page, help_names(), NameKind::command) +

@@ -385,7 +385,7 @@ std::string render(const std::vector<PageSet>& sets, RenderFormat format,
   const HeatMap& map = sets[0].map;
   switch (format) {
     case RenderFormat::text:
-      return heat_text(map, terminal_style(style.colour, style.width));
+      return printable_lines(heat_text(map, terminal_style(style.colour, style.width)), true);
     case RenderFormat::svg:
       return svg_within_limit(map, style.picture);
     case RenderFormat::png:

@@ -49,10 +49,11 @@ StepsFormat steps_format(const std::string& path) {
 std::string written(const WorkedSteps& steps, const std::string& path, const RenderStyle& style) {
   switch (steps_format(path)) {
     case StepsFormat::text:
-      return text_of(steps,
-                     path == "-" ? terminal_style(style.colour, style.width) : TerminalStyle{});
+      return printable_lines(
+          text_of(steps, path == "-" ? terminal_style(style.colour, style.width) : TerminalStyle{}),
+          true);
     case StepsFormat::markdown:
-      return markdown_of(steps);
+      return printable_lines(markdown_of(steps));
     case StepsFormat::html:
       return html_of(steps);
     case StepsFormat::latex:

@@ -10,7 +10,7 @@ Command schema_command() {
   command.description = "Prints the JSON Schema of a job document.";
   command.example = "  attn schema > attn.schema.json";
   command.action = [] {
-    print(job_schema() + "\n");
+    print_data(job_schema() + "\n");
     return 0;
   };
   return command;

@@ -86,7 +86,7 @@ OutputPolicy policy_of(const ShowArgs& args, const TensorFiles& files) {
 
 void show(const Result& result, const ShowArgs& args,
           const std::function<std::string(const std::string& name)>& what) {
-  if (!is_text(args)) return print(result_json(result, -1) + "\n");
+  if (!is_text(args)) return print_data(result_json(result, -1) + "\n");
   std::string text;
   for (const auto& [name, tensor] : result.outputs) {
     text += (text.empty() ? "" : "\n") + name + " " + to_string(tensor.shape());

@@ -576,7 +576,7 @@ int print_statistics(const StatsArgs& args) {
   const auto write = [&](const std::string& file) {
     const std::vector<Line> lines =
         args.similarity ? lines_of(collected.similarities, file) : lines_of(collected.groups, file);
-    if (!lines.empty()) out.write(table.text_of(lines));
+    if (!lines.empty()) write_lines(out, table.text_of(lines));
     out.flush();
     if (format == StatsFormat::text) collected.keep(lines.size());
     collected.groups.clear();
@@ -594,7 +594,7 @@ int print_statistics(const StatsArgs& args) {
     }
   }
   if (args.by == Grouping::all) write("");
-  out.write(table.end());
+  write_lines(out, table.end());
   if (kind && !is_stream(args.output)) problems.raise(*kind);
   out.commit();
   if (kind) problems.raise(*kind);
@@ -754,6 +754,7 @@ int print_rollout(const RolloutArgs& args) {
 Command rollout_command() {
   const auto args = std::make_shared<RolloutArgs>();
   args->emit.alone = "rollout";
+  args->emit.is_result = true;
   Command command;
   command.description =
       "Computes attention rollout (Abnar and Zuidema 2020): how much each token of the last layer "

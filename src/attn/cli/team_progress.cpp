@@ -1,7 +1,6 @@
 #include "attn/cli/team_progress.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <ctime>
 #include <numeric>
 #include <optional>
@@ -10,6 +9,7 @@
 
 #include "attn/base/packing.h"
 #include "attn/batch/signal_blocker.h"
+#include "attn/cli/terminal.h"
 #include "attn/core/fused.h"
 
 namespace attn {
@@ -63,7 +63,7 @@ void TeamProgress::finish() {
     if (ended_ < team_.size()) nanosleep(&kProgressPause, nullptr);
   }
   if (as_bar_)
-    std::fputs("\r\x1b[K", stderr);
+    clear_status();
   else
     print();
 }
@@ -101,8 +101,8 @@ void TeamProgress::take_reports() {
 void TeamProgress::print() const {
   const std::size_t done = std::accumulate(done_.begin(), done_.end(), own_.load());
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start_;
-  std::fprintf(stderr, as_bar_ ? "\rattn: %s\x1b[K" : "attn: %s\n",
-               progress_text(done, rows_, seconds.count()).c_str());
+  const std::string text = "attn: " + progress_text(done, rows_, seconds.count());
+  as_bar_ ? draw_status(text) : write_error_lines(text + "\n");
 }
 
 }  // namespace attn

@@ -12,7 +12,6 @@
 #include "attn/base/error.h"
 #include "attn/base/memory_limit.h"
 #include "attn/base/text.h"
-#include "attn/io/staged_file.h"
 
 namespace attn {
 namespace {
@@ -114,9 +113,33 @@ int report_exception(const std::exception_ptr& exception) {
   }
 }
 
-void print(const std::string& text) {
+void write_error_lines(std::string_view text) { std::fputs(printable_lines(text).c_str(), stderr); }
+
+void draw_status(const std::string& text) {
+  std::fprintf(stderr, "\r%s\x1b[K", printable_message(text).c_str());
+}
+
+void clear_status() { draw_status(""); }
+
+void print(std::string_view text) {
   OutputFile out("-", {});
-  out.write(text);
+  write_lines(out, text);
+  out.commit();
+}
+
+void write_lines(OutputFile& out, std::string_view text) {
+  constexpr std::size_t kBlock = std::size_t{64} << 10;  // bounds the memory of the copy
+  while (!text.empty()) {
+    const std::size_t last = text.find('\n', std::min(kBlock, text.size() - 1));
+    const std::size_t end = last == text.npos ? text.size() : last + 1;
+    out.write(printable_lines(text.substr(0, end)));
+    text.remove_prefix(end);
+  }
+}
+
+void print_data(std::string_view data) {
+  OutputFile out("-", {});
+  out.write(data);
   out.commit();
 }
 

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <exception>
 #include <string>
+#include <string_view>
 
+#include "attn/io/staged_file.h"
 #include "attn/io/tensor_file.h"
 #include "attn/report/heat_text.h"
 
@@ -25,8 +27,9 @@ void refuse_binary_on_terminal(Format format);
 /// Whether standard error is a terminal on which a line can be overwritten.
 bool can_show_bar();
 
-/// "attn: TEXT" on stderr. All messages are written by this function: names from files can contain
-/// any bytes, so control characters are escaped and long messages are cut (printable_message()).
+/// "attn: TEXT" on stderr. All messages are written by this function, and no other file writes to
+/// stdout or stderr (tests/layering_test.py). Names from files can contain any bytes, so control
+/// characters are escaped and long messages are cut (printable_message()).
 void write_message(const std::string& text);
 
 /// From now on, messages are appended to `messages` instead, which outlives all of them.
@@ -43,7 +46,21 @@ int report_exception(const std::exception_ptr& exception);
 /// Reports lack of memory without allocating any. Returns the exit code.
 int report_out_of_memory(const char* message);
 
-/// Writes data to standard output and flushes it; a failure (a full disk) is Error(io).
-void print(const std::string& text);
+/// Lines on standard error that are not messages: help, and events as JSON.
+void write_error_lines(std::string_view text);
+
+/// Replaces the last line of the terminal on standard error.
+void draw_status(const std::string& text);
+void clear_status();
+
+/// Lines for people on standard output, in which all that could deceive them is escaped
+/// (printable_lines()); names in them are printable(). A failure (a full disk) is Error(io).
+void print(std::string_view text);
+
+/// The same for an output that may be standard output.
+void write_lines(OutputFile& out, std::string_view text);
+
+/// Data for programs on standard output, unchanged. Errors: as print().
+void print_data(std::string_view data);
 
 }  // namespace attn

@@ -27,6 +27,10 @@ Machine machine() {
   return facts;
 }
 
+void check_isa_variable() {
+  if (std::getenv("ATTN_ISA") != nullptr) kernel::active_isa();
+}
+
 namespace {
 
 template <class... Parameters>

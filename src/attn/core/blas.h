@@ -21,6 +21,9 @@ struct Machine {
 /// Errors: usage, for an ATTN_ISA that this machine cannot run.
 Machine machine();
 
+/// Errors: usage, if ATTN_ISA names an instruction set that this machine does not run.
+void check_isa_variable();
+
 /// Machine::processors alone.
 std::size_t available_processors();
 

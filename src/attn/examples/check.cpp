@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <sstream>
 
 #include "attn/base/error.h"
@@ -23,7 +24,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-std::string joined(const std::vector<std::string>& lines) {
+std::string joined(std::span<const std::string> lines) {
   std::string text;
   for (const std::string& line : lines) text += line + "\n";
   return text;
@@ -126,12 +127,12 @@ CheckResult check_text(const Example& example, const Evaluation& evaluation,
   for (const Decomposition& decomposition : evaluation.decompositions)
     if (const std::string flaw = find_flaw(decomposition); !flaw.empty()) return {false, flaw};
 
-  std::vector<std::string> rest = lines_of(expected);
+  const std::vector<std::string> lines = lines_of(expected);
+  std::span<const std::string> rest = lines;
   const auto take = [&rest](std::size_t count) {
-    const auto end = rest.begin() + static_cast<std::ptrdiff_t>(std::min(count, rest.size()));
-    const std::string text = joined({rest.begin(), end});
-    rest.erase(rest.begin(), end);
-    return text;
+    const auto taken = rest.first(std::min(count, rest.size()));
+    rest = rest.subspan(taken.size());
+    return joined(taken);
   };
 
   ChosenSigns signs;

@@ -269,7 +269,7 @@ std::string text_of(const Evaluation& evaluation, CellLabels labels) {
   for (const Shown& shown : evaluation.shown) {
     if (cell != shown.cell) {
       text += cell == nullptr ? "" : "\n";
-      text += labels == CellLabels::shown ? "# " + shown.cell->label + "\n" : "";
+      text += labels == CellLabels::shown ? "# " + printable(shown.cell->label) + "\n" : "";
       cell = shown.cell;
     }
     text += shown.text;

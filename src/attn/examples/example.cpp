@@ -64,7 +64,8 @@ std::string examples_folder(const std::string& given) {
   if (!named.empty()) {
     if (contains_examples(named)) return named;
     throw Error(ErrorKind::no_input,
-                printable(named) + ": contains no example (a folder with an example.json)");
+                Problem{.where = {given.empty() ? "ATTN_DATA" : "--data", named},
+                        .message = "contains no example (a folder with an example.json)"});
   }
   const fs::path found = find_near_program();
   if (!found.empty()) return found.string();
