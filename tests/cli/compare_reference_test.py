@@ -505,6 +505,14 @@ class TestKernel:
     def test_inputs_are_ignored(self, kernel, outputs):
         assert_verdict(kernel(Q=np.ones(3), context=outputs["context"]), 0)
 
+    @pytest.mark.parametrize("names", ["qkv", ("query", "key", "value"), ("query_states", "key_states", "Values")])
+    def test_inputs_with_other_names_are_ignored(self, kernel, outputs, class_path, names):
+        job = json.loads((class_path / "job.json").read_text())
+        inputs = {name: np.array(job[key]) for name, key in zip(names, "QKV")}
+        assert_verdict(kernel("--as", "out=context", out=outputs["context"], **inputs), 0)
+        other = {name: np.ones(3) for name in names[:1]}
+        assert_error(kernel("--as", "out=context", out=outputs["context"], **other), 2, f"A: {names[0]}: is not the name")
+
     def test_heads_of_a_packed_context(self, kernel, outputs):
         context = outputs["context"].copy()
         context[1, :, 4:8] *= 1.1  # head 1 of batch 1
@@ -571,3 +579,61 @@ def test_heads_of_a_context_with_an_axis_of_heads(tmp_path, layout, axis):
     parts = json.loads(report)["tensors"][0]["parts"]
     assert len(parts) == 2 * context.shape[axis]
     assert [(part["batch"], part["head"]) for part in parts if part["differing"]] == [(1, 2)]
+
+
+# Layouts and large problems.
+
+
+def attention(q, k, v, scale, visible=True):
+    """The context of Q, K and V (B, H, L, D)."""
+    return softmax(np.where(visible, q @ k.swapaxes(2, 3) * scale, -np.inf), axis=3) @ v
+
+
+class TestLayout:
+    """Q, K and V (B, L, H, D), given without the layout."""
+
+    @pytest.fixture(scope="class")
+    def heads(self, class_path):
+        rng = np.random.default_rng(21)
+        q, k, v = rng.standard_normal((3, 2, 7, 3, 4))
+        for name, tensor in zip("qkv", (q, k, v)):
+            np.save(class_path / f"{name}.npy", tensor)
+        return attention(*(tensor.swapaxes(1, 2) for tensor in (q, k, v)), 1 / 2)
+
+    @pytest.mark.parametrize("arrange, rest", [
+        (lambda context: context.swapaxes(1, 2), ""),
+        (lambda context: context, " if its axes 1 and 2 (L and H) are swapped"),
+        (lambda context: context.swapaxes(1, 2).reshape(2, 7, 12), " if reshaped to (2, 7, 3, 4)")])
+    def test_is_named(self, heads, class_path, arrange, rest):
+        np.save(class_path / "a.npy", arrange(heads).astype("f4"))
+        command = ["compare", "a.npy", "--reference", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy"]
+        run = attn(*command, cwd=class_path)
+        assert run.returncode == 1
+        assert run.stdout.decode().splitlines()[1] == f"  hint: A agrees with the job with layout blhd (--layout blhd){rest}"
+        assert attn(*command, "--layout", "blhd", cwd=class_path).returncode == (1 if rest else 0)
+
+    def test_is_named_for_weights(self, heads, class_path):
+        q, k = (np.load(class_path / f"{name}.npy").swapaxes(1, 2) for name in "qk")
+        np.savez(class_path / "a.npz", weights=softmax(q @ k.swapaxes(2, 3) / 2, axis=3))
+        run = attn("compare", "a.npz", "--reference", "--q", "q.npy", "--k", "k.npy", cwd=class_path)
+        assert "  hint: A agrees with the job with layout blhd (--layout blhd)\n" in run.stdout.decode()
+
+
+def test_mistake_of_a_large_problem_is_found_in_a_sample(tmp_path):
+    q, k, v = np.random.default_rng(22).standard_normal((3, 1, 2, 1500, 4)).astype("f4")
+    for name, tensor in zip("qkv", (q, k, v)):
+        np.save(tmp_path / f"{name}.npy", tensor)
+    np.save(tmp_path / "a.npy", attention(q, k, v, 1))
+    run = attn("compare", "a.npy", "--reference", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", cwd=tmp_path)
+    hint = run.stdout.decode().splitlines()[1]
+    assert hint == "  hint: A agrees with the job without the scale 1/sqrt(D) (--scale none), judging by 1398 of 1500 queries"
+
+
+def test_mistakes_that_are_not_looked_for_are_mentioned(tmp_path):
+    """With 2,200,000 keys, a few queries have too many scores."""
+    keys = np.zeros((2_200_000, 1), "f4")
+    np.save(tmp_path / "k.npy", keys)
+    np.save(tmp_path / "a.npy", np.ones((1, 1), "f4"))
+    run = attn("compare", "a.npy", "--reference", "--q", "[[1.0]]", "--k", "k.npy", "--v", "k.npy", cwd=tmp_path)
+    assert run.returncode == 1
+    assert b"context: mistakes of kernels, such as a missing scale, were not looked for" in run.stderr

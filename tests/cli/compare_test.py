@@ -614,10 +614,46 @@ class TestHints:
     def test_another_shape(self, hints):
         assert hints("context", self.B.reshape(2, 12, 4), self.B) == ["A agrees with B if reshaped to (2, 3, 4, 4)"]
 
+    @pytest.mark.parametrize("packed, heads, hint", [
+        (B.swapaxes(1, 2).reshape(2, 4, 12), B, "A agrees with B if axes 1 and 2 (H and L) of B are swapped, and the result "
+                                                "is reshaped to (2, 4, 12)"),
+        (B[0].swapaxes(0, 1).reshape(4, 12), B[0], "A agrees with B if axes 0 and 1 of B are swapped, and the result is "
+                                                   "reshaped to (4, 12)")])
+    def test_concatenated_heads(self, hints, packed, heads, hint):
+        assert hints("head_context", packed, heads) == [hint]
+        axes = "0 and 1" if heads.ndim == 3 else "1 and 2"
+        assert hints("x", heads, packed) == [
+            f"A agrees with B if its axes {axes} are swapped, and the result is reshaped to {packed.shape}"]
+
+    def test_concatenated_heads_of_another_result(self, hints):
+        assert hints("head_context", self.B.swapaxes(1, 2).reshape(2, 4, 12) + 1, self.B) == [
+            "A has the shape of B with axes 1 and 2 (H and L) swapped and the last two joined"]
+
+    def test_large_tensors_are_sampled(self, hints):
+        b = np.random.default_rng(3).integers(-100, 100, (2, 2049, 1030), "i1")
+        assert b.size > 1 << 22
+        assert hints("x", b.swapaxes(1, 2), b) == ["A agrees with B if its axes 1 and 2 are swapped"]
+
+    def test_follow_the_first_line(self, compare, tmp_path):
+        np.save(tmp_path / "a.npy", 2 * self.B)
+        np.save(tmp_path / "b.npy", self.B)
+        lines = compare("a.npy", "b.npy").stdout.decode().splitlines()
+        assert lines[1] == "  hint: A is about 2 times B"
+        assert [line for line in lines if "hint" in line] == lines[1:2]
+
     def test_tolerance_counts(self, hints):
         a = self.B.swapaxes(1, 2) + 1e-3
         assert hints("x", a, self.B) == ["A has the shape of B with axes 1 and 2 swapped"]
         assert hints("x", a, self.B, "--atol", "2e-3") == ["A agrees with B if its axes 1 and 2 are swapped"]
+
+
+def test_ulps_of_close_tensors_are_shown_only_if_they_count(compare, tmp_path):
+    np.save(tmp_path / "a.npy", np.array([1.0, 1e-12]))
+    np.save(tmp_path / "b.npy", np.array([1.0, 2e-12]))
+    assert b"max ulps" not in compare("a.npy", "b.npy").stdout
+    assert b"max ulps" in compare("a.npy", "b.npy", "--ulp", str(10**16)).stdout
+    assert b"max ulps" in compare("a.npy", "b.npy", "--atol", "0").stdout
+    assert json.loads(compare("a.npy", "b.npy", "--json").stdout)["tensors"][0]["max_ulps"]["value"] > 1e15
 
 
 # Pictures of A - B.

@@ -5,6 +5,8 @@
 #include <functional>
 #include <numbers>
 #include <optional>
+#include <span>
+#include <utility>
 
 #include "attn/base/number_text.h"
 
@@ -63,23 +65,38 @@ std::size_t swapped_position(std::size_t at, const Shape& shape, std::size_t i, 
   return position;
 }
 
-Tensor first_elements(const Tensor& wide, std::size_t count) {
-  const auto values = wide.data<double>().first(count);
-  return Tensor::of<double>({count}, {values.begin(), values.end()});
+/// The elements at these positions, as float64.
+Tensor gathered(const Tensor& tensor, std::span<const std::size_t> positions) {
+  std::vector<double> values(positions.size());
+  visit(tensor.dtype(), [&]<class T>(Type<T>) {
+    const auto data = tensor.data<T>();
+    for (std::size_t k = 0; k < positions.size(); ++k)
+      values[k] = static_cast<double>(data[positions[k]]);
+  });
+  return Tensor::of<double>({positions.size()}, values);
 }
 
-/// Whether every element of B is close to the element position(at) of A, by the rules of the
-/// comparison. Looks at a few elements first: most arrangements are wrong everywhere.
-bool agrees(const Compared& compared, const std::function<std::size_t(std::size_t)>& position) {
+using Arrangement = std::function<std::size_t(std::size_t)>;
+
+constexpr std::size_t kMaxElements = std::size_t{1} << 22;  // limits time and memory
+
+/// Whether every element of B, or each of a sample of a large tensor, is close to the element
+/// position(at) of A, by the rules of the comparison. Looks at a few elements first: most
+/// arrangements are wrong everywhere.
+bool agrees(const Compared& compared, const Arrangement& position) {
   constexpr std::size_t kFew = 1024;
-  const Tensor a = cast(compared.a, DType::f64), b = cast(compared.b, DType::f64);
-  for (const std::size_t count : {std::min(kFew, b.size()), b.size()}) {
-    std::vector<double> arranged(count);
-    for (std::size_t at = 0; at < count; ++at) arranged[at] = a.data<double>()[position(at)];
+  const std::size_t size = compared.b.size();
+  const std::size_t step = size / kMaxElements | 1;  // odd, for columns of all kinds
+  for (const std::size_t most : {kFew, kMaxElements}) {
+    std::vector<std::size_t> of_a, of_b;
+    for (std::size_t at = 0; at < size && of_b.size() < most; at += step) {
+      of_b.push_back(at);
+      of_a.push_back(position(at));
+    }
     std::optional<Tensor> bounds;
-    if (compared.bounds) bounds = first_elements(*compared.bounds, count);
-    if (!compare(Tensor::of<double>({count}, arranged), first_elements(b, count),
-                 compared.tolerance, bounds ? &*bounds : nullptr)
+    if (compared.bounds) bounds = gathered(*compared.bounds, of_b);
+    if (!compare(gathered(compared.a, of_a), gathered(compared.b, of_b), compared.tolerance,
+                 bounds ? &*bounds : nullptr)
              .same())
       return false;
   }
@@ -93,38 +110,81 @@ std::string axis_text(std::size_t i, std::size_t j, const AxisList& letters) {
          std::string(name_of(letters[j])) + ")";
 }
 
-/// "A agrees with B if its axes 1 and 2 (H and L) are swapped"
-std::string shape_hint(const Compared& compared, const AxisList& letters) {
-  const Tensor &a = compared.a, &b = compared.b;
-  constexpr std::size_t kMaxElements = std::size_t{1} << 22;  // limits time and memory
-  if (a.size() != b.size() || a.size() == 0 || a.size() > kMaxElements) return "";
-  const std::size_t rank = a.rank();
-  std::string possible;
-  for (std::size_t i = 0; rank == b.rank() && i < rank; ++i)
-    for (std::size_t j = i + 1; j < rank; ++j) {
-      Shape shape = a.shape();
-      std::swap(shape[i], shape[j]);
-      if (shape != b.shape() || shape[i] == 1 || shape[j] == 1) continue;
-      const std::string axes = "axes " + axis_text(i, j, letters);
-      if (agrees(compared, [&](std::size_t at) { return swapped_position(at, a.shape(), i, j); }))
-        return "A agrees with B if its " + axes + " are swapped";
-      if (a.shape() != b.shape() && possible.empty())
-        possible = "A has the shape of B with " + axes + " swapped";
-    }
-  if (a.shape() != b.shape() && agrees(compared, [](std::size_t at) { return at; }))
-    return "A agrees with B if reshaped to " + to_string(b.shape());
-  return possible;
+/// Calls try_axes(i, j) for each pair of axes of which neither has length 1; returns its first
+/// result that is not empty.
+template <class Try>
+std::string for_axes(const Shape& shape, const Try& try_axes) {
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    for (std::size_t j = i + 1; j < shape.size(); ++j)
+      if (shape[i] != 1 && shape[j] != 1)
+        if (std::string text = try_axes(i, j); !text.empty()) return text;
+  return "";
+}
+
+Shape with_swapped(Shape shape, std::size_t i, std::size_t j) {
+  std::swap(shape[i], shape[j]);
+  return shape;
+}
+
+/// (B, L, H D) for (B, L, H, D).
+Shape with_joined_end(Shape shape) {
+  const std::size_t last = shape.back();
+  shape.pop_back();
+  shape.back() *= last;
+  return shape;
+}
+
+/// What is possible if no arrangement of A agrees with B: their shapes alone.
+std::string possible_arrangement(const Shape& a, const Shape& b, const AxisList& letters) {
+  if (a == b) return "";
+  return for_axes(b, [&](std::size_t i, std::size_t j) -> std::string {
+    const Shape swapped = with_swapped(b, i, j);
+    const std::string text =
+        "A has the shape of B with axes " + axis_text(i, j, letters) + " swapped";
+    if (swapped == a) return text;
+    return b.size() > 2 && with_joined_end(swapped) == a ? text + " and the last two joined" : "";
+  });
 }
 
 }  // namespace
+
+std::string agreeing_arrangement(const Compared& compared, const AxisList& letters) {
+  const Shape &a = compared.a.shape(), &b = compared.b.shape();
+  if (compared.a.size() != compared.b.size() || compared.a.size() == 0) return "";
+  const auto agrees_swapped = [&](const Shape& shape, std::size_t i, std::size_t j) {
+    return agrees(compared, [&](std::size_t at) { return swapped_position(at, shape, i, j); });
+  };
+  std::string text = for_axes(a, [&](std::size_t i, std::size_t j) -> std::string {
+    if (with_swapped(a, i, j) != b || !agrees_swapped(a, i, j)) return "";
+    return "if its axes " + axis_text(i, j, letters) + " are swapped";
+  });
+  if (!text.empty() || a == b) return text;
+  if (agrees(compared, [](std::size_t at) { return at; })) return "if reshaped to " + to_string(b);
+  if (a.size() == b.size()) return "";
+  const std::string and_reshaped = " swapped, and the result is reshaped to ";
+  text = for_axes(a, [&](std::size_t i, std::size_t j) -> std::string {
+    if (!agrees_swapped(a, i, j)) return "";
+    return "if its axes " + axis_text(i, j, {}) + " are" + and_reshaped + to_string(b);
+  });
+  if (!text.empty()) return text;
+  return for_axes(b, [&](std::size_t i, std::size_t j) -> std::string {
+    if (!agrees_swapped(with_swapped(b, i, j), i, j)) return "";
+    return "if axes " + axis_text(i, j, letters) + " of B are" + and_reshaped + to_string(a);
+  });
+}
 
 std::vector<std::string> compare_hints(const Compared& compared, const Comparison& found,
                                        const AxisList& letters, std::size_t width) {
   std::vector<std::string> hints;
   const std::string factor = found.same_shape ? factor_hint(compared, found, width) : "";
   if (!factor.empty()) return {factor};
-  const std::string shape = shape_hint(compared, letters);
-  if (!shape.empty()) hints.push_back(shape);
+  const std::string agreeing = agreeing_arrangement(compared, letters);
+  const std::string possible =
+      possible_arrangement(compared.a.shape(), compared.b.shape(), letters);
+  if (!agreeing.empty())
+    hints.push_back("A agrees with B " + agreeing);
+  else if (!possible.empty())
+    hints.push_back(possible);
   return hints;
 }
 

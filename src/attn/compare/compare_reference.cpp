@@ -10,6 +10,7 @@
 #include "attn/compare/compare_hints.h"
 #include "attn/core/attention.h"
 #include "attn/core/expected_error.h"
+#include "attn/core/projection.h"
 #include "attn/job/job.h"
 #include "attn/model/model_job.h"
 #include "attn/report/comparison.h"
@@ -25,7 +26,14 @@ struct MatchedOutput {
   Tensor tensor;
 };
 
-/// Ignores tensors that have the name of an input. Adds the names of tensors without a matching
+/// Whether a tensor is an input of the job, or has its name and shape: q, or query, for Q.
+bool is_input(const std::string& name, const Tensor& tensor, const Job& job) {
+  if (input_named(name)) return true;
+  const Tensor* const input = job.tensors.find(nearest(name, input_names(), NameKind::input));
+  return input != nullptr && input->shape() == tensor.shape();
+}
+
+/// Ignores tensors that are inputs. Adds the names of tensors without a matching
 /// output to `unmatched`. A name that --as gives is accepted as it is.
 std::vector<MatchedOutput> match_outputs(const TensorMap& given, const ReferenceOptions& typed,
                                          const Job& job, std::vector<std::string>& unmatched) {
@@ -41,7 +49,7 @@ std::vector<MatchedOutput> match_outputs(const TensorMap& given, const Reference
       matches.push_back({name, tensor});
     else if (given.size() == 1)
       matches.push_back({default_output, tensor});
-    else if (!input_named(name))
+    else if (!is_input(name, tensor, job))
       unmatched.push_back(name);
   }
   return matches;
@@ -144,15 +152,28 @@ void refuse_unmatched(const std::vector<std::string>& unmatched, const TensorMap
 /// A job that a kernel may have computed by mistake.
 struct Mistake {
   const char* hint;
-  bool (*is_possible)(const Options&);
+  bool (*is_possible)(const Job&);
   void (*make)(Options&, double width);  ///< width: D
+  bool changes_shapes = false;
 };
 
-bool is_scaled_by_width(const Options& options) {
-  return options.scale.kind == Scale::Kind::automatic && options.score == Score::dot;
+bool is_scaled_by_width(const Job& job) {
+  return job.options.scale.kind == Scale::Kind::automatic && job.options.score == Score::dot;
+}
+
+/// Whether Q has four axes in this order.
+bool has_layout(const Job& job, Layout layout) {
+  const Tensor* Q = find(job.tensors, Input::Q);
+  return Q != nullptr && Q->rank() == 4 && job.options.layout == layout;
 }
 
 const Mistake kMistakes[] = {
+    {"with layout blhd (--layout blhd)",
+     [](const Job& job) { return has_layout(job, Layout::bhld); },
+     [](Options& options, double) { options.layout = Layout::blhd; }, true},
+    {"with layout bhld (--layout bhld)",
+     [](const Job& job) { return has_layout(job, Layout::blhd); },
+     [](Options& options, double) { options.layout = Layout::bhld; }, true},
     {"without the scale 1/sqrt(D) (--scale none)", is_scaled_by_width,
      [](Options& options, double) {
        options.scale = {Scale::Kind::none, 1};
@@ -161,41 +182,121 @@ const Mistake kMistakes[] = {
      [](Options& options, double width) {
        options.scale = {Scale::Kind::number, 1 / width};
      }},
-    {"without the causal mask", [](const Options& options) { return options.causal; },
+    {"without the causal mask", [](const Job& job) { return job.options.causal; },
      [](Options& options, double) { options.causal = false; }},
-    {"with a causal mask (--causal)", [](const Options& options) { return !options.causal; },
+    {"with a causal mask (--causal)", [](const Job& job) { return !job.options.causal; },
      [](Options& options, double) { options.causal = true; }},
     {"without rotary positions",
-     [](const Options& options) { return options.rotary.kind != Rotary::Kind::none; },
+     [](const Job& job) { return job.options.rotary.kind != Rotary::Kind::none; },
      [](Options& options, double) { options.rotary.kind = Rotary::Kind::none; }},
 };
 
-constexpr std::size_t kMaxExplainedScores = std::size_t{1} << 22;  // limits the time for mistakes
+// Limits of the time for each mistake, in scores.
+constexpr std::size_t kMaxExplainedScores = std::size_t{1} << 22;
+constexpr std::size_t kMostScores = 4 * kMaxExplainedScores;
+constexpr std::size_t kFewestQueries = 8;
+
+/// The rows of queries that stand for all of a large problem: the first, the last, and others at
+/// equal distances. Empty if all are few enough.
+std::vector<std::size_t> sampled_queries(const Inputs& in) {
+  const std::size_t of_query = std::max<std::size_t>(1, saturating_product({in.B, in.H, in.S}));
+  const std::size_t count = std::max(kFewestQueries, kMaxExplainedScores / of_query);
+  const std::size_t rows = in.rows.size();
+  std::vector<std::size_t> sampled;
+  for (std::size_t k = 0; count < rows && k < count; ++k)
+    sampled.push_back(k * (rows - 1) / (count - 1));
+  return sampled;
+}
+
+/// The elements of these queries, which are positions on `axis`.
+Tensor of_queries(const Tensor& tensor, std::size_t axis, const std::vector<std::size_t>& queries) {
+  Shape shape = tensor.shape();
+  std::size_t outer = 1;
+  for (std::size_t k = 0; k < axis; ++k) outer *= shape[k];
+  const Tensor matrices =
+      tensor.reshaped({outer, shape[axis], tensor.size() / (outer * shape[axis])});
+  shape[axis] = queries.size();
+  return take_rows(matrices, queries).reshaped(shape);
+}
+
+/// A result of a kernel, and what is known about it.
+struct Wrong {
+  const Compared& compared;
+  Output output;
+  const Precision* precision;  ///< null with a tolerance
+};
+
+/// How the result agrees with `job`: "", ", judging by 8 of 1024 queries", " if its axes 1 and 2
+/// are swapped". nullopt if it does not. Errors: as prepare_job().
+std::optional<std::string> agreement(const Wrong& wrong, Job job, const Document& document) {
+  job.outputs = {wrong.output};
+  PreparedJob prepared = prepare_job(job, document);
+  Compared compared = wrong.compared;
+  const Shape planned = prepared.plan.outputs[0].shape;
+  const TensorAxes axes = axes_of_output(wrong.output, planned, prepared.inputs, job.options);
+  std::string where;
+  if (const auto queries = sampled_queries(prepared.inputs); !queries.empty()) {
+    const auto* const axis = std::find(axes.letters.begin(), axes.letters.end(), Axis::L);
+    if (axis == axes.letters.end() || compared.a.shape() != planned) return std::nullopt;
+    compared.a =
+        of_queries(compared.a, static_cast<std::size_t>(axis - axes.letters.begin()), queries);
+    where = ", judging by " + std::to_string(queries.size()) + " of " +
+            std::to_string(prepared.inputs.rows.size()) + " queries";
+    job.options.rows.clear();
+    for (const std::size_t query : queries)
+      job.options.rows.push_back(static_cast<std::int64_t>(prepared.inputs.rows[query]));
+    prepared = prepare_job(job, document);
+  }
+  compared.b = execute({job, prepared, document, nullptr, job.outputs})
+                   .result.outputs.at(name_of(wrong.output));
+  if (wrong.precision != nullptr)
+    compared.bounds = expected_error(wrong.output, prepared.inputs, job.options, *wrong.precision);
+  if (compared.a.shape() == compared.b.shape() &&
+      compare(compared.a, compared.b, compared.tolerance,
+              compared.bounds ? &*compared.bounds : nullptr)
+          .same())
+    return where;
+  if (!where.empty() || compared.a.size() != compared.b.size()) return std::nullopt;
+  const std::string arranged = agreeing_arrangement(compared, axes.letters);
+  return arranged.empty() ? std::nullopt : std::optional(" " + arranged);
+}
 
 /// The mistake that explains a difference: A is what the job gives with it. "" if there is none.
-std::string mistake_in(const TensorPair& pair, const Request& output, const Precision* precision,
-                       const Job& job, const Document& document, const Inputs& in) {
-  if (saturating_product({in.B, in.H, in.rows.size(), in.S}) > kMaxExplainedScores) return "";
+std::string mistake_in(const Wrong& wrong, bool same_shape, const Job& job,
+                       const Document& document, const Inputs& in) {
   for (const Mistake& mistake : kMistakes) {
-    if (!mistake.is_possible(job.options)) continue;
-    Job wrong = job;
-    wrong.outputs = {output};
-    mistake.make(wrong.options, static_cast<double>(in.D));
+    if (!mistake.is_possible(job) || !(same_shape || mistake.changes_shapes)) continue;
+    Job other = job;
+    mistake.make(other.options, static_cast<double>(in.D));
     try {
-      const PreparedJob prepared = prepare_job(wrong, document);
-      const Execution execution = execute({wrong, prepared, document, nullptr, wrong.outputs});
-      std::optional<Tensor> bounds;
-      if (precision != nullptr)
-        bounds =
-            expected_error(std::get<Output>(output), prepared.inputs, wrong.options, *precision);
-      const Comparison found =
-          compare(pair.compared.a, execution.result.outputs.at(pair.compared.name),
-                  pair.compared.tolerance, bounds ? &*bounds : nullptr);
-      if (found.same()) return std::string("A agrees with the job ") + mistake.hint;
+      if (const auto how = agreement(wrong, std::move(other), document))
+        return std::string("A agrees with the job ") + mistake.hint + *how;
     } catch (const Error&) {  // an option that requires the one that was changed
     }
   }
   return "";
+}
+
+/// Whether a hint explains the whole difference.
+bool is_explained(const TensorPair& pair) {
+  return std::any_of(pair.hints.begin(), pair.hints.end(), [&](const std::string& hint) {
+    return pair.found.same_shape || hint.starts_with("A agrees");
+  });
+}
+
+/// Adds a hint about the job, if a mistake in it explains the difference.
+void explain_by_mistakes(const Wrong& wrong, const Job& job, const Document& document,
+                         const Inputs& in, TensorPair& pair, std::vector<std::string>& notes) {
+  if (pair.found.same() || is_explained(pair)) return;
+  if (saturating_product({in.B, in.H, kFewestQueries, in.S}) > kMostScores) {
+    notes.push_back(wrong.compared.name +
+                    ": mistakes of kernels, such as a missing scale, were not looked for, because "
+                    "one query has more than " +
+                    std::to_string(kMostScores / kFewestQueries) + " scores in all heads");
+    return;
+  }
+  const std::string hint = mistake_in(wrong, pair.found.same_shape, job, document, in);
+  if (!hint.empty()) pair.hints = {hint};
 }
 
 }  // namespace
@@ -245,11 +346,9 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
         output ? axes_of_output(*output, compared.b.shape(), prepared.inputs, job.options)
                : axes_by_name(match.name, compared.b.shape());
     TensorPair pair = compared_pair(std::move(compared), axes, prepared.inputs.D);
-    if (output && pair.found.same_shape && !pair.found.same() && pair.hints.empty()) {
-      const std::string hint = mistake_in(pair, *output, typed.has_tolerance ? nullptr : &precision,
-                                          job, document, prepared.inputs);
-      if (!hint.empty()) pair.hints.push_back(hint);
-    }
+    if (output != nullptr)
+      explain_by_mistakes({pair.compared, *output, typed.has_tolerance ? nullptr : &precision}, job,
+                          document, prepared.inputs, pair, report.notes);
     report.pairs.push_back(std::move(pair));
   }
   return report;

@@ -161,9 +161,8 @@ std::string report_text(const CompareReport& report) {
   for (const TensorPair& pair : report.pairs) {
     Compared compared = pair.compared;
     compared.name = printable(compared.name);
-    text += comparison_text(compared, pair.found);
+    text += comparison_text(compared, pair.found, pair.hints);
     if (!pair.parts.empty()) text += parts_text(pair.axes, pair.parts);
-    for (const std::string& hint : pair.hints) text += "  hint: " + hint + "\n";
     same += pair.found.same() ? 1 : 0;
     some_close |= pair.found.same() && !pair.found.equal_throughout();
   }

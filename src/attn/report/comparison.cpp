@@ -501,19 +501,22 @@ std::string tolerance_text(const Tolerance& tolerance) {
   return text;
 }
 
-std::string comparison_text(const Compared& compared, const Comparison& found) {
+std::string comparison_text(const Compared& compared, const Comparison& found,
+                            const std::vector<std::string>& hints) {
   const Tensor &a = compared.a, &b = compared.b;
   std::string text = compared.name + (compared.name.empty() ? "" : " ") +
                      both(to_string(a.shape()), to_string(b.shape())) + " " +
                      both(std::string(name_of(a.dtype())), std::string(name_of(b.dtype()))) + ": " +
                      verdict(compared, found) + "\n";
+  for (const std::string& hint : hints) text += "  hint: " + hint + "\n";
   if (!found.same_shape ||
       (found.differing == 0 && found.equal + found.nan_in_both == found.elements))
     return text;
   text += bound_line(compared, found);
   text += extreme_line("max |a - b|      ", found.max_abs, a, b);
   text += extreme_line("max |a - b|/|b|  ", found.max_rel, a, b);
-  text += extreme_line("max ulps         ", found.max_ulps, a, b);
+  if (found.differing > 0 || compared.tolerance.ulps)
+    text += extreme_line("max ulps         ", found.max_ulps, a, b);
   if (found.mean_abs) text += "  mean |a - b|     " + six_digits(*found.mean_abs) + "\n";
   if (found.rms) text += "  RMS of a - b     " + six_digits(*found.rms) + "\n";
   if (found.nmse) text += nmse_line(*found.nmse);
