@@ -85,6 +85,45 @@ class TestHelp:
         assert re.findall(r"^.* $", text, re.MULTILINE) == []
 
 
+LONG = ["run", "batch", "compare", "random"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_short_help_of_most_commands_is_complete(name):
+    short, full = text_of(name, "-h"), text_of(name, "--help")
+    assert (short == full) == (name not in LONG)
+    assert len(short.splitlines()) <= 80
+
+
+@pytest.mark.parametrize("name", LONG)
+class TestShortHelp:
+    def test_lists_part_of_the_flags_with_their_descriptions(self, name):
+        short, full = text_of(name, "-h"), text_of(name, "--help")
+        entries = [part.rstrip("\n") for part in re.split(r"\n(?=  (?:-\w, |    )--)", short.partition("\n\n'attn")[0])]
+        assert len(entries) > 8
+        assert [part for part in entries[1:-1] if part.partition("\n\n")[0] not in full] == []
+        assert len(flags_in(short)) < len(flags_in(full)) / 2 + 5
+
+    def test_says_how_to_see_all(self, name):
+        full = text_of(name, "--help")
+        last = text_of(name, "-h").splitlines()[-1]
+        assert last == f"'attn {name} --help' lists all {len(re.findall(r'^  (?:-.|  ).*--[a-z]', full, re.MULTILINE))} options."
+
+    def test_longer_spelling_wins(self, name):
+        assert text_of(name, "-h", "--help") == text_of(name, "--help")
+
+    def test_has_single_empty_lines(self, name):
+        assert "\n\n\n" not in text_of(name, "-h")
+
+
+@pytest.mark.parametrize("name, flags", [
+    ("run", ["--q", "--k", "--v", "--heads", "--causal", "--scale", "--outputs", "--output", "--view", "--model"]),
+    ("batch", ["--out-dir", "--resume", "--pattern", "--jobs", "--shard", "--status"]),
+    ("compare", ["--rtol", "--atol", "--reference"]), ("random", ["--seed", "--shape", "--generator"])])
+def test_short_help_lists_the_most_used_flags(name, flags):
+    assert set(flags) <= flags_in(text_of(name, "-h"))
+
+
 @pytest.mark.parametrize("name, suggestion", [("rum", "run"), ("mask", "masks")])
 def test_misspelled_name_gets_a_suggestion(name, suggestion):
     assert_error(attn("help", name), 2, f"did you mean '{suggestion}'")

@@ -64,20 +64,22 @@ std::vector<Option> job_list_options(BatchArgs& args) {
 std::vector<Option> result_options(BatchArgs& args) {
   return in_group(
       "Results",
-      {text("--out-dir", args.out_dir, "DIR",
-            "folder for results and the manifest; default: JSON lines on stdout, in order"),
-       text("--name", args.name, "PATTERN",
-            "template for result names, with {stem}, {job} (with folders) or {index}; default: "
-            "{stem}"),
-       word("--format", args.format, {"npz", "safetensors", "json", "csv", "npy", "folder"},
-            "npz (default), safetensors, json, csv, npy or folder"),
+      {common(text("--out-dir", args.out_dir, "DIR",
+                   "folder for results and the manifest; default: JSON lines on stdout, in order")),
+       common(
+           text("--name", args.name, "PATTERN",
+                "template for result names, with {stem}, {job} (with folders) or {index}; default: "
+                "{stem}")),
+       common(word("--format", args.format, {"npz", "safetensors", "json", "csv", "npy", "folder"},
+                   "npz (default), safetensors, json, csv, npy or folder")),
        integer("--bundle", args.bundle, {1, kMaxBundle}, "N",
                "write the results of N jobs to one .npz or .safetensors file"),
-       flag("--force", args.force, "replace existing results and the manifest"),
+       common(flag("--force", args.force, "replace existing results and the manifest")),
        flag("--no-clobber", args.no_clobber, "skip jobs whose results exist"),
-       text("--summary", args.summary, "FILE",
-            "write a row for each job to a .csv or .ndjson file: status, seconds, shapes and "
-            "statistics of its outputs"),
+       common(
+           text("--summary", args.summary, "FILE",
+                "write a row for each job to a .csv or .ndjson file: status, seconds, shapes and "
+                "statistics of its outputs")),
        suggesting(list("--statistics", args.statistics, "NAME,...",
                        "statistics in the summary: min, max, mean, entropy (of weights); default: "
                        "all",
@@ -90,28 +92,31 @@ std::vector<Option> result_options(BatchArgs& args) {
 std::vector<Option> running_options(BatchArgs& args) {
   return in_group(
       "Running",
-      {integer("-j,--jobs", args.pool.threads, {1, 1024}, "N",
-               "number of jobs at a time; default: one per processor"),
-       flag("--isolate", args.isolate,
-            "run each worker as a process with reduced privileges; a crash fails only the job that "
-            "was running"),
+      {common(integer("-j,--jobs", args.pool.threads, {1, 1024}, "N",
+                      "number of jobs at a time; default: one per processor")),
+       common(flag(
+           "--isolate", args.isolate,
+           "run each worker as a process with reduced privileges; a crash fails only the job that "
+           "was running")),
        flag("--fail-fast", args.pool.fail_fast, "do not start further jobs after a failure"),
        flag("--keep-going", args.keep_going, "run the other jobs after a failure (the default)"),
-       number("--timeout", args.pool.timeout, NumberRange::positive, kSeconds,
-              "time limit per job"),
-       flag("--resume", args.resume,
-            "skip jobs that are finished and unchanged according to the manifest"),
+       common(number("--timeout", args.pool.timeout, NumberRange::positive, kSeconds,
+                     "time limit per job")),
+       common(flag("--resume", args.resume,
+                   "skip jobs that are finished and unchanged according to the manifest")),
        flag("--prune", args.prune, "remove results of job files that no longer exist"),
        text("--manifest", args.manifest, "FILE",
             "manifest file; default: manifest.ndjson in --out-dir"),
        progress_option(args.progress),
-       flag("--dry-run", args.dry_run,
-            "show each job's outputs, memory and operation count as JSON lines; compute nothing"),
-       text("--status", args.status, "DIR",
-            "print which jobs in the manifests of DIR are done, failed and missing, and the shards "
-            "to run again; compute nothing; give the jobs too if their list has changed"),
-       flag("--json", args.json,
-            "print events as JSON lines on stderr; with --status, the status as JSON")});
+       common(flag(
+           "--dry-run", args.dry_run,
+           "show each job's outputs, memory and operation count as JSON lines; compute nothing")),
+       common(text(
+           "--status", args.status, "DIR",
+           "print which jobs in the manifests of DIR are done, failed and missing, and the shards "
+           "to run again; compute nothing; give the jobs too if their list has changed")),
+       common(flag("--json", args.json,
+                   "print events as JSON lines on stderr; with --status, the status as JSON"))});
 }
 
 /// Refuses "-", which does not mean a standard stream for this option.
@@ -125,7 +130,9 @@ void refuse_dash(const char* flag, const std::string& path) {
 void add_batch_options(Command& command, BatchArgs& args) {
   args.pool.threads = 0;
   command.add(job_list_options(args));
-  command.add(job_options(args.flags));
+  std::vector<Option> of_jobs = job_options(args.flags);
+  for (Option& option : of_jobs) option.is_common = option.has_name("--outputs");
+  command.add(std::move(of_jobs));
   command.add(result_options(args));
   command.add(running_options(args));
   add_limit_options(command, args.limits);
@@ -634,7 +641,9 @@ int run_batch(const BatchArgs& args) {
 Command batch_command() {
   const auto args = std::make_shared<BatchArgs>();
   Command command;
-  command.description = "Computes attention for many jobs, several at a time.";
+  command.description =
+      "Computes attention for many jobs, several at a time. Flags of 'attn run' that set keys of a "
+      "job apply to all jobs.";
   command.quiet_help = "print only errors, and the summary if jobs failed";
   command.example =
       "  attn batch jobs/ --out-dir results --resume\n"

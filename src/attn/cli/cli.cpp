@@ -51,8 +51,9 @@ int perform(const Command& command, const ParsedCommand& parsed,
 int run_command_line(const CommandEntry& entry, const std::vector<std::string>& words) {
   const Command command = make_command(entry);
   const ParsedCommand parsed = parse(command, std::string("attn ") + entry.name, words);
-  if (!parsed.help) return perform(command, parsed, words);
-  print(help_text(*parsed.command, parsed.name));
+  if (parsed.help == HelpLength::none) return perform(command, parsed, words);
+  print(parsed.help == HelpLength::all ? help_text(*parsed.command, parsed.name)
+                                       : short_help_text(*parsed.command, parsed.name));
   return 0;
 }
 

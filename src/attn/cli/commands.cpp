@@ -60,7 +60,7 @@ std::string listed(std::string name, const std::string& what) {
 void add_common_options(Command& command) {
   const auto ignore = [](bool) {};
   command.options.insert(command.options.begin(),
-                         flag("-h,--help", Store<bool>(ignore), "show this help"));
+                         common(flag("-h,--help", Store<bool>(ignore), "show this help")));
   if (command.find("--force") != nullptr)
     command.hints.push_back(
         {{"-f", "--overwrite", "--clobber"}, "use --force to overwrite existing files"});
@@ -92,7 +92,7 @@ Command make_command(const CommandEntry& entry) {
   Command command = entry.make();
   add_common_options(command);
   for (Command& subcommand : command.subcommands) add_common_options(subcommand);
-  command.add(flag("-q,--quiet", Store<bool>(set_quiet), command.quiet_help));
+  command.add(common(flag("-q,--quiet", Store<bool>(set_quiet), command.quiet_help)));
   return command;
 }
 
@@ -101,7 +101,8 @@ std::string overview() {
   for (const CommandEntry& entry : kCommands) text += listed(entry.name, entry.summary);
   text += "\nTopics:\n";
   for (const Topic& topic : topics()) text += listed(topic.name, topic.what);
-  return text + "\nOptions:\n  -h, --help     show this help; after a command, its help\n" +
+  return text +
+         "\nOptions:\n  -h, --help     show this help; after a command, its help: -h is short\n" +
          "      --version  show the version; with -v, also kernels, BLAS and processors\n" +
          kFooter;
 }

@@ -20,25 +20,28 @@ namespace attn {
 namespace {
 
 std::vector<Option> tolerance_options(CompareArgs& args) {
-  return in_group("Tolerance",
-                  {number("--rtol", args.rtol, NumberRange::non_negative, "X",
-                          "relative tolerance; default: by dtype as in torch.testing, or 0 with "
-                          "--atol or --ulp"),
-                   number("--atol", args.atol, NumberRange::non_negative, "X",
-                          "absolute tolerance; default: by dtype, or 0 with --rtol or --ulp"),
-                   integer("--ulp", args.ulps, {.min = 0}, "N",
-                           "also accept elements at most N representable values apart"),
-                   flag("--equal-nan", args.equal_nan, "treat NaN as equal to NaN")});
+  return in_group(
+      "Tolerance",
+      {common(number("--rtol", args.rtol, NumberRange::non_negative, "X",
+                     "relative tolerance; default: by dtype as in torch.testing, or 0 with "
+                     "--atol or --ulp")),
+       common(number("--atol", args.atol, NumberRange::non_negative, "X",
+                     "absolute tolerance; default: by dtype, or 0 with --rtol or --ulp")),
+       common(integer("--ulp", args.ulps, {.min = 0}, "N",
+                      "also accept elements at most N representable values apart")),
+       flag("--equal-nan", args.equal_nan, "treat NaN as equal to NaN")});
 }
 
 std::vector<Option> reference_options(ReferenceArgs& args) {
   return in_group(
       "Reference",
-      {flag("--reference", args.enabled,
-            "compute B in f64 from a job file or the flags of 'attn run'; A passes if its errors "
-            "are within the error bound for its precision"),
-       word("--precision", args.precision, {"f64", "f32", "tf32", "f16", "bf16"},
-            "precision that A was computed in: f64, f32, tf32, f16 or bf16; default: its dtype"),
+      {common(flag(
+           "--reference", args.enabled,
+           "compute B in f64 from a job file or the flags of 'attn run'; A passes if its errors "
+           "are within the error bound for its precision")),
+       common(word(
+           "--precision", args.precision, {"f64", "f32", "tf32", "f16", "bf16"},
+           "precision that A was computed in: f64, f32, tf32, f16 or bf16; default: its dtype")),
        word("--sums", args.sums, {"f64", "f32", "f16", "bf16"},
             "precision of A's sums and softmax: f64, f32, f16 or bf16; default: f32, or f64 if A's "
             "precision is f64")});
@@ -47,9 +50,9 @@ std::vector<Option> reference_options(ReferenceArgs& args) {
 std::vector<Option> picture_options(CompareArgs& args) {
   return in_group(
       "Picture",
-      {view_option(args.view,
-                   "draw A - B as a heat map on the terminal, or as a picture or page with "
-                   "--view=FILE.svg, .png or .html"),
+      {common(view_option(args.view,
+                          "draw A - B as a heat map on the terminal, or as a picture or page with "
+                          "--view=FILE.svg, .png or .html")),
        text("--of", args.of, "NAME", "tensor to draw; default: the first that differs"),
        flag("--force", args.force, "overwrite FILE if it exists")});
 }
@@ -85,11 +88,11 @@ void add_compare_options(Command& command, CompareArgs& args) {
   command.add(required(positional("A", args.a, "FILE or FILE#NAME; - for standard input")));
   command.add(positional("B", args.b, "reference FILE or FILE#NAME; with --reference, a job file"));
   command.add(tolerance_options(args));
-  command.add(as_option(
+  command.add(common(as_option(
       args.reference.as,
       "NAME is TENSOR's name in B, or the output that it represents. 'TENSOR=' may be omitted if A "
-      "has one tensor; its default with --reference is context, or output if W_O is given"));
-  command.add(flag("--json", args.json, "print one JSON object on one line"));
+      "has one tensor; its default with --reference is context, or output if W_O is given")));
+  command.add(common(flag("--json", args.json, "print one JSON object on one line")));
   command.add(reference_options(args.reference));
   // Not listed: 'attn run --help' has them.
   std::vector<Option> job = in_group("", job_options(args.reference.flags));

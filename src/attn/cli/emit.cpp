@@ -130,11 +130,12 @@ void write(const TensorMap& tensors, Format format, const EmitArgs& args, Output
 }  // namespace
 
 void add_emit_options(Command& command, EmitArgs& args) {
-  command.add({text("-o,--output", args.output, "FILE",
-                    std::string("output file ending in ") + kSuffixes + "; default: stdout"),
-               flag("--force", args.force, "overwrite FILE if it exists"),
-               word("--format", args.format, {"text", "json", "csv", "npz", "npy", "safetensors"},
-                    "format on stdout: text, json, csv, npz, npy or safetensors")});
+  command.add(
+      {common(text("-o,--output", args.output, "FILE",
+                   std::string("output file ending in ") + kSuffixes + "; default: stdout")),
+       common(flag("--force", args.force, "overwrite FILE if it exists")),
+       common(word("--format", args.format, {"text", "json", "csv", "npz", "npy", "safetensors"},
+                   "format on stdout: text, json, csv, npz, npy or safetensors"))});
   command.add(text_options(args.text));
   command.requirements.push_back({{"--format"},
                                   "standard output; a file's suffix sets its format",

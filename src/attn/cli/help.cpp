@@ -157,7 +157,11 @@ std::vector<OptionGroup> option_groups(const Command& command) {
   return groups;
 }
 
-std::string help_text(const Command& command, const std::string& name) {
+namespace {
+
+/// Description, examples, usage, and the groups of those options for which `is_listed`.
+std::string text_of_options(const Command& command, const std::string& name,
+                            bool (*is_listed)(const Option& option)) {
   std::string text = wrapped_paragraphs(command.description);
   if (!command.example.empty()) text += "\nExample:\n" + command.example + "\n";
   text += "\nUsage: " + name + " [OPTIONS]";
@@ -165,15 +169,36 @@ std::string help_text(const Command& command, const std::string& name) {
     if (option.is_positional()) text += " " + synopsis_of(option);
   text += command.subcommands.empty() ? "\n" : " [SUBCOMMAND]\n";
   for (const OptionGroup& group : option_groups(command)) {
-    text += "\n" + group.name + ":\n";
+    std::string entries;
     for (const Option* option : group.options)
-      text += entry(flags_of(*option), option->help, kColumn);
+      if (is_listed(*option)) entries += entry(flags_of(*option), option->help, kColumn);
+    if (!entries.empty()) text += "\n" + group.name + ":\n" + entries;
   }
+  return text;
+}
+
+bool is_common(const Option& option) { return option.is_common || option.is_positional(); }
+
+}  // namespace
+
+std::string help_text(const Command& command, const std::string& name) {
+  std::string text = text_of_options(command, name, [](const Option&) { return true; });
   if (!command.subcommands.empty()) text += "\nSubcommands:\n";
   for (const Command& subcommand : command.subcommands)
     text += entry(subcommand.name, subcommand.summary, kSubcommandColumn);
   if (!command.notes.empty()) text += "\n" + command.notes;
   return text;
+}
+
+std::string short_help_text(const Command& command, const std::string& name) {
+  constexpr std::ptrdiff_t kLong = 60;  // lines
+  std::string all = help_text(command, name);
+  if (std::count(all.begin(), all.end(), '\n') <= kLong) return all;
+  const auto count = std::count_if(
+      command.options.begin(), command.options.end(),
+      [](const Option& option) { return !option.group.empty() && !option.is_positional(); });
+  return text_of_options(command, name, is_common) + "\n'" + name + " --help' lists all " +
+         std::to_string(count) + " options.\n";
 }
 
 }  // namespace attn

@@ -21,6 +21,9 @@ std::vector<std::string> topic_names();
 /// `name` is the command as typed: "attn run".
 std::string help_text(const Command& command, const std::string& name);
 
+/// Without the options that are not common, if the whole text would be long.
+std::string short_help_text(const Command& command, const std::string& name);
+
 /// A positional argument in a synopsis: "FILE", "[JOB...]".
 std::string synopsis_of(const Option& argument);
 

@@ -67,6 +67,7 @@ Option option_of(const Field& field, JobFlags& flags) {
   }
   if (field.type == FieldType::word) option.suggestions = field.words;
   option.group = group_of(field);
+  option.is_common = field.is_common;
   return option;
 }
 

@@ -228,6 +228,11 @@ Option required(Option option) {
   return option;
 }
 
+Option common(Option option) {
+  option.is_common = true;
+  return option;
+}
+
 Option suggesting(Option option, const std::vector<std::string>& values) {
   option.suggestions = values;
   return option;

@@ -70,6 +70,7 @@ struct Option {
   std::string group = "Options";              ///< heading in help; "": not listed
   std::vector<std::string> suggestions = {};  ///< values that completions offer
   bool required = false;
+  bool is_common = false;  ///< among those that -h lists if there are many
 
   bool is_positional() const { return !names[0].starts_with('-'); }
   bool is_repeatable() const { return std::holds_alternative<ListValue>(value); }
@@ -163,6 +164,7 @@ Option positional(const std::string& name, std::vector<std::string>& target,
 
 /// Modified copies of an option.
 Option required(Option option);
+Option common(Option option);
 Option suggesting(Option option, const std::vector<std::string>& values);
 std::vector<Option> in_group(const std::string& group, std::vector<Option> options);
 

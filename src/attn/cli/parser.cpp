@@ -200,8 +200,11 @@ void parse_words(const Command& command, const Arguments& words, ParsedCommand& 
     parsed.name += " " + subcommand->command.name;
   }
   const auto is_help = [](const Option* option) { return option->has_name("--help"); };
-  parsed.help = std::any_of(parsed.given.begin(), parsed.given.end(), is_help);
-  if (parsed.help) return;
+  if (std::any_of(parsed.given.begin(), parsed.given.end(), is_help)) {
+    const bool is_short = std::find(words.begin(), words.end(), "--help") == words.end();
+    parsed.help = is_short ? HelpLength::common : HelpLength::all;
+    return;
+  }
   refuse_extras(app.remaining(true), command, *parsed.command, words);
   for (const Option& option : parsed.command->options)
     if (option.required && !parsed.given.contains(&option)) refuse(option.name() + " is required");
@@ -210,7 +213,7 @@ void parse_words(const Command& command, const Arguments& words, ParsedCommand& 
 }  // namespace
 
 ParsedCommand parse(const Command& command, const std::string& name, const Arguments& words) {
-  ParsedCommand parsed{&command, name, false, {}};
+  ParsedCommand parsed{&command, name, HelpLength::none, {}};
   try {
     parse_words(command, join_optional_values(command, words), parsed);
   } catch (const Error& error) {

@@ -9,11 +9,13 @@
 
 namespace attn {
 
+enum class HelpLength { none, common, all };
+
 struct ParsedCommand {
-  const Command* command = nullptr;  ///< the command, or its subcommand if one was given
-  std::string name;                  ///< "attn examples run"
-  bool help = false;                 ///< -h was given: nothing else was checked
-  std::set<const Option*> given;     ///< a switch only if it is on
+  const Command* command = nullptr;    ///< the command, or its subcommand if one was given
+  std::string name;                    ///< "attn examples run"
+  HelpLength help = HelpLength::none;  ///< if -h or --help was given, nothing else was checked
+  std::set<const Option*> given;       ///< a switch only if it is on
 };
 
 /// Stores the options' values. `name` is the command as typed, "attn run"; `words` are those after

@@ -237,8 +237,10 @@ Option option_of(const RandomArgument& argument, RandomArgs& args) {
 
 std::vector<Option> argument_options(RandomArgs& args) {
   std::vector<Option> options;
-  for (const RandomArgument& argument : random_argument_table())
+  for (const RandomArgument& argument : random_argument_table()) {
     options.push_back(option_of(argument, args));
+    options.back().is_common = argument.is_common;
+  }
   return options;
 }
 
@@ -249,7 +251,8 @@ Option generator_option(RandomArgs& args) {
     args.generator = value;
   };
   const std::vector<std::string> names = generator_names();
-  return suggesting(text("--generator", Store<std::string>(store), "WORD", join_or(names)), names);
+  return common(
+      suggesting(text("--generator", Store<std::string>(store), "WORD", join_or(names)), names));
 }
 
 }  // namespace
@@ -265,19 +268,19 @@ Command random_command() {
       "  attn random Linear --generator torch --seed 1 --in-features 3 --out-features 2";
   command.add(
       {required(suggesting(
-           positional(
-               "METHOD", args->method,
-               "name of the method in its library (see below), or a list of steps: FILE.json, or - "
-               "for standard input"),
+           positional("METHOD", args->method,
+                      "name of the method in its library (--help lists all), or a list of steps: "
+                      "FILE.json, or - for standard input"),
            random_methods())),
-       text("--seed",
-            Store<std::string>([args = args.get()](const std::string& seed) { args->seed = seed; }),
-            "N[,M...]",
-            "N means np.random.seed(N), torch.manual_seed(N) or jax.random.key(N); N,M means "
-            "np.random.seed([N, M])"),
+       common(text(
+           "--seed",
+           Store<std::string>([args = args.get()](const std::string& seed) { args->seed = seed; }),
+           "N[,M...]",
+           "N means np.random.seed(N), torch.manual_seed(N) or jax.random.key(N); N,M means "
+           "np.random.seed([N, M])")),
        generator_option(*args),
-       integer("--repeat", args->repeat, {.min = 1}, "N",
-               "number of arrays to generate, one after another")});
+       common(integer("--repeat", args->repeat, {.min = 1}, "N",
+                      "number of arrays to generate, one after another"))});
   command.add(in_group("Method arguments", argument_options(*args)));
   add_emit_options(command, args->emit);
   add_limit_options(command, args->limits);

@@ -87,14 +87,14 @@ bool RunViewArgs::has_file() const {
 void add_view_options(Command& command, RunViewArgs& args) {
   command.add(in_group(
       "Results",
-      {view_option(
+      {common(view_option(
            args.view,
            "draw the weights, or else the first of the outputs of the job, as a heat map on "
-           "the terminal, or as a picture or page with --view=FILE.svg, .png or .html"),
-       text(
+           "the terminal, or as a picture or page with --view=FILE.svg, .png or .html")),
+       common(text(
            "--explain", args.explain, "FILE",
            "write each stage with its formula and numbers for one query to FILE.html, .md, .tex or "
-           ".txt; - is text on stdout"),
+           ".txt; - is text on stdout")),
        integer("--explain-query", args.choice.query, {}, "I",
                "query to explain; default: the first, or the last if the job is causal"),
        integer("--explain-head", args.choice.head, {}, "I", "head to explain; default: 0")}));
@@ -478,8 +478,8 @@ Command run_command() {
             "do nothing if an output file exists; of several layers, skip those that have one"),
        flag("--durable", args->durable,
             "flush results to disk (fsync), to survive a power failure"),
-       flag("--dry-run", args->dry_run,
-            "show shapes, memory and cost of the outputs; compute nothing"),
+       common(flag("--dry-run", args->dry_run,
+                   "show shapes, memory and cost of the outputs; compute nothing")),
        nan_option(args->nan)}));
   if (team() != nullptr) {
     command.add(in_group("Results", {progress_option(args->progress)}));

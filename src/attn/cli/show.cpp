@@ -34,12 +34,14 @@ void add_show_options(Command& command, ShowArgs& args,
                       const std::function<bool()>& explains) {
   command.add(in_group(
       "Results",
-      {list("-o,--output", args.outputs, "[NAME=]PATH",
-            "output file ending in .npz, .safetensors, .json, .npy or .csv; FOLDER/; or NAME=FILE "
-            "for one output; repeatable; default: text on stdout"),
-       word("--format", args.format, {"text", "json", "ndjson", "csv", "npz", "npy", "safetensors"},
-            "format on stdout: text, json, ndjson, csv, npz, npy or safetensors"),
-       flag("--force", args.force, "overwrite existing output files")}));
+      {common(list(
+           "-o,--output", args.outputs, "[NAME=]PATH",
+           "output file ending in .npz, .safetensors, .json, .npy or .csv; FOLDER/; or NAME=FILE "
+           "for one output; repeatable; default: text on stdout")),
+       common(word("--format", args.format,
+                   {"text", "json", "ndjson", "csv", "npz", "npy", "safetensors"},
+                   "format on stdout: text, json, ndjson, csv, npz, npy or safetensors")),
+       common(flag("--force", args.force, "overwrite existing output files"))}));
   command.add(text_options(args.text));
   const auto shows_text = [&args, destination] { return destination().shown && is_text(args); };
   std::vector<std::string> others = text_option_names();

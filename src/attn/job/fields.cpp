@@ -136,20 +136,25 @@ Field also(std::string flag, Field field) {
   return field;
 }
 
+Field common(Field field) {
+  field.is_common = true;
+  return field;
+}
+
 // The table.
 
 std::vector<Field> tensor_fields() {
   const KeyRequirement no_direct_inputs = excludes({Input::Q, Input::K, Input::V});
   const KeyRequirement embeddings = needs({Input::embeddings});
   return {
-      tensor(Input::embeddings, "token embeddings X (L, M), from which queries are computed",
-             {no_direct_inputs}),
+      common(tensor(Input::embeddings, "token embeddings X (L, M), from which queries are computed",
+                    {no_direct_inputs})),
       tensor(Input::memory, "source of keys and values (S, M); default: embeddings",
              {no_direct_inputs}),
       tensor(Input::memory_V, "source of values (S, Mv); default: memory", {no_direct_inputs}),
-      also("--wq", tensor(Input::W_Q, "query weights (M, H*D)", {embeddings})),
-      also("--wk", tensor(Input::W_K, "key weights (M, G*D)", {embeddings})),
-      also("--wv", tensor(Input::W_V, "value weights (M, G*Dv)", {embeddings})),
+      common(also("--wq", tensor(Input::W_Q, "query weights (M, H*D)", {embeddings}))),
+      common(also("--wk", tensor(Input::W_K, "key weights (M, G*D)", {embeddings}))),
+      common(also("--wv", tensor(Input::W_V, "value weights (M, G*Dv)", {embeddings}))),
       also("--wo", tensor(Input::W_O, "output weights (H*Dv, M)")),
       also("--bq", tensor(Input::b_Q, "query bias (H*D)", {embeddings})),
       also("--bk", tensor(Input::b_K, "key bias (G*D)", {embeddings})),
@@ -159,15 +164,17 @@ std::vector<Field> tensor_fields() {
              {embeddings, excludes({Input::gate})}),
       tensor(Input::b_gate, "bias of the output gate (H*Dv)"),
       tensor(Input::gate, "output gate before its sigmoid, shaped as the context"),
-      tensor(Input::Q, "queries (L, D), instead of embeddings and weights", {needs({Input::K})}),
-      tensor(Input::K, "keys (S, D)", {needs({Input::Q})}),
-      tensor_or("K",
-                tensor(Input::V, "values (S, Dv), or K for the keys, which are also the default",
-                       {needs({Input::Q}), needs({Input::K})})),
-      tensor(Input::mask, "boolean (true: may attend) or additive, broadcast to (B, H, L, S)"),
+      common(tensor(Input::Q, "queries (L, D), instead of embeddings and weights",
+                    {needs({Input::K})})),
+      common(tensor(Input::K, "keys (S, D)", {needs({Input::Q})})),
+      common(tensor_or(
+          "K", tensor(Input::V, "values (S, Dv), or K for the keys, which are also the default",
+                      {needs({Input::Q}), needs({Input::K})}))),
+      common(
+          tensor(Input::mask, "boolean (true: may attend) or additive, broadcast to (B, H, L, S)")),
       tensor(Input::bias,
              "numbers added to scaled scores, in addition to a mask; broadcast to (B, H, L, S)"),
-      tensor(Input::key_mask, "mask over keys only, (S) or (B, S)"),
+      common(tensor(Input::key_mask, "mask over keys only, (S) or (B, S)")),
       tensor(Input::past_K, "cached keys (B, G, P, D), which precede the new keys"),
       tensor(Input::past_V, "cached values (B, G, P, Dv)"),
       tensor(Input::query_lengths, "number of queries of each batch item; the rest is padding"),
@@ -244,14 +251,15 @@ void apply_causal(const Json& value, Options& options) {
 /// Scores, masks and weights.
 std::vector<Field> attention_fields() {
   return {
-      integer("heads", "H", "number of query heads; columns are split into H equal parts", 1,
-              [](Options& o) -> std::int64_t& { return o.heads; }),
-      integer("kv_heads", "G",
-              "number of key/value heads, each shared by H/G query heads; default: H", 1,
-              [](Options& o) -> std::int64_t& { return o.kv_heads; }),
-      choice<Layout>("layout", "order of the axes of 4-D queries, keys and values",
-                     {{"bhld", Layout::bhld}, {"blhd", Layout::blhd}},
-                     [](Options& o) -> Layout& { return o.layout; }, {needs(Fact::four_axes)}),
+      common(integer("heads", "H", "number of query heads; columns are split into H equal parts", 1,
+                     [](Options& o) -> std::int64_t& { return o.heads; })),
+      common(integer("kv_heads", "G",
+                     "number of key/value heads, each shared by H/G query heads; default: H", 1,
+                     [](Options& o) -> std::int64_t& { return o.kv_heads; })),
+      common(choice<Layout>("layout", "order of the axes of 4-D queries, keys and values",
+                            {{"bhld", Layout::bhld}, {"blhd", Layout::blhd}},
+                            [](Options& o) -> Layout& { return o.layout; },
+                            {needs(Fact::four_axes)})),
       choice<bool>("batch_axis", "position of the batch axis in 3-D inputs and results",
                    {{"first", false}, {"second", true}},
                    [](Options& o) -> bool& { return o.batch_second; }, {needs(Fact::three_axes)}),
@@ -274,6 +282,7 @@ std::vector<Field> attention_fields() {
        .type = FieldType::number,
        .placeholder = "X",
        .help = "multiply the scores by this: auto (1/sqrt(D)), none (1) or a number",
+       .is_common = true,
        .words = {"auto", "none"},
        .apply = apply_scale},
       number("softcap", "limit scaled scores to (-X, X): X tanh(s / X); 0: no limit", 0,
@@ -300,6 +309,7 @@ std::vector<Field> attention_fields() {
       {.key = "causal",
        .type = FieldType::boolean,
        .help = "query i sees keys j <= i + offset; top-left or bottom-right also sets alignment",
+       .is_common = true,
        .words = {"top-left", "bottom-right"},
        .requirements = {{.same_word = "alignment"},
                         when({"top-left", "bottom-right"}, needs_absence({"causal_offset"}))},
@@ -564,12 +574,14 @@ std::vector<Field> model_fields() {
       {.key = "model",
        .type = FieldType::text,
        .placeholder = "DIR",
-       .help = "take the layer from this folder of config.json and model.safetensors"},
+       .help = "take the layer from this folder of config.json and model.safetensors",
+       .is_common = true},
       {.key = "layer",
        .type = FieldType::integers,
        .placeholder = "N",
        .help = "number of the layer of the model, from 0; several numbers, or all, for several "
                "layers at once",
+       .is_common = true,
        .expected = "a whole number >= 0, a list of them or \"all\"",
        .flag_expected = "all, or numbers and ranges such as 0,3 or 0:4",
        .words = {"all"},
@@ -587,6 +599,7 @@ std::vector<Field> model_fields() {
        .help =
            "hidden states (L, M) or (B, L, M) at the input of the layer; {layer} is replaced by "
            "its number; for several layers, also (layers, L, M) or (layers, B, L, M)",
+       .is_common = true,
        .requirements = {model}},
       {.key = "hidden_is",
        .placeholder = "WORD",
@@ -607,6 +620,7 @@ std::vector<Field> document_fields() {
       {.key = "convention",
        .placeholder = "NAME",
        .help = "use a library's conventions ('attn conventions') where no option overrides them",
+       .is_common = true,
        .words = convention_names(),
        .requirements = {when({"torch-mha"}, needs(Fact::heads_of_embeddings))}},
       {.key = "seed",
@@ -629,6 +643,7 @@ std::vector<Field> document_fields() {
        .type = FieldType::strings,
        .placeholder = "LIST",
        .help = "outputs to compute and show; default: scores,weights,context (and output with W_O)",
+       .is_common = true,
        .may_be_empty = false,
        .single = true},
   };

@@ -56,6 +56,7 @@ struct Field {
   std::optional<Input> input = {};      ///< of a tensor that is an input
   std::string placeholder = {};         ///< in help: "FILE", "H"
   std::string help = {};                ///< one line
+  bool is_common = false;               ///< among the flags that -h lists
   std::string example = {};             ///< a value, for messages
   std::string expected = {};            ///< in messages, in place of what the type says
   std::string flag_expected = {};       ///< the same for the flag

@@ -13,12 +13,12 @@ namespace attn {
 const std::vector<RandomArgument>& random_argument_table() {
   using enum ArgumentKind;
   static const std::vector<RandomArgument> table = {
-      {"shape", sizes, "N,M,...", "shape, such as 3,3; default: a single number"},
-      {"low", number, "X", "smallest value; default: 0"},
-      {"high", number, "X", "end of the range, exclusive"},
-      {"dtype", word, "DTYPE", "dtype of the result, such as int8, bool or float32"},
-      {"loc", number, "X", "mean; default: 0"},
-      {"scale", number, "X", "standard deviation; default: 1"},
+      {"shape", sizes, "N,M,...", "shape, such as 3,3; default: a single number", true},
+      {"low", number, "X", "smallest value; default: 0", true},
+      {"high", number, "X", "end of the range, exclusive", true},
+      {"dtype", word, "DTYPE", "dtype of the result, such as int8, bool or float32", true},
+      {"loc", number, "X", "mean; default: 0", true},
+      {"scale", number, "X", "standard deviation; default: 1", true},
       {"mean", number, "X", "torch: mean; default: 0"},
       {"std", number, "X", "torch: standard deviation; default: 1"},
       {"minval", number, "X", "jax: smallest value; default of uniform: 0"},

@@ -28,6 +28,7 @@ struct RandomArgument {
   ArgumentKind kind;
   const char* placeholder;  ///< of a flag's value, in help
   const char* help;
+  bool is_common = false;  ///< the flag is among those that -h lists
 };
 
 /// The arguments of all methods, by their names in NumPy, PyTorch or JAX.
