@@ -95,7 +95,7 @@ def test_nothing_uses_call_once():
 STREAMS = {
     "cli/terminal.cpp": "writes all lines that people read",
     "cli/batch_report.cpp": "reports progress in a signal handler",
-    "io/file.cpp": "reports lost bytes in a signal handler",
+    "io/mapped_file.cpp": "reports lost bytes in a signal handler",
     "io/open_file.cpp": "names of the streams",
     "io/staged_file.cpp": "writes outputs",
 }

@@ -40,7 +40,7 @@ void remove_openat2() {
 /// Whether `condition` holds in a process whose outputs are confined to out/, for either way of
 /// resolving paths.
 bool holds_confined(const ScratchFolder& folder, const std::function<bool()>& condition) {
-  fs::create_directories(folder.path() / "out/a/b");
+  fs::create_directories(folder.path() / "out/a");
   fs::create_directories(folder.path() / "others/empty");
   folder.write("others/data", "other");
   for (const char* const link : {"out/link", "out/a/link"}) {
@@ -48,6 +48,7 @@ bool holds_confined(const ScratchFolder& folder, const std::function<bool()>& co
     fs::create_directory_symlink(folder.path() / "others", folder.path() / link, exists);
   }
   const auto holds = [&](bool is_old_kernel) {
+    fs::create_directories(folder.path() / "out/a/b");
     return holds_in_child([&] {
       fs::current_path(folder.path());
       confine_outputs("out");

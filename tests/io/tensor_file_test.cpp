@@ -54,7 +54,7 @@ TEST_CASE("a format is detected by content, then by name") {
         Format::safetensors);  // 123 bytes of header: a length that looks like JSON
   CHECK(format("a.safetensors", "{}") == Format::safetensors);
   CHECK(format("a.npy", "") == Format::npy);
-  CHECK_THROWS_WITH(format("a.txt", "1,2"),
+  CHECK_THROWS_WITH(format("a.dat", "1,2"),
                     Contains("is not a .npy, .npz, .safetensors, JSON or CSV file"));
   CHECK_THROWS_WITH(format("a.txt", ""), Contains("a.txt: is empty"));
 }

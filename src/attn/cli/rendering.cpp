@@ -308,7 +308,8 @@ HeatSource heat_source(const ResultFile& result, const std::string& requested,
   source.layers = axes.layers;
   source.places = places_of(result, source.tensor.shape(), axes.leading);
   source.row_tokens = labels_of(axes.rows, axes.known, result);
-  source.column_tokens = labels_of(axes.columns, axes.known, result);
+  source.column_tokens = result.column_names.empty() ? labels_of(axes.columns, axes.known, result)
+                                                     : result.column_names;
   const bool of_pairs = axes.rows == "queries" && axes.columns == "keys";
   const Tensor* masked = find(result.tensors, Output::masked_scores);
   if (of_pairs && masked != nullptr && masked->shape() == source.tensor.shape())

@@ -33,21 +33,28 @@ struct CsvLine {
   bool blank() const { return cells.size() == 1 && cells[0].text.empty() && !cells[0].quoted; }
 };
 
+struct TextStyle {
+  bool by_blanks = false;     ///< cells are separated by white space
+  bool has_comments = false;  ///< lines that start with '#'
+};
+
 class CsvLines {
  public:
   /// All must outlive this; `name` is used in errors.
-  CsvLines(std::string_view text, const std::string& name, MemoryCharge& charge)
-      : text_(text), name_(name), charge_(charge) {}
+  CsvLines(std::string_view text, TextStyle style, const std::string& name, MemoryCharge& charge)
+      : text_(text), style_(style), name_(name), charge_(charge) {}
 
   /// Reads the next line into `line`; false at the end of the text. Errors: data, for a quote
   /// without an end or with text after it.
   bool next(CsvLine& line);
 
  private:
+  bool next_words(CsvLine& line);
   CsvCell next_cell(std::size_t column);
   CsvCell next_quoted_cell(std::size_t column);
 
   std::string_view text_;
+  TextStyle style_;
   const std::string& name_;
   MemoryCharge& charge_;
   std::size_t at_ = 0, number_ = 1;
@@ -61,7 +68,32 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(start, text.find_last_not_of(kBlanks) + 1 - start);
 }
 
+/// The words of the next line that has some before a '#'.
+bool CsvLines::next_words(CsvLine& line) {
+  constexpr std::string_view kSpace = " \t\r\v\f";
+  line.cells.clear();
+  for (; line.cells.empty() && at_ < text_.size(); ++number_) {
+    const std::size_t end = std::min(text_.find('\n', at_), text_.size());
+    std::string_view rest = text_.substr(at_, end - at_);
+    rest = rest.substr(0, rest.find('#'));
+    for (std::size_t start; (start = rest.find_first_not_of(kSpace)) != rest.npos;) {
+      const std::size_t stop = std::min(rest.find_first_of(kSpace, start), rest.size());
+      charge_.grow(line.cells);
+      line.cells.push_back({rest.substr(start, stop - start)});
+      rest.remove_prefix(stop);
+    }
+    line.number = number_;
+    at_ = end + 1;
+  }
+  return !line.cells.empty();
+}
+
 bool CsvLines::next(CsvLine& line) {
+  if (style_.by_blanks) return next_words(line);
+  while (style_.has_comments && at_ < text_.size() && text_[at_] == '#') {
+    at_ = std::min(text_.find('\n', at_), text_.size()) + 1;
+    ++number_;
+  }
   if (at_ >= text_.size()) return false;
   line.number = number_;
   line.cells.clear();
@@ -160,14 +192,43 @@ std::optional<Number> parse_number(std::string_view text, bool& overflow) {
   return std::nullopt;
 }
 
+/// A .txt file has comments, and its cells are separated by white space unless its first row has a
+/// comma.
+TextStyle style_of(std::string_view text, const std::string& path) {
+  TextStyle style;
+  style.has_comments = style.by_blanks = path.ends_with(".txt");
+  while (style.by_blanks && !text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    const std::string_view content = trimmed(line.substr(0, line.find('#')));
+    if (content.find(',') != content.npos) style.by_blanks = false;
+    if (!content.empty() && content != "\r") break;
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  }
+  return style;
+}
+
+/// The text of a cell without the quotes that are doubled in it.
+std::string text_of(const CsvCell& cell) {
+  std::string text(cell.text);
+  for (std::size_t at = 0; cell.quoted && (at = text.find("\"\"", at)) != text.npos; ++at)
+    text.erase(at, 1);
+  return text;
+}
+
 class CsvReader {
  public:
-  CsvReader(std::string_view text, const std::string& name, MemoryCharge& charge)
-      : name_(name), charge_(charge), lines_(text, name, charge) {}
+  /// Stores the names of rows and columns in `names`, unless it is nullptr. Errors: data.
+  CsvReader(const FileBytes& file, const std::string& name, MemoryCharge& charge, CsvNames* names)
+      : text_(checked_text(file.text(), name)),
+        style_(style_of(text_, file.path)),
+        name_(name),
+        charge_(charge),
+        names_(names),
+        lines_(text_, style_, name, charge) {}
 
   Tensor read() {
     CsvLine line;
-    lines_.next(line);
+    if (!lines_.next(line)) fail_empty();
     width_ = line.cells.size();
     first_ = line.number;
     labelled_ = width_ > 1 && line.cells[0].text.empty();
@@ -176,8 +237,7 @@ class CsvReader {
     else
       read_row(line);
     while (lines_.next(line)) read_row(line);
-    if (numbers_.empty())
-      throw Error(ErrorKind::data, Problem{.where = {name_}, .message = "has no rows of numbers"});
+    if (numbers_.empty()) fail_empty();
     return tensor();
   }
 
@@ -190,6 +250,17 @@ class CsvReader {
             .where = {name_}, .line = line, .column = column ? *column + 1 : 0, .message = what});
   }
 
+  [[noreturn]] void fail_empty() const {
+    throw Error(ErrorKind::data, Problem{.where = {name_}, .message = "has no rows of numbers"});
+  }
+
+  void add_name(const CsvCell& cell, std::vector<std::string> CsvNames::*list) {
+    if (names_ == nullptr) return;
+    charge_.grow(names_->*list);
+    charge_.add(cell.text.size());
+    (names_->*list).push_back(text_of(cell));
+  }
+
   bool is_header(const CsvLine& line) const {
     return !line.blank() &&
            (labelled_ || std::none_of(line.cells.begin(), line.cells.end(), [](CsvCell cell) {
@@ -197,7 +268,9 @@ class CsvReader {
             }));
   }
 
-  void check_header(const CsvLine& line) const {
+  void check_header(const CsvLine& line) {
+    for (std::size_t i = 1; labelled_ && i < width_; ++i)
+      add_name(line.cells[i], &CsvNames::columns);
     for (std::size_t i = 0; i < width_; ++i)
       if (!line.cells[i].quoted && line.cells[i].text.find_first_of(";\t") != std::string::npos)
         fail_cell(line, i, false);
@@ -213,6 +286,7 @@ class CsvReader {
       fail(line.number, {},
            "has " + counted(line.cells.size(), "cell") + ", line " + std::to_string(first_) +
                " has " + std::to_string(width_));
+    if (labelled_) add_name(line.cells[0], &CsvNames::rows);
     for (std::size_t i = labelled_ ? 1 : 0; i < width_; ++i) {
       bool overflow = false;
       const auto number = parse_number(line.cells[i].text, overflow);
@@ -230,7 +304,8 @@ class CsvReader {
         overflow ? "expected a number that fits 64 bits, found " : "expected a number, found ";
     what += "'" + printable(std::string(text)) + "'";
     if (text.find_first_of(";\t ") != std::string_view::npos)
-      what += " (cells are separated by ',')";
+      what += style_.by_blanks ? " (cells are separated by white space or ',')"
+                               : " (cells are separated by ',')";
     else if (line.number == first_ && !overflow)
       what += " (a header cannot contain numbers)";
     fail(line.number, column, what);
@@ -248,8 +323,11 @@ class CsvReader {
     return result;
   }
 
+  const std::string_view text_;
+  const TextStyle style_;
   const std::string& name_;
   MemoryCharge& charge_;
+  CsvNames* names_;
   CsvLines lines_;
   std::size_t width_ = 0;  ///< cells in a line
   std::size_t first_ = 0;  ///< the line that sets width_
@@ -321,10 +399,22 @@ std::string matrix_text(const Tensor& tensor, const std::string& name, const Nam
 
 Tensor read_csv(const FileBytes& file, const std::string& name, ReadBudget* budget) {
   MemoryCharge parsing(budget, name);
-  Tensor tensor = CsvReader(checked_text(file.text(), name), name, parsing).read();
+  Tensor tensor = CsvReader(file, name, parsing, nullptr).read();
   parsing.release_to(tensor.bytes());
   parsing.keep();
   return tensor;
+}
+
+CsvNames read_csv_names(const FileBytes& file, const std::string& name, ReadBudget& budget) {
+  CsvNames names;
+  MemoryCharge parsing(&budget, name);
+  CsvReader(file, name, parsing, &names).read();
+  std::size_t bytes = 0;
+  for (const auto list : {&CsvNames::rows, &CsvNames::columns})
+    for (const std::string& each : names.*list) bytes += sizeof each + each.size();
+  parsing.release_to(std::min(bytes, parsing.bytes()));
+  parsing.keep();
+  return names;
 }
 
 std::string to_csv(const Tensor& tensor, const std::string& name) {

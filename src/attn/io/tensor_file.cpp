@@ -9,7 +9,6 @@
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 #include "attn/io/checked_text.h"
-#include "attn/io/csv.h"
 #include "attn/io/digest.h"
 #include "attn/io/json_parse.h"
 #include "attn/io/json_tensor.h"
@@ -126,7 +125,8 @@ Format format_of(const FileBytes& file) {
   // A broken file: the reader of the format in its name reports the error.
   if (const std::optional<Format> format = format_of_suffix(file.path)) return *format;
   // Standard input has no suffix.
-  if (is_stream(file.path) && is_plain_text(file.text())) return Format::csv;
+  const bool may_be_csv = is_stream(file.path) || file.path.ends_with(".txt");
+  if (may_be_csv && is_plain_text(file.text())) return Format::csv;
   // The magic number of PyTorch before version 1.6, pickled.
   if (file.text().starts_with("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19"))
     fail_at({file.name()}, kTorchFile);
@@ -407,6 +407,12 @@ TensorRef TensorFiles::in_shard(const TensorRef& ref) {
   const std::size_t slash = ref.path.rfind('/');
   const std::string folder = slash == std::string::npos ? "" : ref.path.substr(0, slash + 1);
   return {folder + found->second, ref.member};
+}
+
+CsvNames TensorFiles::csv_names(const std::string& path) {
+  const FileBytes& bytes = file(path);
+  return format_of(bytes) == Format::csv ? read_csv_names(bytes, bytes.name(), budget_)
+                                         : CsvNames{};
 }
 
 Tensor TensorFiles::read(const TensorRef& ref) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "attn/base/memory_limit.h"
+#include "attn/io/csv.h"
 #include "attn/io/file.h"
 #include "attn/io/file_cache.h"
 #include "attn/io/json_write.h"
@@ -94,6 +95,8 @@ class TensorFiles {
   /// none.
   TensorMap below(const std::string& path, const std::string& prefix);
   const FileBytes& file(const std::string& path);
+  /// Of a file in format csv; otherwise empty. Errors: as read().
+  CsvNames csv_names(const std::string& path);
   /// All tensors of the file. Errors: as read().
   const TensorMap& all(const std::string& path);
   const std::map<std::string, FileBytes>& files() const { return files_; }

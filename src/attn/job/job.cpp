@@ -397,6 +397,32 @@ std::size_t bytes_to_read(const Document& document, TensorFiles& files) {
   return bytes;
 }
 
+namespace {
+
+/// The names of the rows of an input from a .csv file; empty if it has none, or another format.
+std::vector<std::string> row_names_of(const Entry* entry, TensorFiles& files) {
+  const auto* const path = entry == nullptr ? nullptr : entry->value.get<std::string>();
+  if (path == nullptr || !path->ends_with(".csv")) return {};
+  return files.csv_names(path_in(entry->folder, *path)).rows;
+}
+
+/// The tokens of a job that gives none: the names of the rows of its embeddings, or of its queries
+/// if the keys have the same names.
+std::vector<std::string> default_tokens(const Job& job, const Document& document,
+                                        TensorFiles& files) {
+  const auto names_of = [&](Input input) {
+    return row_names_of(document.find(attn::name_of(input)), files);
+  };
+  if (find(job.tensors, Input::embeddings) != nullptr)
+    return find(job.tensors, Input::memory) == nullptr ? names_of(Input::embeddings)
+                                                       : std::vector<std::string>();
+  std::vector<std::string> names = names_of(Input::Q);
+  if (!names.empty() && names != names_of(Input::K)) names.clear();
+  return names;
+}
+
+}  // namespace
+
 Job make_job(const Document& given, TensorFiles& files) {
   check_values(given);
   Job job;
@@ -422,7 +448,8 @@ Job make_job(const Document& given, TensorFiles& files) {
   job.alignment_given = is_alignment_given(document);
   job.values_given = document.find(name_of(Input::V)) != nullptr;
   job.ambiguous_weights = ambiguous_weights(job, document);
-  job.tokens = strings(document.find("tokens"));
+  const Entry* const tokens = document.find("tokens");
+  job.tokens = tokens == nullptr ? default_tokens(job, document, files) : strings(tokens);
   check_key_requirements(job, document);
   job.outputs = outputs_named(strings(document.find("outputs")), job, document);
   if (job.outputs.empty()) job.outputs = default_outputs(job.tensors);

@@ -176,6 +176,11 @@ ResultFile read_result(const std::string& path, TensorFiles& files) {
     return result;
   }
   result.tensors = files.all(path);
+  if (format == Format::csv) {
+    CsvNames names = files.csv_names(path);
+    result.tokens = std::move(names.rows);
+    result.column_names = std::move(names.columns);
+  }
   if (format != Format::json) return result;
   MemoryCharge charge(&budget, path);
   const Json document = parse_json(file.text(), path, charge);

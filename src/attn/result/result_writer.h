@@ -53,6 +53,7 @@ struct ResultFile {
   TensorMap tensors;
   std::vector<std::string> tokens;
   Json made_by;
+  std::vector<std::string> column_names = {};  ///< of a CSV file; `tokens` are those of its rows
 
   /// A key of the job that computed this result, or nullptr.
   const Json* job(const std::string& key) const;
