@@ -30,7 +30,8 @@ bool precedes_naturally(std::string_view a, std::string_view b) {
     const auto end = std::find_if_not(name.begin() + at, name.end(), is_digit);
     return name.substr(at, static_cast<std::size_t>(end - name.begin()) - at);
   };
-  for (std::size_t i = 0, k = 0; i < a.size() && k < b.size(); ++i, ++k) {
+  std::size_t i = 0, k = 0;
+  for (; i < a.size() && k < b.size(); ++i, ++k) {
     if (is_digit(a[i]) && is_digit(b[k])) {
       const std::string_view one = digits_at(a, i), other = digits_at(b, k);
       if (one.size() != other.size()) return one.size() < other.size();
@@ -41,7 +42,8 @@ bool precedes_naturally(std::string_view a, std::string_view b) {
       return static_cast<unsigned char>(a[i]) < static_cast<unsigned char>(b[k]);
     }
   }
-  return a.size() != b.size() ? a.size() < b.size() : a < b;
+  if (i < a.size() || k < b.size()) return k < b.size();
+  return a.size() != b.size() ? a.size() < b.size() : a < b;  // by leading zeros
 }
 
 std::string text_of_name(std::string_view name) {

@@ -20,8 +20,9 @@ class BundleCache;
 
 /// Constant while jobs run, except for what the pointers refer to.
 struct BatchContext {
-  Document base;          ///< defaults; a job's own keys override them
-  std::string base_file;  ///< the file that --base names, or ""
+  Document base;           ///< defaults; a job's own keys override them
+  std::string base_file;   ///< the file that --base names, or ""
+  KeySelection only = {};  ///< the keys of each job to use
   FileCache* files = nullptr;
   MemoryBudget* memory = nullptr;
   std::optional<Naming> naming = {};     ///< empty: results go to standard output

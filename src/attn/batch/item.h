@@ -9,11 +9,15 @@
 
 namespace attn {
 
+/// The key of an input and its file: "Q", "q_1.npy".
+using InputFile = std::pair<std::string, std::string>;
+
 struct Item {
   std::size_t number = 0;                ///< position in the whole batch, from 1
   std::string name;                      ///< the job file as listed, or "line 3"
   std::string relative;                  ///< the job file's path below the folder given by the user
   std::optional<std::string> line = {};  ///< the job itself, if it is a line of standard input
+  std::vector<InputFile> inputs = {};    ///< the job itself, if `name` is only one of its files
   std::string invalid = {};              ///< why it cannot be a job; it fails with this message
 };
 

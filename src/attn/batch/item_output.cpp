@@ -24,10 +24,11 @@ std::string id_json(const Json& id, const std::string& item) {
 }
 
 /// Errors name the line of standard input, not the line within its text, which is always 1.
-Document document_of_line(const Item& item, std::string& id, ReadBudget& budget) {
+Document document_of_line(const Item& item, const KeySelection& only, std::string& id,
+                          ReadBudget& budget) {
   Json id_value;
   try {
-    Document document = parse_document(*item.line, item.name, "", &budget, &id_value);
+    Document document = parse_document(*item.line, item.name, "", &budget, &id_value, only);
     id = id_json(id_value, item.name);
     return document;
   } catch (const Error& error) {
@@ -37,6 +38,13 @@ Document document_of_line(const Item& item, std::string& id, ReadBudget& budget)
     for (Problem& problem : problems) problem.line = 0;
     throw Error(error.kind(), std::move(problems), error.omitted());
   }
+}
+
+Document document_of_inputs(const Item& item) {
+  Document document;
+  document.name = item.name;
+  for (const auto& [key, file] : item.inputs) document.set({key, Json{file}, item.name, ""});
+  return document;
 }
 
 /// In bytes; 0 if it is not a regular file.
@@ -50,6 +58,7 @@ std::size_t size_of_file(const std::string& path) {
 /// shortest text ("1,").
 std::size_t memory_for(const Item& item) {
   if (item.line) return item.line->size() * 4;
+  if (!item.inputs.empty()) return 0;
   return saturating_product({size_of_file(item.name), item.name.ends_with(".json") ? 5U : 1U});
 }
 
@@ -60,17 +69,18 @@ ItemDocument::ItemDocument(const Item& item) : item_(item), memory_(memory_for(i
 Document ItemDocument::read(const BatchContext& context, TensorFiles& files, std::string& id) {
   if (!context.base_file.empty()) files.file(context.base_file);
   Document document = context.base;
-  document.set_all(read_own(files, id));
+  document.set_all(read_own(context.only, files, id));
   return document;
 }
 
 /// The file is not added to the shared cache, since no other job reads it.
-Document ItemDocument::read_own(TensorFiles& files, std::string& id) {
-  if (item_.line) return document_of_line(item_, id, files.budget());
+Document ItemDocument::read_own(const KeySelection& only, TensorFiles& files, std::string& id) {
+  if (item_.line) return document_of_line(item_, only, id, files.budget());
+  if (!item_.inputs.empty()) return document_of_inputs(item_);
   FileBytes file = pipe_contents_ ? *pipe_contents_ : read_file(item_.name, files.limits().memory);
   if (memory_ == 0) pipe_contents_ = file;
   files.add(std::move(file));
-  return read_document(item_.name, files);
+  return read_document(item_.name, files, only);
 }
 
 namespace {
@@ -102,10 +112,12 @@ void require_one_output(const BatchContext& context, const JobFile& first) {
   const std::string& suffix = context.naming->suffix;
   std::error_code ignored;
   // A pipe is not opened here, since it can be read only once.
-  if (!holds_one_output(suffix) || !std::filesystem::is_regular_file(first.path, ignored)) return;
+  if (!holds_one_output(suffix)) return;
+  if (first.inputs.empty() && !std::filesystem::is_regular_file(first.path, ignored)) return;
   std::size_t count = 0;
   try {
-    const Item item{1, first.path, first.relative};
+    const Item item{
+        .number = 1, .name = first.path, .relative = first.relative, .inputs = first.inputs};
     std::string id;
     TensorFiles files(*context.files);
     const Document document = ItemDocument(item).read(context, files, id);

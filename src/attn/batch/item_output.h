@@ -31,7 +31,7 @@ class ItemDocument {
   Document read(const BatchContext& context, TensorFiles& files, std::string& id);
 
  private:
-  Document read_own(TensorFiles& files, std::string& id);
+  Document read_own(const KeySelection& only, TensorFiles& files, std::string& id);
 
   const Item& item_;
   const std::size_t memory_;

@@ -286,7 +286,8 @@ class FileItems final : public ItemSource {
   std::optional<Item> next() override {
     if (taken_ == files_.size()) return std::nullopt;
     const JobFile& file = files_[taken_++];
-    return Item{taken_, file.path, file.relative};
+    return Item{
+        .number = taken_, .name = file.path, .relative = file.relative, .inputs = file.inputs};
   }
 
   std::optional<std::size_t> count() const override { return files_.size(); }

@@ -22,6 +22,7 @@ std::unique_ptr<ItemSource> items_of_standard_input(std::size_t max_bytes,
 struct JobFile {
   std::string path;
   std::string relative;  ///< the path below the folder given by the user, or else `path`
+  std::vector<InputFile> inputs = {};  ///< the job itself, if `path` is only one of its files
 };
 
 /// Expands each word, in order. A folder is replaced by the .json files in it and its subfolders;

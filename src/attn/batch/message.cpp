@@ -51,7 +51,7 @@ class MessageReader : public Unpacker {
     for (std::uint64_t left = number_up_to(size()); left > 0; --left) items.push_back(element());
     return items;
   }
-  std::vector<FileDigest> digests() {
+  std::vector<FileDigest> pairs() {
     return list([&] {
       std::string file = text();
       return FileDigest(std::move(file), text());
@@ -79,8 +79,8 @@ Outcome read_outcome(MessageReader& reader, std::string text_buffer) {
       static_cast<Status>(reader.number_up_to(static_cast<std::uint64_t>(kLastStatus)));
   const std::uint64_t seconds = reader.number();
   std::memcpy(&outcome.seconds, &seconds, kNumber);
-  outcome.inputs = reader.digests();
-  outcome.outputs = reader.digests();
+  outcome.inputs = reader.pairs();
+  outcome.outputs = reader.pairs();
   outcome.error = reader.list([&] { return reader.text(); });
   outcome.code = static_cast<int>(reader.number_up_to(255));
   outcome.warning = reader.text();
@@ -105,6 +105,7 @@ void append_item(std::string& out, std::size_t sequence, const Item& item) {
   append(out, item.relative);
   append(out, item.line.has_value());
   if (item.line) append(out, *item.line);
+  append(out, item.inputs);
   append(out, item.invalid);
 }
 
@@ -178,6 +179,7 @@ std::optional<WorkerRequest> take_request(std::string_view& bytes) {
     item.name = reader.text();
     item.relative = reader.text();
     if (reader.number_up_to(1) == 1) item.line = reader.text();
+    item.inputs = reader.pairs();
     item.invalid = reader.text();
   } else if (request.kind == WorkerRequest::Kind::memory) {
     request.is_granted = reader.number_up_to(1) == 1;

@@ -14,6 +14,7 @@
 #include "attn/base/memory_limit.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
+#include "attn/batch/file_patterns.h"
 #include "attn/base/version.h"
 #include "attn/batch/bundle.h"
 #include "attn/batch/item_output.h"
@@ -54,11 +55,19 @@ std::vector<Option> job_list_options(BatchArgs& args) {
        text("--files-from", args.files_from, "FILE",
             "read names of job files, one per line; -: standard input"),
        flag("-0,--null", args.nul, "names in --files-from end in NUL (find -print0)"),
-       text("--base", args.base, "FILE", "defaults for all jobs; a job's own keys override them"),
-       text("--shard", args.shard, "I/N|auto",
-            "run only every N-th job, starting with the I-th; auto: I and N from the variables of "
-            "an array job (Slurm, SGE, AWS Batch, MPI); auto/N: only I from them (also PBS, LSF, "
-            "Kubernetes)")});
+       common(
+           list("--pattern", args.patterns, "[KEY=]FILE,...",
+                "jobs from corresponding files, such as q_{}.npy,k_{}.npy,v_{}.npy: {} is the same "
+                "text in all of them; the first three are Q, K and V; others need a key: "
+                "mask=mask_{}.npy",
+                ',')),
+       common(text("--base", args.base, "FILE",
+                   "defaults for all jobs; a job's own keys override them")),
+       common(text(
+           "--shard", args.shard, "I/N|auto",
+           "run only every N-th job, starting with the I-th; auto: I and N from the variables of "
+           "an array job (Slurm, SGE, AWS Batch, MPI); auto/N: only I from them (also PBS, LSF, "
+           "Kubernetes)"))});
 }
 
 std::vector<Option> result_options(BatchArgs& args) {
@@ -151,9 +160,12 @@ void add_batch_options(Command& command, BatchArgs& args) {
       {{"--resume", "--manifest", "--force", "--no-clobber", "--durable", "--name", "--format",
         "--bundle"},
        "--out-dir"}};
-  command.sole_options = {
-      {"--status",
-       {"JOB", "--files-from", "--null", "--json", "--quiet", "--max-memory", "--max-expand"}}};
+  command.sole_options = {{"--status",
+                           {"JOB", "--files-from", "--null", "--pattern", "--json", "--quiet",
+                       {"--pattern", "JOB"},
+                       {"--pattern", "--files-from"},
+                       {"--pattern", "--only", "it names the inputs"},
+                            "--max-memory", "--max-expand"}}};
   command.conflicts = {{"--summary", "--dry-run"},
                        {"--resume", "--force"},
                        {"--force", "--no-clobber"},
@@ -166,8 +178,9 @@ void check(const BatchArgs& args) {
   if (args.isolate && team() != nullptr)
     fail_usage("--isolate: attn-mpi cannot start processes, because MPI libraries do not allow it");
   if (!args.status.empty() && args.lines()) fail_usage("--status: expected job files, not '-'");
-  if (args.jobs.empty() && args.files_from.empty() && args.status.empty())
-    fail_usage("expected jobs: files, folders, '-' or --files-from; see 'attn batch --help'");
+  if (args.jobs.empty() && args.files_from.empty() && args.patterns.empty() && args.status.empty())
+    fail_usage(
+        "expected jobs: files, folders, '-', --files-from or --pattern; see 'attn batch --help'");
   if (args.jobs.size() > 1 && std::count(args.jobs.begin(), args.jobs.end(), "-") > 0)
     fail_usage("'-' cannot be combined with other jobs");
   refuse_dash("--out-dir", args.out_dir);
@@ -410,6 +423,8 @@ std::string options_digest(const BatchArgs& args, const Document& base, FileCach
     text += json_quoted(args.base) + "=" + cache.file(args.base)->bytes().digest() + "\n";
   for (const Entry& entry : base.entries)
     if (entry.from_flag) text += entry.key + "=" + to_json(entry.value) + "\n";
+  for (const std::string& key : args.flags.only) text += "only=" + key + "\n";
+  for (const std::string& pattern : args.patterns) text += "pattern=" + pattern + "\n";
   return digest_of(bytes_of(text));
 }
 
@@ -475,6 +490,7 @@ std::vector<JobFile> job_files(const BatchArgs& args, const std::string& except,
                                std::size_t max_memory) {
   std::vector<std::string> words = args.jobs;
   if (!args.files_from.empty()) {
+  if (!args.patterns.empty()) return jobs_of_patterns(parse_file_patterns(args.patterns));
     const std::vector<std::string> names = read_names(args.files_from, args.nul, max_memory);
     words.insert(words.end(), names.begin(), names.end());
   }
@@ -536,6 +552,7 @@ BatchContext context_of(const BatchArgs& args) {
   if (context.has_summary)
     context.statistics = args.statistics.empty() ? statistic_names() : args.statistics;
   context.records_inputs = context.naming || args.json;
+  context.only = selected_keys(args.flags.only, "--only");
   context.dry_run = args.dry_run;
   context.policy.force = args.force;
   context.policy.durable = args.durable;
@@ -553,7 +570,7 @@ int show_status(const BatchArgs& args) {
                         .json = args.json,
                         .quiet = is_quiet(),
                         .max_memory = max_memory / kManifestFraction};
-  if (!args.jobs.empty() || !args.files_from.empty())
+  if (!args.jobs.empty() || !args.files_from.empty() || !args.patterns.empty())
     request.jobs = job_files(args, args.status, max_memory);
   return print_status(request);
 }

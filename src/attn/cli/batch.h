@@ -19,7 +19,7 @@ namespace attn {
 
 /// The options as typed.
 struct BatchArgs {
-  std::vector<std::string> jobs;
+  std::vector<std::string> jobs, patterns;
   std::string files_from, base, out_dir, name, manifest, shard, status, summary;
   std::vector<std::string> statistics;
   std::string format = "npz";

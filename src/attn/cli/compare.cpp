@@ -262,7 +262,7 @@ std::optional<std::string> drawn_difference(const CompareReport& report, const C
 /// The job of --reference: a file, flags or both.
 Document reference_document(const std::string& job, const JobFlags& flags, TensorFiles& files) {
   Document document;
-  if (!job.empty()) document = read_document(job, files);
+  if (!job.empty()) document = read_document(job, files, selected_keys(flags.only, "--only"));
   apply_job_flags(flags, document, files.budget());
   if (document.entries.empty())
     throw Error(ErrorKind::usage,

@@ -117,6 +117,11 @@ std::vector<Option> job_options(JobFlags& flags) {
   for (const Field& field : job_fields())
     if (!field.flag.empty() && !field.key.starts_with(kPrintOptions))
       options.push_back(option_of(field, flags));
+  Option only =
+      list("--only", flags.only, "KEY,...",
+           "keys or arrays of the job file to use, such as Q,K,V; others are ignored", ',');
+  only.group = "Job";
+  options.push_back(std::move(only));
   return options;
 }
 

@@ -15,9 +15,10 @@ namespace attn {
 struct JobFlags {
   std::map<std::string, std::string> texts;     ///< by key; only options that were given
   std::map<std::string, std::string> switches;  ///< the same for switches; "": not given
+  std::vector<std::string> only;                ///< keys of the job file to use; empty: all
 };
 
-/// An option for each key that has a flag; `flags` outlives the parsing.
+/// --only, and an option for each key that has a flag; `flags` outlives the parsing.
 std::vector<Option> job_options(JobFlags& flags);
 
 /// --nan

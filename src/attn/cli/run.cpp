@@ -205,7 +205,9 @@ std::optional<Sharing> sharing_of(const Job& job, PreparedJob& prepared, const O
 
 Document document_of(const RunArgs& args, TensorFiles& files) {
   Document document;
-  if (!args.job.empty()) document = read_document(args.job, files);
+  const KeySelection only = selected_keys(args.flags.only, "--only");
+  if (!only.keys.empty() && args.job.empty()) fail_usage("--only requires a job file");
+  if (!args.job.empty()) document = read_document(args.job, files, only);
   apply_job_flags(args.flags, document, files.budget());
   if (document.entries.empty())
     throw Error(

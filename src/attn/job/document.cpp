@@ -63,8 +63,9 @@ std::string folder_of(const std::string& path) {
 /// Adds the members of a JSON object to a document, and a problem for each that is not a key.
 class MemberReader {
  public:
-  MemberReader(Document& document, const std::string& folder, ProblemList& problems)
-      : document_(document), folder_(folder), problems_(problems) {}
+  MemberReader(Document& document, const std::string& folder, const KeySelection& only,
+               ProblemList& problems)
+      : document_(document), folder_(folder), only_(only), problems_(problems) {}
 
   void add(const std::string& key, Json value) {
     const std::size_t dot = key.find('.');
@@ -83,7 +84,7 @@ class MemberReader {
       set(field->key, key, std::move(value));
     } else if (!known.empty()) {
       problem({.subject = key, .expected = "an object", .found = value.kind()});
-    } else {
+    } else if (only_.keys.empty()) {
       problems_.add(problems_.keeps_next()
                         ? unknown_key(document_.name, key, "attn schema lists the keys of a job")
                         : Problem{});
@@ -107,6 +108,7 @@ class MemberReader {
 
   /// `spelling` is the key as written.
   void set(const std::string& key, const std::string& spelling, Json value) {
+    if (!only_.has(key)) return;
     if (document_.find(key) != nullptr)
       problems_.add(given_twice(document_, spelling));
     else
@@ -120,6 +122,7 @@ class MemberReader {
 
   Document& document_;
   const std::string& folder_;
+  const KeySelection& only_;
   ProblemList& problems_;
 };
 
@@ -156,38 +159,46 @@ std::string hint_for_arrays(const std::string& file, const std::string& example)
 
 /// `source` is in front of the arrays' names: "FILE#", or "FILE#PREFIX".
 void add_arrays(Document& document, const TensorMap& arrays, const std::string& source,
-                ProblemList& problems, ReadBudget& budget) {
+                const KeySelection& only, ProblemList& problems, ReadBudget& budget) {
   const SavedLayer layer = saved_layer(arrays, document.name);
   for (const auto& [key, tensor] : layer.tensors)
-    document.set({.key = key,
-                  .value = Json{},
-                  .origin = document.name,
-                  .folder = "",
-                  .numbers = std::make_shared<const Tensor>(tensor),
-                  .in_out = true,
-                  .needs_heads = layer.heads == 0});
+    if (only.has(key))
+      document.set({.key = key,
+                    .value = Json{},
+                    .origin = document.name,
+                    .folder = "",
+                    .numbers = std::make_shared<const Tensor>(tensor),
+                    .in_out = true,
+                    .needs_heads = layer.heads == 0});
   const auto set_count = [&](const char* key, std::int64_t count) {
     if (count > 0) document.set({key, Json{count}, document.name, ""});
   };
   set_count("heads", layer.heads), set_count("kv_heads", layer.kv_heads);
-  std::vector<std::string> unknown;
+  std::vector<std::string> used, unknown;
   for (const auto& [key, tensor] : arrays) {
     if (layer.names.count(key) != 0) continue;
     const Field* field = field_spelled(key);
+    if (!only.has(field == nullptr ? key : field->key)) continue;
     if (field != nullptr && field->type == FieldType::tensor)
       document.set({field->key, Json{source + key}, document.name, ""});
     else if (field != nullptr)  // dotted keys, too: archives have no objects
       document.set({field->key, option_from(tensor, source + key, budget), document.name, ""});
     else
       unknown.push_back(key);
+    if (field != nullptr) used.push_back(key);
   }
   if (unknown.empty()) return;
+  const std::string ignore =
+      used.empty() ? "" : "--only " + join(used, ",") + " ignores all other arrays";
+  const std::string example = source + unknown.front();
   constexpr std::size_t kNamed = 3;
   if (unknown.size() == 1)
     problems.add(unknown_key(document.name, unknown.front(),
-                             "arrays of a job have the names of inputs, such as Q, K, V, "
-                             "embeddings, W_Q; to use an array of another name, write --q " +
-                                 printable(source + unknown.front())));
+                             !ignore.empty()
+                                 ? ignore
+                                 : "arrays of a job have the names of inputs, such as Q, K, V, "
+                                   "embeddings, W_Q; to use an array of another name, write --q " +
+                                       example));
   else
     problems.add(
         {.where = {document.name},
@@ -195,7 +206,8 @@ void add_arrays(Document& document, const TensorMap& arrays, const std::string& 
              counted(unknown.size(), "array") + " are not job keys: " +
              printable(join(std::span(unknown).first(std::min(kNamed, unknown.size())), ", ")) +
              (unknown.size() > kNamed ? ", ..." : ""),
-         .hint = hint_for_arrays(parse_tensor_ref(document.name).path, source + unknown.front())});
+         .hint = !ignore.empty() ? ignore
+                                 : hint_for_arrays(parse_tensor_ref(document.name).path, example)});
 }
 
 }  // namespace
@@ -270,8 +282,27 @@ void Document::set_all(Document other) {
   for (Entry& entry : other.entries) set(std::move(entry));
 }
 
+bool KeySelection::has(std::string_view key) const {
+  return keys.empty() || std::any_of(keys.begin(), keys.end(), [&](const std::string& selected) {
+           return key.starts_with(selected) &&
+                  (key.size() == selected.size() || key[selected.size()] == '.');
+         });
+}
+
+KeySelection selected_keys(const std::vector<std::string>& names, const std::string& flag) {
+  KeySelection selection;
+  for (const std::string& name : names) {
+    const Field* const field = field_spelled(name);
+    if (field == nullptr && known_members(name).empty())
+      throw Error(ErrorKind::usage, flag + ": unknown key '" + printable(name) + "'" +
+                                        did_you_mean(name, known_keys(), NameKind::input));
+    selection.keys.push_back(field == nullptr ? name : field->key);
+  }
+  return selection;
+}
+
 Document parse_document(std::string_view json, const std::string& name, const std::string& folder,
-                        ReadBudget* budget, Json* id) {
+                        ReadBudget* budget, Json* id, const KeySelection& only) {
   Document document;
   document.name = name;
   MemoryCharge charge(budget, name);
@@ -283,7 +314,7 @@ Document parse_document(std::string_view json, const std::string& name, const st
                 Problem{.where = {name}, .expected = "a job (an object)", .found = parsed.kind()});
   ProblemList problems;
   document.entries.reserve(members->size());
-  MemberReader reader(document, folder, problems);
+  MemberReader reader(document, folder, only, problems);
   for (auto& [key, value] : *members) {
     if (id != nullptr && key == "id")
       *id = std::move(value);
@@ -326,9 +357,10 @@ void read_numbers(Document& document) {
 
 namespace {
 
-Document parse_job_file(const FileBytes& file, const std::string& path, ReadBudget& budget) {
+Document parse_job_file(const FileBytes& file, const std::string& path, const KeySelection& only,
+                        ReadBudget& budget) {
   try {
-    return parse_document(file.text(), file.name(), folder_of(path), &budget);
+    return parse_document(file.text(), file.name(), folder_of(path), &budget, nullptr, only);
   } catch (const Error& error) {
     if (!path.ends_with(".ndjson") && !path.ends_with(".jsonl")) throw;
     std::vector<Problem> problems = error.problems();
@@ -339,13 +371,14 @@ Document parse_job_file(const FileBytes& file, const std::string& path, ReadBudg
 
 }  // namespace
 
-Document read_document(const std::string& path, TensorFiles& files) {
+Document read_document(const std::string& path, TensorFiles& files, const KeySelection& only) {
   Document document;
   document.name = path;
   if (const TensorRef layer = parse_tensor_ref(path); !layer.member.empty()) {
     ProblemList problems;
     const std::string source = layer.path + "#" + layer.member;
-    add_arrays(document, files.below(layer.path, layer.member), source, problems, files.budget());
+    add_arrays(document, files.below(layer.path, layer.member), source, only, problems,
+               files.budget());
     if (!problems.empty()) problems.raise(ErrorKind::data);
     return document;
   }
@@ -353,9 +386,9 @@ Document read_document(const std::string& path, TensorFiles& files) {
   ProblemList problems;
   const Format format = format_of(file);
   if (format == Format::npz || format == Format::safetensors) {
-    add_arrays(document, files.all(path), path + "#", problems, files.budget());
+    add_arrays(document, files.all(path), path + "#", only, problems, files.budget());
   } else if (format == Format::json) {
-    return parse_job_file(file, path, files.budget());
+    return parse_job_file(file, path, only, files.budget());
   } else {
     throw Error(ErrorKind::data,
                 Problem{.where = {file.name()},

@@ -45,17 +45,29 @@ struct Document {
   void erase(std::string_view key);
 };
 
+/// The keys of a job file to use. Empty: all, and unknown ones are errors; otherwise others are
+/// ignored.
+struct KeySelection {
+  std::vector<std::string> keys = {};  ///< or groups: "softmax" for "softmax.axis"
+
+  bool has(std::string_view key) const;
+};
+
+/// The keys given with a flag, in either spelling. Errors: usage, for a name that is no key.
+KeySelection selected_keys(const std::vector<std::string>& names, const std::string& flag);
+
 /// Reads a job file: a JSON document, or an .npz or .safetensors file whose arrays are named like
 /// keys or are those of a saved layer (job/saved_layer.h). "FILE#PREFIX" is the job of the arrays
 /// whose names start with PREFIX, without it. "-" is standard input. Values are not checked.
 /// Errors: no_input; data, with a problem for each unknown key.
-Document read_document(const std::string& path, TensorFiles& files);
+Document read_document(const std::string& path, TensorFiles& files, const KeySelection& only = {});
 
 /// The same from JSON text; relative paths in it are relative to `folder`. The document is charged
 /// to `budget`, if any. If `id` is given, the key "id" is allowed, and its value is moved there.
 /// Errors: data.
 Document parse_document(std::string_view json, const std::string& name, const std::string& folder,
-                        ReadBudget* budget = nullptr, Json* id = nullptr);
+                        ReadBudget* budget = nullptr, Json* id = nullptr,
+                        const KeySelection& only = {});
 
 /// Adds a value to the JSON object of a job. "rotary.base" becomes the member "base" of "rotary".
 void add_member(JsonObject& job, const std::string& key, Json value);
