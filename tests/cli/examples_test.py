@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from support.attn import ATTN, ROOT, assert_error, attn
+from support.terminal import on_terminal
 
 DATA = ROOT / "data" / "examples"
 NAMES = sorted(path.parent.name for path in DATA.glob("*/example.json"))
@@ -85,7 +86,7 @@ class TestList:
         assert len(headings) == len(set(sources))
 
     def test_prints_title_and_section_below_the_source(self, lines):
-        heading = lines.index("Notebook 004")
+        heading = lines.index("Notebook: Scaled Dot-Product Attention")
         assert lines[heading + 1].split(maxsplit=1) == [
             "encoder-decoder", "A decoder state attends to four encoder states [Question 1]"]
 
@@ -159,6 +160,30 @@ def test_cells_labels_every_cell(labelled):
 def test_cells_adds_nothing_but_labels(labelled):
     rest = "\n".join(line for line in labelled if not line.startswith("# "))
     assert rest == (DATA / "encoder-decoder" / "expected.txt").read_text()
+
+
+class TestOnATerminal:
+    def test_cells_name_their_values(self):
+        lines = on_terminal("examples", "run", "general-attention").splitlines()
+        assert lines[0] == "General attention: the first of four words, then all four in matrix form"
+        assert [line for line in lines if line.startswith("# ")] == [
+            "# In [20]: first.scores[0]", "# In [21]: first.weights[0]", "# In [24]: first.context[0]",
+            "# In [29]: all.context"]
+
+    def test_values_of_a_cell_are_named_once(self):
+        assert "# step 4: words.queries, words.keys.T\n" in on_terminal("examples", "run", "she-likes-coffee")
+
+    def test_the_rest_is_what_the_notebook_printed(self):
+        text = on_terminal("examples", "run", "encoder-decoder")
+        printed = "\n".join(line for line in text.split("\n")[2:] if not line.startswith("# "))
+        assert printed == (DATA / "encoder-decoder" / "expected.txt").read_text()
+
+    def test_cells_are_labelled_as_in_a_pipe(self):
+        command = ["examples", "run", "encoder-decoder", "--cells"]
+        assert on_terminal(*command) == attn(*command).stdout.decode()
+
+    def test_check_is_the_same(self):
+        assert on_terminal("examples", "check", "single-query") == attn("examples", "check", "single-query").stdout.decode()
 
 
 # attn examples run --view and --explain
@@ -485,7 +510,7 @@ def test_examples_of_one_source_have_the_same_origin():
         origins.setdefault(example["source"], set()).add((example.get("url"), example.get("licence")))
     assert [source for source, all_of_it in origins.items() if len(all_of_it) > 1] == []
     assert [source for source, all_of_it in origins.items()
-            if None in next(iter(all_of_it)) and not source.startswith("Notebook 00")] == []
+            if None in next(iter(all_of_it)) and not source.startswith("Notebook: ")] == []
 
 
 def test_all_cells_of_the_chapter_that_print_tensors_are_there():

@@ -59,7 +59,7 @@ std::vector<std::string> chosen(const ExampleArgs& args, const std::string& fold
   return args.names.empty() ? known : args.names;
 }
 
-/// "Notebook 001 (MIT)"
+/// "Andrej Karpathy: Let's build GPT (MIT)"
 std::string heading(const Example& example) {
   return printable(example.source) +
          (example.licence.empty() ? "" : " (" + printable(example.licence) + ")");
@@ -122,17 +122,23 @@ int view_example(const ExampleArgs& args) {
   return 0;
 }
 
-/// Prints only what the notebook printed; with --cells, a line "# In [20]" before each cell.
+/// Prints only what the notebook printed; with --cells, a line "# In [20]" before each cell. On a
+/// terminal, the line names the values, too, and the title is above.
 int run_examples(const ExampleArgs& args) {
   if (args.names.empty() == !args.all)
     throw Error(ErrorKind::usage, "expected names of examples, or --all");
   if (!args.views.empty()) return view_example(args);
   const std::string folder = examples_folder(args.data);
+  const bool is_described = !args.cells && prints_to_terminal();
+  const CellLabels labels = is_described ? CellLabels::with_values
+                            : args.cells ? CellLabels::shown
+                                         : CellLabels::hidden;
   std::string between;
   for (const std::string& name : chosen(args, folder)) {
     const Example example = read_example(path_of(folder, name));
     const Evaluation evaluation = evaluate(example);
-    print(between + text_of(evaluation, args.cells ? CellLabels::shown : CellLabels::hidden));
+    const std::string title = is_described ? example.title + "\n\n" : "";
+    print(between + title + text_of(evaluation, labels));
     between = "\n";
   }
   return 0;
@@ -197,7 +203,9 @@ Command examples_command() {
   run_command.name = "run";
   run_command.summary = "compute examples and print what their notebooks print";
   run_command.description =
-      "Computes examples and prints what their notebooks print. With --view or --explain, draws or "
+      "Computes examples and prints what their notebooks print; on a terminal, with the names of "
+      "the "
+      "values. With --view or --explain, draws or "
       "explains the jobs of one example instead, as 'attn run' does.";
   run_command.example =
       "  attn examples run general-attention --cells\n"

@@ -31,6 +31,8 @@ TerminalColours supported_colours() {
 
 }  // namespace
 
+bool prints_to_terminal() { return isatty(STDOUT_FILENO) == 1; }
+
 std::size_t terminal_width(int terminal) {
   winsize size{};
   if (ioctl(terminal, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
@@ -40,7 +42,7 @@ std::size_t terminal_width(int terminal) {
 
 TerminalStyle terminal_style(const std::string& when, std::size_t width) {
   TerminalStyle style;
-  const bool fit = isatty(STDOUT_FILENO) == 1 && environment("NO_COLOR").empty();
+  const bool fit = prints_to_terminal() && environment("NO_COLOR").empty();
   if (when == "always")
     style.colours = supported_colours() == TerminalColours::truecolour
                         ? TerminalColours::truecolour
@@ -59,7 +61,7 @@ bool can_show_bar() {
 
 void refuse_binary_on_terminal(Format format) {
   const bool is_text = format == Format::json || format == Format::csv;
-  if (!is_text && isatty(STDOUT_FILENO) == 1)
+  if (!is_text && prints_to_terminal())
     throw Error(ErrorKind::usage,
                 "refusing to write binary data to the terminal; use -o FILE or a pipe");
 }

@@ -21,6 +21,9 @@ std::size_t terminal_width(int terminal);
 /// colours. `width` 0: that of the terminal, COLUMNS or 80.
 TerminalStyle terminal_style(const std::string& when, std::size_t width);
 
+/// Whether standard output is a terminal.
+bool prints_to_terminal();
+
 /// Errors: usage, if standard output is a terminal and the format is binary.
 void refuse_binary_on_terminal(Format format);
 

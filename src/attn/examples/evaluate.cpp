@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "attn/base/error.h"
+#include "attn/base/text.h"
 #include "attn/examples/printed_numbers.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/job.h"
@@ -263,13 +264,28 @@ Evaluation evaluate(const Example& example) {
   return evaluation;
 }
 
+namespace {
+
+std::string label_of(const Cell& cell, CellLabels labels) {
+  if (labels == CellLabels::hidden) return "";
+  std::vector<std::string> values;
+  if (labels == CellLabels::with_values)
+    for (const Show& show : cell.shows)
+      for (const Reference& value : show.values)
+        if (std::find(values.begin(), values.end(), value.text) == values.end())
+          values.push_back(value.text);
+  return "# " + printable(cell.label) + (values.empty() ? "" : ": ") + join(values, ", ") + "\n";
+}
+
+}  // namespace
+
 std::string text_of(const Evaluation& evaluation, CellLabels labels) {
   std::string text;
   const Cell* cell = nullptr;
   for (const Shown& shown : evaluation.shown) {
     if (cell != shown.cell) {
       text += cell == nullptr ? "" : "\n";
-      text += labels == CellLabels::shown ? "# " + printable(shown.cell->label) + "\n" : "";
+      text += label_of(*shown.cell, labels);
       cell = shown.cell;
     }
     text += shown.text;

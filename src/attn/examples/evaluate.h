@@ -35,8 +35,12 @@ struct Evaluation {
 /// Computes all results of the example. Errors: data, no_input.
 Evaluation evaluate(const Example& example);
 
-/// Whether each cell starts with a line such as "# In [20]".
-enum class CellLabels { hidden, shown };
+/// The line at the start of each cell.
+enum class CellLabels {
+  hidden,
+  shown,       ///< "# In [20]"
+  with_values  ///< "# In [20]: first.scores[0]", the values that the cell prints
+};
 
 /// The notebook's printed text. Cells are separated by an empty line.
 std::string text_of(const Evaluation& evaluation, CellLabels labels = CellLabels::hidden);
