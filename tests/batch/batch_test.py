@@ -143,6 +143,20 @@ def test_archives_next_to_json_files_are_not_jobs(batch, tmp_path):
     assert_results(batch("jobs"), range(2))
 
 
+@pytest.mark.parametrize("archives, json_files, noted", [(3, 1, True), (1, 1, False), (0, 2, False), (3, 0, False)])
+def test_folder_with_more_archives_than_json_files_gets_a_note(batch, tmp_path, archives, json_files, noted):
+    write_jobs(tmp_path / "jobs", range(json_files))
+    for i in range(archives):
+        np.savez(tmp_path / "jobs" / f"{i}.npz", Q=np.ones((2, 2)), K=np.ones((2, 2)))
+    run = batch("jobs", "--out-dir", "out")
+    assert run.returncode == 0
+    note = b"attn: jobs: 1 job (.json), and 3 .npz and .safetensors files that are not run, because there are .json " \
+           b"files; to run them, too, name them: 'jobs/*.npz'\n"
+    assert (note in run.stderr) == (b"not run" in run.stderr) == noted
+    assert b"not run" not in batch("jobs", "--out-dir", "out", "--resume", "-q").stderr
+    assert b"not run" not in batch("jobs", "--out-dir", "out", "--resume", "--json").stderr
+
+
 def test_empty_folder_among_others_is_ignored(batch, tmp_path):
     write_jobs(tmp_path / "jobs", range(3))
     (tmp_path / "empty").mkdir()

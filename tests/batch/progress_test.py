@@ -1,22 +1,18 @@
 """Progress of `attn batch`: the bar, plain lines, answers to SIGUSR1, and --json events."""
 
-import fcntl
 import json
 import os
 import pathlib
-import pty
 import re
-import select
 import signal
-import struct
 import subprocess
-import termios
 import time
 
 import pytest
 
 from support.attn import ATTN, attn, json_lines, under_sanitizer
 from support.jobs import is_expected, job, manifest_of, slow_job, write_jobs
+from support.terminal import Terminal, on_terminal
 
 PLAIN_LINE = rb"attn: 1 job, 0 failed, [0-9.]+ per second"
 
@@ -38,41 +34,8 @@ def send_job(process, seed):
 # The bar on a terminal.
 
 
-class Terminal:
-    """A batch whose standard output and error are a terminal."""
-
-    def __init__(self, folder, *words, columns=80, term="xterm", stdin=None):
-        self.fd, other_end = pty.openpty()
-        fcntl.ioctl(other_end, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
-        self.process = subprocess.Popen([ATTN, "batch", "-j", "2", *words], cwd=folder, stdin=stdin,
-                                        stdout=other_end, stderr=other_end, env=dict(os.environ, TERM=term))
-        os.close(other_end)
-        self.seen = b""
-
-    def read_until(self, text, seconds=20):
-        """Reads until `text` appears, the time is over, or the process has ended."""
-        end = time.monotonic() + seconds
-        while text not in self.seen and time.monotonic() < end and self.read():
-            pass
-
-    def read(self):
-        if not select.select([self.fd], [], [], 0.1)[0]:
-            return True
-        try:
-            part = os.read(self.fd, 4096)
-        except OSError:  # the other end is closed
-            part = b""
-        self.seen += part
-        return part != b""
-
-    def stop(self, number=signal.SIGTERM):
-        """Sends the signal and returns everything that was printed."""
-        self.process.send_signal(number)
-        while self.read():
-            pass
-        self.process.wait()
-        os.close(self.fd)
-        return self.seen
+def batch_on_terminal(folder, *words, **keywords):
+    return Terminal("batch", "-j", "2", *words, cwd=folder, **keywords)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +51,7 @@ class TestBar:
     @pytest.fixture(scope="class")
     def terminal(self, mixed_jobs):
         """A batch that SIGINT stopped when the bar showed the time left."""
-        terminal = Terminal(mixed_jobs, "jobs", "--out-dir", "out")
+        terminal = batch_on_terminal(mixed_jobs, "jobs", "--out-dir", "out")
         terminal.read_until(b" left")
         terminal.stop(signal.SIGINT)
         return terminal
@@ -109,7 +72,7 @@ class TestBar:
 @pytest.fixture(scope="module")
 def narrow_terminals(mixed_jobs):
     """The same batch on terminals of several widths at the same time, since a slow job takes seconds."""
-    return {columns: Terminal(mixed_jobs, "jobs", "--out-dir", f"out{columns}", columns=columns)
+    return {columns: batch_on_terminal(mixed_jobs, "jobs", "--out-dir", f"out{columns}", columns=columns)
             for columns in (60, 40, 20, 10, 1)}
 
 
@@ -125,7 +88,7 @@ def test_bar_is_narrower_than_the_terminal(narrow_terminals, columns):
 
 
 def test_dumb_terminal_gets_no_control_sequences(mixed_jobs):
-    terminal = Terminal(mixed_jobs, "jobs", "--out-dir", "dumb", term="dumb")
+    terminal = batch_on_terminal(mixed_jobs, "jobs", "--out-dir", "dumb", term="dumb")
     terminal.read_until(b"\x1b", seconds=2)
     seen = terminal.stop()
     assert b"\x1b" not in seen
@@ -133,18 +96,56 @@ def test_dumb_terminal_gets_no_control_sequences(mixed_jobs):
 
 
 def test_results_on_the_terminal_have_lines_of_their_own(tmp_path):
-    terminal = Terminal(tmp_path, "-", stdin=subprocess.PIPE)
+    terminal = batch_on_terminal(tmp_path, "-", stdin=subprocess.PIPE)
     terminal.read_until(b" per second")
     send_job(terminal.process, 1)
     terminal.read_until(b"1 job, 0 failed")
     seen = terminal.stop()
     terminal.process.stdin.close()
-    assert seen.count(b'\r\x1b[K{"schema"') == 1
+    assert seen.count(b"\r\x1b[Kline 1: scores (4, 4), ") == 1
     assert seen.endswith(b"\x1b[Kattn: stopped after 1 job\r\n")
 
 
+class TestResultsOnTheTerminal:
+    """A line for each job, not the values, which may be many."""
+
+    LINES = ["line 1: scores (4, 4), weights (4, 4), context (4, 3)", "line 3: scores (2, 2)"]
+
+    @pytest.fixture
+    def jobs(self, tmp_path):
+        last = {"Q": [[1, 2], [3, 4]], "K": [[1, 2], [3, 4]], "outputs": ["scores"]}
+        (tmp_path / "jobs").write_bytes(job_line(1) + b'{"Q": [[1]]}\n' + json.dumps(last).encode())
+        return tmp_path / "jobs"
+
+    @pytest.mark.parametrize("flags", [[], ["--isolate"]], ids=["threads", "processes"])
+    def test_are_shapes(self, jobs, flags):
+        if flags and under_sanitizer():
+            pytest.skip("the sandbox")
+        with jobs.open() as stdin:
+            text = on_terminal("batch", "-", *flags, stdin=stdin)
+        assert [line for line in text.splitlines() if not line.startswith("attn: ")] == self.LINES
+        assert "attn: line 2: Q: requires K\n" in text
+        assert "attn: on a terminal, only the shapes of results are printed; --out-dir DIR stores them\n" in text
+
+    def test_have_no_note_if_quiet(self, jobs):
+        with jobs.open() as stdin:
+            assert "on a terminal" not in on_terminal("batch", "-", "-q", stdin=stdin)
+
+    @pytest.mark.parametrize("flags", [["--dry-run"], ["--json"]])
+    def test_of_other_flags_are_complete(self, jobs, flags):
+        with jobs.open() as stdin:
+            text = on_terminal("batch", "-", *flags, stdin=stdin)
+        assert "(4, 4)" not in text
+
+    def test_in_a_pipe_are_complete_although_errors_go_to_a_terminal(self, jobs, tmp_path):
+        with jobs.open() as stdin, (tmp_path / "out").open("wb") as out:
+            on_terminal("batch", "-", stdin=stdin, stdout=out)
+        assert (tmp_path / "out").read_bytes() == attn("batch", "-", stdin=jobs.read_bytes()).stdout
+        assert len(json_lines((tmp_path / "out").read_bytes())) == 3
+
+
 def test_bar_stays_while_results_go_to_files(tmp_path):
-    terminal = Terminal(tmp_path, "-", "--out-dir", "out", stdin=subprocess.PIPE)
+    terminal = batch_on_terminal(tmp_path, "-", "--out-dir", "out", stdin=subprocess.PIPE)
     terminal.read_until(b" per second")
     for seed in range(5):
         send_job(terminal.process, seed)
@@ -157,16 +158,16 @@ def test_bar_stays_while_results_go_to_files(tmp_path):
 
 
 def test_bar_is_below_each_result_on_the_terminal(tmp_path):
-    terminal = Terminal(tmp_path, "-", stdin=subprocess.PIPE)
+    terminal = batch_on_terminal(tmp_path, "-", stdin=subprocess.PIPE)
     terminal.read_until(b" per second")
     for seed in range(10):
         send_job(terminal.process, seed)
-        while terminal.seen.count(b"}\r\n") <= seed and terminal.read():
+        while terminal.seen.count(b")\r\n") <= seed and terminal.read():
             pass
     terminal.read_until(b"\r10 jobs")
     seen = terminal.stop()
     terminal.process.stdin.close()
-    assert len(re.findall(rb"\}\r\n\r\d+ jobs?, 0 failed", seen)) == 10
+    assert len(re.findall(rb"\)\r\n\r\d+ jobs?, 0 failed", seen)) == 10
 
 
 def test_quiet_prints_nothing(tmp_path):

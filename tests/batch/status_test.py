@@ -109,6 +109,27 @@ def test_all_shards_run_again_if_the_lines_were_not_counted(batch, status, tmp_p
     assert (code, found["jobs"], found["resubmit"]) == (3, None, "1-3")
 
 
+@pytest.mark.parametrize("jobs, missing, text", [
+    ('{"Q": [[1]], "K": [[1]]}\n' * 3, "", "missing: not known; the last job that ran is 3\n"),
+    ('{"Q": [[1]]}\n', "", "missing: not known; the last job that ran is 1\n"),
+    ("", "", "missing: not known\n")])
+def test_lines_that_were_not_counted_are_missing_in_an_unknown_number(batch, status, tmp_path, jobs, missing, text):
+    batch("-", "--out-dir", "out", stdin=jobs)
+    manifest = tmp_path / "out" / "manifest.ndjson"
+    manifest.write_bytes(b"".join(manifest.read_bytes().splitlines(keepends=True)[:-1]))
+    assert status()[1]["missing"] == {"count": None, "items": missing}
+    assert text in batch("--status", "out").stdout.decode()
+
+
+def test_lines_before_the_last_that_ran_are_known_to_be_missing(batch, status, tmp_path):
+    batch("-", "--out-dir", "out", "--shard", "2/3", stdin=10 * '{"Q": [[1]], "K": [[1]]}\n')
+    manifest = tmp_path / "out" / "manifest.2-of-3.ndjson"
+    manifest.write_bytes(b"".join(manifest.read_bytes().splitlines(keepends=True)[:-1]))
+    assert status()[1]["missing"] == {"count": None, "items": "1,3-4,6-7"}
+    assert "missing: not known, except 5 (1,3-4,6-7); the last job that ran is 8\n" in \
+        batch("--status", "out").stdout.decode()
+
+
 def test_text_states_what_to_run(shards, batch):
     shards([1, 2], 4)
     assert batch("--status", "out").stdout.decode() == """20 jobs

@@ -38,6 +38,7 @@ struct BatchContext {
   bool has_summary = false;                  ///< the shapes of outputs and `statistics` are needed
   bool records_inputs = true;  ///< input digests are needed, for a manifest or for events
   bool dry_run = false;        ///< describe each job in Outcome::text; compute and write nothing
+  bool shapes_only = false;    ///< Outcome::text has the shapes of the outputs, not the values
 };
 
 }  // namespace attn

@@ -148,7 +148,8 @@ bool is_archive(std::string_view name) {
 }
 
 /// The job files in a folder and its subfolders, sorted, with subfolders that cannot be read.
-std::vector<std::string> files_in(const std::string& folder, const std::string& except) {
+std::vector<std::string> files_in(const std::string& folder, const std::string& except,
+                                  std::vector<std::string>& notes) {
   std::vector<std::string> paths, archives, unreadable;
   std::vector<fs::path> pending = {folder};
   std::error_code ignored;
@@ -172,6 +173,14 @@ std::vector<std::string> files_in(const std::string& folder, const std::string& 
     if (error) unreadable.push_back(current.string());
   }
   if (paths.empty()) paths.swap(archives);
+  if (archives.size() > paths.size())
+    notes.push_back(printable(folder) + ": " + counted(paths.size(), "job") + " (.json), and " +
+                    std::to_string(archives.size()) +
+                    " .npz and .safetensors files that are not run, because there are .json files; "
+                    "to run them, too, name them: '" +
+                    printable(fs::path(archives.front()).parent_path() /
+                              ("*" + fs::path(archives.front()).extension().string())) +
+                    "'");
   paths.insert(paths.end(), unreadable.begin(), unreadable.end());
   std::sort(paths.begin(), paths.end());
   return paths;
@@ -201,7 +210,8 @@ std::vector<std::string> matches(const std::string& pattern) {
 /// Collects job files word by word.
 class Listing {
  public:
-  explicit Listing(const std::string& except) : except_(except) {}
+  Listing(const std::string& except, std::vector<std::string>& notes)
+      : except_(except), notes_(notes) {}
 
   void add_word(const std::string& word) {
     std::error_code ignored;
@@ -240,7 +250,7 @@ class Listing {
   }
 
   void add_folder(const std::string& folder) {
-    const std::vector<std::string> paths = files_in(folder, except_);
+    const std::vector<std::string> paths = files_in(folder, except_, notes_);
     if (paths.empty())
       unmatched_.push_back({.where = {folder},
                             .message = "no job file (.json, .npz or .safetensors) in this folder"});
@@ -271,6 +281,7 @@ class Listing {
   }
 
   const std::string& except_;
+  std::vector<std::string>& notes_;
   std::vector<JobFile> files_;
   std::size_t missing_ = 0;         ///< in files_: files that do not exist
   std::vector<Problem> unmatched_;  ///< for each word that led to no file
@@ -307,8 +318,8 @@ class FileItems final : public ItemSource {
 }  // namespace
 
 std::vector<JobFile> list_job_files(const std::vector<std::string>& words,
-                                    const std::string& except) {
-  Listing listing(except);
+                                    const std::string& except, std::vector<std::string>& notes) {
+  Listing listing(except, notes);
   for (const std::string& word : words) listing.add_word(word);
   return std::move(listing).files();
 }

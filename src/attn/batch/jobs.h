@@ -30,10 +30,11 @@ struct JobFile {
 /// the jobs' tensors.) Hidden files and those in `except`, the output folder, are skipped. A word
 /// that contains * ? or [ and is not a file is a pattern; folders that match it are searched.
 /// Within a folder or pattern, files are sorted by bytes. Several spellings of a path are one job;
-/// a link to a file is another job. A missing or unreadable file is a job that will fail. Errors:
-/// no_input, if no word leads to an existing file, with one line per word.
+/// a link to a file is another job. A missing or unreadable file is a job that will fail. `notes`
+/// gets a line for each folder with more .npz and .safetensors files than jobs. Errors: no_input,
+/// if no word leads to an existing file, with one line per word.
 std::vector<JobFile> list_job_files(const std::vector<std::string>& words,
-                                    const std::string& except);
+                                    const std::string& except, std::vector<std::string>& notes);
 
 /// Reads file names, one per line, from a file ("-": standard input). With `nul`, names end in NUL,
 /// as from `find -print0`. The file and the batch's memory for its names are at most `max_bytes`.

@@ -127,7 +127,7 @@ void write_files(ResultWriter& writer, const Result& result, const Attempt& atte
     outcome.outputs.emplace_back(path.substr(naming.folder.size() + 1), digest);
 }
 
-/// Passes on the result: to its files, into its bundle or as a line of JSON.
+/// Passes on the result: to its files, into its bundle, as a line of JSON or as its shapes.
 void deliver(const Result& result, ResultWriter* writer, const Attempt& attempt,
              const BatchContext& context, Outcome& outcome) {
   if (context.has_summary) outcome.statistics = statistics_json(result.outputs, context.statistics);
@@ -136,6 +136,13 @@ void deliver(const Result& result, ResultWriter* writer, const Attempt& attempt,
   } else if (context.naming) {  // in a bundle
     outcome.text = encoded_result(result.outputs, context.naming->suffix);
     outcome.outputs = {{context.naming->name_of(attempt.item), digest_of(bytes_of(outcome.text))}};
+  } else if (context.shapes_only) {
+    outcome.text = printable(outcome.name) + ": " +
+                   join(result.outputs, ", ",
+                        [](const auto& output) {
+                          return output.first + " " + to_string(output.second.shape());
+                        }) +
+                   "\n";
   } else {
     append_result_json(outcome.text, result, -1, identity_members(outcome));
     outcome.text += '\n';
@@ -144,8 +151,10 @@ void deliver(const Result& result, ResultWriter* writer, const Attempt& attempt,
 
 /// The copies of the outputs that an item makes, by its format.
 void add_copies(const Plan& plan, const BatchContext& context, MemoryEstimate& memory) {
-  if (!context.naming || context.naming->suffix == ".json" || context.naming->suffix == ".csv")
-    memory.add_output_text(plan);
+  const bool is_text = context.naming
+                           ? context.naming->suffix == ".json" || context.naming->suffix == ".csv"
+                           : !context.shapes_only;
+  if (is_text) memory.add_output_text(plan);
   if (context.naming && context.naming->bundle > 0 && !context.dry_run)
     memory.add("copies of the outputs", bytes_of_outputs(plan));
 }

@@ -1,7 +1,5 @@
 #include "attn/cli/batch.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -228,12 +226,13 @@ PoolOptions pool_options(const BatchArgs& args, std::size_t processors, std::siz
   return pool;
 }
 
-void write_results(OutputFile& file, std::span<const Outcome> outcomes) {
+/// `with_failures`: failed jobs have a line, too.
+void write_results(OutputFile& file, std::span<const Outcome> outcomes, bool with_failures) {
   for (const Outcome& outcome : outcomes) {
-    if (outcome.status == Status::failed)
-      file.write(failure_json(outcome) + "\n");
-    else
+    if (outcome.status != Status::failed)
       file.write(outcome.text);
+    else if (with_failures)
+      file.write(failure_json(outcome) + "\n");
   }
   file.flush();
 }
@@ -343,7 +342,7 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
   BatchReport report(report_options(args, source, manifest));
   std::optional<OutputFile> results;
   if (!is_recorded) results.emplace("-", OutputPolicy{});
-  const bool results_on_terminal = !is_recorded && isatty(STDOUT_FILENO) == 1;
+  const bool results_on_terminal = !is_recorded && prints_to_terminal();
   const std::size_t processors = processors_of_process();
   const std::size_t max_memory = context.files->limits().memory;
   std::optional<SummaryFile> summary;
@@ -364,7 +363,8 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
       if (bundles)
         bundles->add(outcomes);
       else
-        is_recorded ? manifest->add(outcomes) : write_results(*results, outcomes);
+        is_recorded ? manifest->add(outcomes)
+                    : write_results(*results, outcomes, !context.shapes_only);
     } catch (...) {
       for (const Outcome& outcome : outcomes) report.take_back(outcome);
       throw;
@@ -394,6 +394,8 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
   if (!end.fault && summary) end.fault = exception_from([&] { summary->commit(); });
   if (!end.fault && summary)
     report.skipped_without_statistics(summary->skipped_without_statistics());
+  if (context.shapes_only && !is_quiet())
+    report.say("on a terminal, only the shapes of results are printed; --out-dir DIR stores them");
   const int code = end.fault ? report.fault(end.fault) : report.failed() > 0 ? kSomeFailed : 0;
   if (!is_broken_pipe(end.fault)) report.end(code);
   if (end.overdue > 0) exit_now(code);
@@ -494,7 +496,11 @@ std::vector<JobFile> job_files(const BatchArgs& args, const std::string& except,
     const std::vector<std::string> names = read_names(args.files_from, args.nul, max_memory);
     words.insert(words.end(), names.begin(), names.end());
   }
-  return list_job_files(words, except);
+  std::vector<std::string> notes;
+  std::vector<JobFile> files = list_job_files(words, except, notes);
+  if (!args.json)
+    for (const std::string& text : notes) note(text);
+  return files;
 }
 
 /// `manifest` is "" if none is written.
@@ -554,6 +560,9 @@ BatchContext context_of(const BatchArgs& args) {
   context.records_inputs = context.naming || args.json;
   context.only = selected_keys(args.flags.only, "--only");
   context.dry_run = args.dry_run;
+  // MPI libraries may connect the standard output of a member to a terminal of their own.
+  context.shapes_only =
+      !context.naming && !args.dry_run && !args.json && team() == nullptr && prints_to_terminal();
   context.policy.force = args.force;
   context.policy.durable = args.durable;
   context.policy.digest = true;

@@ -18,8 +18,9 @@ constexpr std::size_t kMaxRanges = 50;  // in text; JSON has all
 constexpr std::size_t kMaxListed = 20;  // jobs, in text; JSON has all
 
 /// "count":2,"items":"3,7"
-std::string members_of(const NumberSet& jobs) {
-  return "\"count\":" + std::to_string(jobs.size()) + ",\"items\":\"" + jobs.text() + "\"";
+std::string members_of(const NumberSet& jobs, bool is_known = true) {
+  return "\"count\":" + (is_known ? std::to_string(jobs.size()) : "null") + ",\"items\":\"" +
+         jobs.text() + "\"";
 }
 
 std::string failure_json(const Outcome& job) {
@@ -34,7 +35,7 @@ std::string json_of(const BatchStatus& status, bool has_names) {
                      (status.jobs ? std::to_string(*status.jobs) : "null") + ",\"done\":{" +
                      members_of(status.done) + "},\"failed\":{" + members_of(status.failed) +
                      ",\"jobs\":[" + join(status.failures, ",", failure_json) + "]},\"missing\":{" +
-                     members_of(status.missing);
+                     members_of(status.missing, status.jobs.has_value());
   if (has_names)
     text += ",\"jobs\":[" +
             join(status.missing_names, ",",
@@ -69,6 +70,16 @@ std::vector<std::string> deleted_files(const std::vector<Outcome>& failures) {
   return files;
 }
 
+/// Of a batch of lines that has not read all of them: those before the last one that ran.
+std::string lines_missing(const BatchStatus& status) {
+  const std::size_t last = std::max(status.done.highest(), status.failed.highest());
+  std::string line = "missing: not known";
+  if (status.missing.size() > 0)
+    line += ", except " + std::to_string(status.missing.size()) + " (" +
+            status.missing.text(kMaxRanges) + ")";
+  return line + (last == 0 ? "" : "; the last job that ran is " + std::to_string(last)) + "\n";
+}
+
 /// `deleted` are files of failed jobs, which no run can complete. Their numbers are not shown,
 /// because other jobs will have them in the next run.
 std::string text_of(const BatchStatus& status, const std::vector<std::string>& deleted) {
@@ -81,7 +92,7 @@ std::string text_of(const BatchStatus& status, const std::vector<std::string>& d
   if (!deleted.empty())
     text += "failed, and their files do not exist: " + std::to_string(deleted.size()) +
             "; --status DIR JOB... counts only the jobs given\n" + listed(deleted, printable);
-  text += line_of("missing", status.missing);
+  text += status.jobs ? line_of("missing", status.missing) : lines_missing(status);
   text += listed(status.missing_names, printable);
   if (status.is_complete()) return text;
   const bool can_run = deleted.size() < status.failures.size() || status.missing.size() > 0;
