@@ -12,9 +12,9 @@
 #include "attn/base/memory_limit.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
-#include "attn/batch/file_patterns.h"
 #include "attn/base/version.h"
 #include "attn/batch/bundle.h"
+#include "attn/batch/file_patterns.h"
 #include "attn/batch/item_output.h"
 #include "attn/batch/jobs.h"
 #include "attn/batch/manifest.h"
@@ -160,11 +160,11 @@ void add_batch_options(Command& command, BatchArgs& args) {
        "--out-dir"}};
   command.sole_options = {{"--status",
                            {"JOB", "--files-from", "--null", "--pattern", "--json", "--quiet",
+                            "--max-memory", "--max-expand"}}};
+  command.conflicts = {{"--summary", "--dry-run"},
                        {"--pattern", "JOB"},
                        {"--pattern", "--files-from"},
                        {"--pattern", "--only", "it names the inputs"},
-                            "--max-memory", "--max-expand"}}};
-  command.conflicts = {{"--summary", "--dry-run"},
                        {"--resume", "--force"},
                        {"--force", "--no-clobber"},
                        {"--fail-fast", "--keep-going"},
@@ -423,10 +423,10 @@ std::string options_digest(const BatchArgs& args, const Document& base, FileCach
                      std::to_string(static_cast<int>(args.nan)) + "\n";
   if (!args.base.empty())
     text += json_quoted(args.base) + "=" + cache.file(args.base)->bytes().digest() + "\n";
-  for (const Entry& entry : base.entries)
-    if (entry.from_flag) text += entry.key + "=" + to_json(entry.value) + "\n";
   for (const std::string& key : args.flags.only) text += "only=" + key + "\n";
   for (const std::string& pattern : args.patterns) text += "pattern=" + pattern + "\n";
+  for (const Entry& entry : base.entries)
+    if (entry.from_flag) text += entry.key + "=" + to_json(entry.value) + "\n";
   return digest_of(bytes_of(text));
 }
 
@@ -490,9 +490,9 @@ void refuse_overwriting(const std::vector<JobFile>& files, const BatchArgs& args
 /// The files that the command line names. `except` is the output folder.
 std::vector<JobFile> job_files(const BatchArgs& args, const std::string& except,
                                std::size_t max_memory) {
+  if (!args.patterns.empty()) return jobs_of_patterns(parse_file_patterns(args.patterns));
   std::vector<std::string> words = args.jobs;
   if (!args.files_from.empty()) {
-  if (!args.patterns.empty()) return jobs_of_patterns(parse_file_patterns(args.patterns));
     const std::vector<std::string> names = read_names(args.files_from, args.nul, max_memory);
     words.insert(words.end(), names.begin(), names.end());
   }
@@ -552,13 +552,13 @@ BatchContext context_of(const BatchArgs& args) {
   BatchContext context;
   context.naming = naming_of(args);
   context.base_file = args.base;
+  context.only = selected_keys(args.flags.only, "--only");
   context.no_clobber = args.no_clobber;
   context.nan = args.nan;
   context.has_summary = !args.summary.empty();
   if (context.has_summary)
     context.statistics = args.statistics.empty() ? statistic_names() : args.statistics;
   context.records_inputs = context.naming || args.json;
-  context.only = selected_keys(args.flags.only, "--only");
   context.dry_run = args.dry_run;
   // MPI libraries may connect the standard output of a member to a terminal of their own.
   context.shapes_only =

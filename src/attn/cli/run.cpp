@@ -11,7 +11,7 @@
 #include "attn/cli/rendering.h"
 #include "attn/cli/run_args.h"
 #include "attn/cli/run_layers.h"
-#include "attn/cli/team_progress.h"
+#include "attn/cli/run_progress.h"
 #include "attn/cli/terminal.h"
 #include "attn/core/attention.h"
 #include "attn/core/fused.h"
@@ -292,6 +292,28 @@ void require_writable(const std::vector<OutputTarget>& targets,
   const ResultWriter unused(files, outputs, policy);
 }
 
+std::size_t counted_rows(const PreparedJob& prepared) {
+  const Inputs& in = prepared.inputs;
+  const bool is_counted = prepared.plan.path != nullptr && prepared.plan.fallback_reason == nullptr;
+  return is_counted ? in.B * in.H * in.rows.size() : 0;
+}
+
+namespace {
+
+bool shows_bar(const RunArgs& args) {
+  return args.progress == ProgressStyle::automatic && can_show_bar() && !is_quiet();
+}
+
+}  // namespace
+
+std::unique_ptr<RunProgress> progress_of(const RunArgs& args, std::size_t rows, double flops) {
+  constexpr double kLeastFlops = 1e8;
+  if (args.progress == ProgressStyle::plain)
+    return std::make_unique<RunProgress>(nullptr, false, rows);
+  if (flops < kLeastFlops || !shows_bar(args)) return nullptr;
+  return std::make_unique<RunProgress>(nullptr, true, rows);
+}
+
 bool prints_json(const RunArgs& args) {
   return args.show.format == "json" || args.show.format == "ndjson";
 }
@@ -316,12 +338,11 @@ void name_results_of_layer(const Document& document, Destination& destination) {
 }
 
 /// Reports the progress of a shared job.
-std::unique_ptr<TeamProgress> progress_of(const PreparedJob& prepared, const Sharing& sharing,
-                                          bool as_bar) {
-  const Inputs& in = prepared.inputs;
-  const std::size_t rows = in.B * in.H * in.rows.size();
+std::unique_ptr<RunProgress> progress_of(const PreparedJob& prepared, const Sharing& sharing,
+                                         bool as_bar) {
+  const std::size_t rows = counted_rows(prepared);
   const bool by_rows = sharing.kind == Sharing::Kind::rows;
-  return std::make_unique<TeamProgress>(*team(), as_bar, by_rows ? rows : rows * team()->size());
+  return std::make_unique<RunProgress>(team(), as_bar, by_rows ? rows : rows * team()->size());
 }
 
 TeamRun team_run(const Job& job, const std::vector<Request>& requested, const Plan& plan) {
@@ -414,9 +435,11 @@ int run(const RunArgs& args) {
   const std::vector<Request> requested = is_delivered ? outputs : views.outputs(job);
   const ExecutionRequest request{job,       prepared, document, described ? &files : nullptr,
                                  requested, args.nan};
-  std::unique_ptr<TeamProgress> progress;
-  if (is_shared) {
-    const bool as_bar = args.progress == ProgressStyle::automatic && can_show_bar() && !is_quiet();
+  std::unique_ptr<RunProgress> progress;
+  if (!is_shared) {
+    progress = progress_of(args, counted_rows(prepared), plan.flops);
+  } else {
+    const bool as_bar = shows_bar(args);
     TeamRun start = team_run(job, requested, plan);
     start.shows_progress = as_bar || args.progress == ProgressStyle::plain;
     start_team(start, files, args.reading);
@@ -483,8 +506,8 @@ Command run_command() {
        common(flag("--dry-run", args->dry_run,
                    "show shapes, memory and cost of the outputs; compute nothing")),
        nan_option(args->nan)}));
+  command.add(in_group("Results", {progress_option(args->progress)}));
   if (team() != nullptr) {
-    command.add(in_group("Results", {progress_option(args->progress)}));
     command.add(in_group("Results", {word("--mpi-read", args->reading,
                                           {{"auto", TeamReading::automatic},
                                            {"each", TeamReading::each},

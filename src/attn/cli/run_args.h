@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "attn/cli/job_flags.h"
 #include "attn/cli/run.h"
+#include "attn/cli/run_progress.h"
 #include "attn/cli/shared_options.h"
 #include "attn/cli/show.h"
 #include "attn/cli/team_run.h"
@@ -49,6 +51,13 @@ void require_placeholders(const std::vector<OutputTarget>& targets);
 /// Throws if a file cannot be written. Does not open pipes and devices, because that may block.
 void require_writable(const std::vector<OutputTarget>& targets,
                       const std::vector<std::string>& outputs, const OutputPolicy& policy);
+
+/// The rows of a job that the kernels count; 0 if the reference path computes it.
+std::size_t counted_rows(const PreparedJob& prepared);
+
+/// Shows the progress of a run with these rows and operations. nullptr if it is not to be shown, or
+/// as a bar of a run that takes far less than a second.
+std::unique_ptr<RunProgress> progress_of(const RunArgs& args, std::size_t rows, double flops);
 
 /// Whether --dry-run prints JSON.
 bool prints_json(const RunArgs& args);

@@ -65,10 +65,11 @@ class LayersRun {
       return 0;
     }
     set_threads(args_.threads);
+    const std::unique_ptr<RunProgress> progress = progress_of(args_, rows_, flops_);
     if (is_joined_)
-      compute_joined();
+      compute_joined(progress.get());
     else
-      compute_each();
+      compute_each(progress.get());
     for (const std::string& line : lines_of_layers(warnings_, layers_.size()))
       note("warning: " + line);
     return 0;
@@ -158,6 +159,7 @@ class LayersRun {
         continue;
       }
       inputs_.merge(layer->files.paths());
+      rows_ += counted_rows(prepared), flops_ += plan.flops;
       if (is_joined_) join(number, plan);
       MemoryEstimate memory(plan, "tensors of " + name_of_number(number));
       const Plan& written = is_joined_ ? *joined_ : plan;
@@ -235,7 +237,8 @@ class LayersRun {
     return std::move(execution.result);
   }
 
-  void compute_joined() {
+  /// `progress` may be nullptr.
+  void compute_joined(RunProgress* progress) {
     ResultWriter writer(destination_.targets, names_, policy());
     writer.begin(*joined_, described_);
     JoinedResults joined(*joined_, &writer);
@@ -243,6 +246,7 @@ class LayersRun {
       const std::unique_ptr<ReadLayer> layer = read(number);
       joined.add(compute(number, *layer, nullptr, &joined));
     }
+    if (progress != nullptr) progress->finish();
     Result result = std::move(described_);
     result.outputs = joined.outputs();
     writer.write(result);
@@ -250,7 +254,7 @@ class LayersRun {
     if (destination_.shown) show(result, shown_, meaning_of);
   }
 
-  void compute_each() {
+  void compute_each(RunProgress* progress) {
     std::list<ResultWriter> writers;
     const bool is_described = needs_description(destination_, args_);
     if (is_described) shared_inputs_ = files_.digests();
@@ -261,6 +265,7 @@ class LayersRun {
       writer.write(compute(number, *layer, is_described ? &layer->files : nullptr, &writer));
       writer.finish();
     }
+    if (progress != nullptr) progress->finish();
     for (ResultWriter& writer : writers) writer.commit();
   }
 
@@ -281,6 +286,8 @@ class LayersRun {
   /// Digests of what was read for all layers, recorded in the file of each layer.
   std::vector<std::pair<std::string, std::string>> shared_inputs_;
   std::optional<Plan> first_, joined_;
+  std::size_t rows_ = 0;   ///< of all layers, that the kernels count
+  double flops_ = 0;       ///< of all layers
   Result described_;       ///< of joined outputs
   MemoryEstimate memory_;  ///< of the layer that needs most
   std::string text_;       ///< of --dry-run

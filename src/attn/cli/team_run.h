@@ -59,7 +59,7 @@ struct TeamRun {
   std::vector<std::string> computed;   ///< names of all outputs
   std::vector<std::string> requested;  ///< those that the user asked for
   std::vector<std::string> by_rows;    ///< those that are written into files by row
-  bool shows_progress = false;         ///< member 0 needs reports (cli/team_progress.h)
+  bool shows_progress = false;         ///< member 0 needs reports (cli/run_progress.h)
 };
 
 /// On member 0: starts the others. Errors, naming the host and the rank of a member: io, if it runs

@@ -401,7 +401,8 @@ namespace {
 
 /// The names of the rows of an input from a .csv file; empty if it has none, or another format.
 std::vector<std::string> row_names_of(const Entry* entry, TensorFiles& files) {
-  const auto* const path = entry == nullptr ? nullptr : entry->value.get<std::string>();
+  if (entry == nullptr) return {};
+  const auto path = entry->value.get<std::string>();
   if (path == nullptr || !path->ends_with(".csv")) return {};
   return files.csv_names(path_in(entry->folder, *path)).rows;
 }

@@ -1,4 +1,4 @@
-#include "attn/cli/team_progress.h"
+#include "attn/cli/run_progress.h"
 
 #include <catch2/catch.hpp>
 
@@ -10,5 +10,5 @@ TEST_CASE("progress is shown as a percentage with the time that is left") {
   CHECK(progress_text(0, 200, 3.4) == "0 % done after 3 s");
   CHECK(progress_text(50, 200, 10) == "25 % done, 30 s left");
   CHECK(progress_text(200, 200, 10) == "100 % done after 10 s");
-  CHECK(progress_text(0, 0, 1) == "0 % done after 1 s");
+  CHECK(progress_text(0, 0, 1) == "running for 1 s");
 }
