@@ -145,7 +145,7 @@ class TestMemoryOfPictures:
     def arguments(self, tmp_path, shape, flags):
         rng = np.random.default_rng(6)
         np.savez(tmp_path / "job.npz", **{key: rng.standard_normal(shape) for key in "QKV"})
-        return ["run", "job.npz", "--outputs", "context", *flags]
+        return ["run", "job.npz", "--outputs", "weights,context", *flags]
 
     @pytest.fixture
     def bound(self, tmp_path, arguments):
