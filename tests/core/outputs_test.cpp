@@ -35,7 +35,8 @@ TEST_CASE("an unavailable output is a usage error") {
         std::vector<std::string>{
             "outputs: unknown output 'weight' (did you mean 'weights'?)",
             "outputs: 'output' requires W_O", "outputs: 'inputs' requires embeddings",
-            "outputs: 'positions' requires position", "outputs: 'V' is not an input of this job (did you mean 'values'?)",
+            "outputs: 'positions' requires position",
+            "outputs: 'V' is not an input of this job (did you mean 'values'?)",
             "outputs: 'W_Q_heads' requires W_Q"});
 }
 

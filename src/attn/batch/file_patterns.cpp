@@ -38,7 +38,8 @@ std::string input_key(const std::string& name) {
   std::vector<std::string> known;
   for (const Field& each : job_fields())
     if (is_input_key(each)) known.push_back(each.key);
-  fail_usage("--pattern: unknown input '" + printable(name) + "'" + did_you_mean(name, known, NameKind::input));
+  fail_usage("--pattern: unknown input '" + printable(name) + "'" +
+             did_you_mean(name, known, NameKind::input));
 }
 
 /// "KEY=FILE": a '=' in a path is after a character that no key has.

@@ -31,8 +31,8 @@ struct FileBytes {
 
 /// read: copy the file. map: map large regular files into memory (io/mapped_file.h), which counts
 /// as memory. map_part: likewise, but only parts of them are used, so they may have more than
-/// `max_bytes` and do not count. growing: copy the present contents, even if another program appends
-/// to the file.
+/// `max_bytes` and do not count. growing: copy the present contents, even if another program
+/// appends to the file.
 enum class FileAccess { read, map, map_part, growing };
 
 /// Reads a regular file, up to the size it has when opened, or a pipe: "-" or /dev/stdin (standard
