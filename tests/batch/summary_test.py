@@ -167,6 +167,12 @@ def test_existing_file_is_kept(batch, tmp_path, flags):
     assert (tmp_path / "s.ndjson").read_text() == "mine"
 
 
+def test_impossible_name_is_refused_before_anything_is_written(tmp_path):
+    run = attn("batch", "-", "--out-dir", "out", "--summary", "s" * 300 + ".csv", stdin=json.dumps(job(1)), cwd=tmp_path)
+    assert_error(run, 73, "File name too long")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_force_replaces_the_file(batch, tmp_path):
     (tmp_path / "s.ndjson").write_text("mine")
     assert batch([0], "--force", "--out-dir", "out").returncode == 0

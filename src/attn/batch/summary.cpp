@@ -1,7 +1,10 @@
 #include "attn/batch/summary.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <set>
@@ -14,6 +17,7 @@
 #include "attn/io/elements.h"
 #include "attn/io/file.h"
 #include "attn/io/json_parse.h"
+#include "attn/io/open_file.h"
 #include "attn/io/output_path.h"
 #include "attn/report/comparison.h"
 
@@ -120,8 +124,12 @@ std::string folder_of(const std::string& path) {
 
 void SummaryFile::check(const std::string& path, bool force, bool replaces_summary) {
   const bool is_csv = is_csv_name(path);
+  struct stat info {};
+  const bool exists = lstat(path.c_str(), &info) == 0;
+  if (!exists && errno != ENOENT)  // such as a name that is too long
+    throw system_error(ErrorKind::cannot_create, path, errno);
   std::error_code ignored;
-  if (!force && std::filesystem::is_regular_file(path, ignored) &&
+  if (exists && !force && std::filesystem::is_regular_file(path, ignored) &&
       !(replaces_summary && is_summary(path, is_csv)))
     throw ExistsAlready(path);
 }

@@ -29,7 +29,7 @@ std::string statistics_json(const TensorMap& outputs, const std::vector<std::str
 class SummaryFile {
  public:
   /// Reports what can be known before anything is written. Errors: usage, for another suffix;
-  /// ExistsAlready.
+  /// ExistsAlready; cannot_create and permission, for a path that cannot exist.
   static void check(const std::string& path, bool force, bool replaces_summary);
 
   /// `replaces_summary`: an existing file is replaced if it is a summary.
