@@ -113,7 +113,7 @@ help formats
 
 STRANGE_TEXTS = ["", "-", "--", "--x", "=", "#", "a#b", "#Q", "result.npz#", "'", "\x1b[2J", "a\nattn: all is well", "\u202eabc",
                  "\ufeff", "\u0301", "\U0001f469\u200d\U0001f4bb", "\udcff\udcfe", "\x7f", "\t", " ", "*", "{index}", "{stem}",
-                 "\\x1b", "\\", "%s%n", "{", "nul", "x" * 300, "é" * 5000, "a," * 2000, "[1]" * 100, "[" * 200, ".npz",
+                 "\\x1b", "\\", "%s%n", "{", "nul", "x" * 300, "x" * 100000, "é" * 5000, "a," * 2000, "[1]" * 100, "[" * 200, ".npz",
                  ".", "out.npz/", "a/b/c.npz", "/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/full"]
 NUMBERS = ["0", "1", "2", "3", "-1", "-2", "7", "64", "65", "127", "128", "255", "256", "1000", "65535", "65536", "100000",
            "2147483647", "2147483648", "-2147483648", "4294967295", "4294967296", "9223372036854775807",
@@ -123,6 +123,14 @@ NUMBERS = ["0", "1", "2", "3", "-1", "-2", "7", "64", "65", "127", "128", "255",
 LISTS = ["0", "0,1", "0:2", "-1", "0:9999999", "1:0", "0,0,0", ",", "1,", "0:3:1", "a,b", "3,4", "4", "1000,1000",
          "100000,100000", "0,5", "2,3,4", "1,1,1,1,1,1,1,1", ",".join(["1"] * 65), ",".join(["2"] * 70), "-1,4", "I,am"]
 SIZES = ["0", "1", "1K", "64K", "1M", "16M", "32m", "0.5M", "1G", "-1", "1X", "1e3", "16777216T", "99999999999999999999"]
+JSON_TEXTS = ["[", "{}", "[]", "[1,2]", "[[1]]", "[1.5,null]", '["a"]', '["a","b","c"]', '[["a"],["b"]]', '{"a":1}', "true", "null",
+              '""', '"a"', "1e999", '["\\u001b[2J"]', '["\\ud800"]', '[{"randn":{"shape":[2,3]}}]', '{"randn":{"shape":[3,-4]}}',
+              '{"randn":{"shape":[99999999999]}}', '{"randn":{}}', '{"kind":"half"}', '{"kind":"half","base":0}', '{"sinusoidal":2}',
+              '{"Q":[[1]],"Q":[[2]]}', "[1,]", "[1] [2]", "[\t1]", '{"a"', "[" * 600 + "]" * 600, "[" + "1," * 3000 + "1]"]
+# How values are given in place of a word: of a file, of a part of it, as the name of another flag's value.
+FORMS = ["@{}", "{}#Q", "{}#weights", "{}#", "{}#Q[0]", "{}#Q[0:1]", "{}#Q[:,1]", "{}#Q[-1:]", "{}#Q[0:99999999999]", "{}#Q.T",
+         "{}#Q.T[0]", "{}#[0]", "{},{}", "{}=", "={}", "./{}", "{}/", "{}/x", "{} ", " {}", "-{}", "{}:{}", "{}x{}", "{}.npz",
+         "weights={}", "weights=out.npy,{}", "'{}'", "{}\n", "{}\t", "{}\x1b[2J", "\u202e{}", "{}\u0301", "{}\r", "{}\x7f", "{}\x9b1m"]
 INTEGERS = [0, 1, 2, 3, 7, 8, 63, 64, 65, 127, 128, 255, 256, 1 << 15, (1 << 16) - 1, 1 << 16, (1 << 31) - 1, 1 << 31,
             (1 << 32) - 1, 1 << 32, (1 << 53) + 1, (1 << 62) + 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, -1, -2]
 ENVIRONMENT = {"COLUMNS": NUMBERS, "TERM": ["dumb", "xterm-256color", "", "\x1b[2J"], "COLORTERM": ["truecolor", "x"],
@@ -131,6 +139,8 @@ ENVIRONMENT = {"COLUMNS": NUMBERS, "TERM": ["dumb", "xterm-256color", "", "\x1b[
                "OPENBLAS_NUM_THREADS": NUMBERS, "OMP_NUM_THREADS": NUMBERS, "TZ": ["x", ""], "HOME": ["", "."],
                "OPENBLAS_VERBOSE": ["2"], "FONTCONFIG_FILE": ["missing"], "TMPDIR": ["missing", ""],
                "SOURCE_DATE_EPOCH": NUMBERS}
+# What the name of a file may begin with.
+STRANGE_NAMES = ["\x1b[2J", "a\nattn: all is well\n", "\u202e", "\udcff", "\x9b", " ", "-", "--q=", "#", "a#b", "@", "{", "é" * 80, "x=", "a,b"]
 # Members that a mutated zip archive may get.
 NAMES = ["Q.npy", "K.npy", "Q", ".npy", "a/b.npy", "../up.npy", "/root.npy", "\x1b[2J.npy", "Q.NPY", "é.npy", "x" * 300 + ".npy"]
 
@@ -403,9 +413,47 @@ def mutate_file(dice, pool, name, data):
 # Command lines.
 
 
+def mutate_value(dice, value, names):
+    """A value as it may be mistyped: another number, an element of a list more or less, another form."""
+    kind = dice.randrange(9)
+    if kind == 0:
+        return dice.choice(STRANGE_TEXTS)
+    if kind == 1:
+        return dice.choice(NUMBERS + SIZES + LISTS)
+    if kind == 2:
+        return dice.choice(JSON_TEXTS)
+    if kind == 3:
+        return dice.choice(FORMS).replace("{}", dice.choice([value, value, *names]))
+    if kind == 4:
+        return value * dice.choice([2, 2, 100]) if len(value) < 100 else value[:-1]
+    if kind == 5:
+        parts = value.split(",")
+        parts.insert(dice.randrange(len(parts) + 1), dice.choice([*parts, "", dice.choice(NUMBERS)]))
+        return ",".join(parts)
+    if kind == 6:
+        return re.sub(r"[0-9.]+", lambda _: dice.choice(NUMBERS), value, count=1)
+    if kind == 7:
+        return dice.choice([value.upper(), value.title(), value[:-1], value[1:], value[::-1]])
+    at = dice.randrange(len(value) + 1)
+    return value[:at] + dice.choice(STRANGE_TEXTS + JSON_TEXTS) + value[at:]
+
+
+def mutate_values(dice, args, names):
+    """Changes the values of some flags and arguments, not the flags."""
+    args = list(args)
+    for _ in range(dice.choice([1, 1, 1, 2])):
+        at = dice.randrange(1, len(args)) if len(args) > 1 else 0
+        flag, equals, value = args[at].partition("=")
+        if args[at].startswith("--") and equals:
+            args[at] = flag + "=" + mutate_value(dice, value, names)
+        elif not args[at].startswith("--"):
+            args[at] = mutate_value(dice, args[at], names)
+    return args
+
+
 def value_of(dice, pool, metavariable, words, names):
-    if dice.random() < 0.1:
-        return dice.choice(STRANGE_TEXTS + NUMBERS)
+    if dice.random() < 0.15:
+        return dice.choice(STRANGE_TEXTS + NUMBERS + JSON_TEXTS)
     if "FILE" in metavariable or "PATH" in metavariable:
         return dice.choice([dice.choice(names or ["q.npy"]), "q.npy", f"out.{dice.choice(TENSOR_SUFFIXES)}", "x.svg", "p.html",
                             "[[1,0],[2,3]]", '{"randn":{"shape":[3,4]}}', "result.npz#weights", "-", "missing.npy"])
@@ -449,7 +497,7 @@ def mutate_args(dice, pool, args, names):
 def is_harmless(word):
     """Whether the word names nothing outside the folder of the run."""
     devices = word.startswith("/dev/") and word in STRANGE_TEXTS
-    return devices or not re.search(r"(^|[=#@])/|\.\.|^-[a-z]/|~", word)
+    return devices or not re.search(r"(^|[=#@,:' ])/|\.\.|^-[a-z]/|~", word)
 
 
 def make_case(pool, seed):
@@ -482,10 +530,17 @@ def make_case(pool, seed):
         if dice.random() < 0.6:
             stdin = mutate_file(dice, pool, stdin_name, stdin)
     for name in dict.fromkeys(named):
-        if dice.random() < 0.6:
+        if dice.random() < 0.4:
             files[name] = mutate_file(dice, pool, name, files[name])
-    if dice.random() < 0.5:
+    if dice.random() < 0.35:
         args = mutate_args(dice, pool, args, list(files))
+    if named and dice.random() < 0.05:
+        name = dice.choice(named)
+        strange = dice.choice(STRANGE_NAMES) + name
+        files[strange] = files[name]
+        args = [word.replace(name, strange) for word in args]
+    if dice.random() < 0.4:
+        args = mutate_values(dice, args, list(files))
     args = [word for word in args if is_harmless(word) and not word.startswith("--max-mem")]
     limit = None
     takes_limit = pool.flags.get(args[0], []) if args else []

@@ -74,6 +74,32 @@ random choice --n {elements} --shape {half} --no-replace
 random shuffle --input {file}
 random choice --input {file} --shape {half}
 random integers --generator default_rng --high 9 --shape {shape}
+stats {row}
+stats {row} --format csv -o rows.csv
+stats {row} --by item
+run --q one.npy --k {keys} --v {keys} --explain steps.{document}
+run --q one.npy --k {keys} --v {keys} --explain steps.{document} -o {out}
+run --q {keys} --k one.npy --v one.npy --explain steps.{document} --explain-query -1
+batch --files-from {list} --out-dir results
+batch --files-from {list} --out-dir results --dry-run
+random {steps} --seed 1
+random {steps} --seed 1 -o {out}
+run {lengths} -o {out}
+run {lengths} --outputs context
+run {lengths} --view={picture}
+batch {lengths} q.json --out-dir results -j 2
+batch {lengths} q.json --out-dir results -j 2 --isolate
+run {many}#t
+run --q {many}#x --k {many}#x
+convert {many}#t0
+inspect {many}
+model inspect .
+model inspect . --json
+run --model . --layer 0 --hidden one.npy
+run --model . --layer all --hidden one.npy -o {out}
+rollout {files} -o {out}
+stats {files}
+inspect {files}
 svd {file}
 svd {file} -o {out}
 svd {file} --rank 2 -o folder/
@@ -139,6 +165,54 @@ def hostile(dice, size):
     return "safetensors", struct.pack("<Q", len(text)) + text + b"\1"
 
 
+def lengths_job(dice, count):
+    """A job with a list of a length for each of `count` rows."""
+    key = dice.choice(["documents", "cu_seqlens_q", "key_lengths", "token_ids", "rows"])
+    rows = {"randn": {"shape": [count, 1, 1, 1] if key == "key_lengths" else [1, count, 1]}}
+    job = {"Q": rows, "K": rows, "seed": 1, "outputs": ["context"]}
+    if key == "cu_seqlens_q":
+        return job | {"cu_seqlens_q": list(range(count + 1)), "cu_seqlens_k": list(range(count + 1))}
+    if key in ("token_ids", "rows"):
+        job |= {"Q": {"randn": {"shape": [1, 4, 1]}}, "outputs": ["weights"]}
+    return job | {key: [1] * count if key == "key_lengths" else list(range(count))}
+
+
+def model(dice, layers):
+    """config.json and model.safetensors of `layers` small layers."""
+    config = {"model_type": "llama", "hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": layers,
+              "rms_norm_eps": 1e-5}
+    if dice.random() < 0.5:
+        config["layer_types"] = ["full_attention"] * layers
+    if dice.random() < 0.3:
+        config["rope_scaling"] = {"rope_type": "longrope", "long_factor": [1.5] * layers * 9, "short_factor": [1.5] * 2,
+                                  "original_max_position_embeddings": 4096}
+    header, end = [], 0
+    for i in range(layers):
+        for name, shape, size in [(f"self_attn.{m}_proj", [8, 8], 256) for m in "qkvo"] + [("input_layernorm", [8], 32)]:
+            header.append(f'"model.layers.{i}.{name}.weight":{{"dtype":"F32","shape":{shape},"data_offsets":[{end},{end + size}]}}')
+            end += size
+    text = ("{" + ",".join(header) + "}").encode()
+    return {"config.json": json.dumps(config).encode(),
+            "model.safetensors": struct.pack("<Q", len(text)) + text + bytes(end)}
+
+
+def many_parts(dice, word, count):
+    """(name, bytes) of a file of many small parts: of the word that stands for it in a command."""
+    if word == "row":
+        return "row.npy", make_corpus.npy(np.zeros((1, 1, 1, count), "f4"))
+    if word == "keys":
+        return "keys.npy", make_corpus.npy(np.zeros((count, 1), "f4"))
+    if word == "list":
+        return "list", b"".join(b"no%d.json\n" % i for i in range(count))
+    if word == "steps":
+        steps = [{"randn": {"shape": [1]}, "to": [f"n{i}"]} for i in range(count // 10 + 1)]
+        return "steps.json", json.dumps(steps).encode()
+    if word == "lengths":
+        return "lengths.json", json.dumps(lengths_job(dice, count // 4 + 1)).encode()
+    header = {f"t{i}": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for i in range(count // 20 + 1)}
+    return "many.safetensors", make_corpus.safetensors(header, b"")
+
+
 def make_case(seed):
     dice = random.Random(seed)
     limit = dice.choice(LIMITS)
@@ -156,10 +230,18 @@ def make_case(seed):
              "document": dice.choice(["md", "html", "tex", "txt"]), "elements": str(elements),
              "shape": f"{rows},{max(1, elements // rows)}", "half": str(elements // 4), "count": str(dice.choice([2, 5, 50])),
              "draw": json.dumps({"randn": {"shape": [rows, max(1, elements // rows // 3)]}})}
-    template = dice.choice(COMMANDS)
+    template = dice.choice(COMMANDS).replace("{files}", "one.npy " * dice.choice([2, 300, 12000]))
     for name in ("file", "other"):
         if "{" + name + "}" in template:
             words[name] = new_file(name)
+    for name in ("row", "keys", "list", "steps", "lengths", "many"):
+        if "{" + name + "}" in template:
+            words[name], data = many_parts(dice, name, max(1, size // dice.choice([2, 10, 40])))
+            files[words[name]] = data
+    if "one.npy" in template:
+        files["one.npy"] = make_corpus.npy(np.full((1, 8 if "--model" in template else 1), 0.5))
+    if " . " in template + " ":
+        files |= model(dice, size // dice.choice([1000, 4000, 20000]) + 1)
     args = [word if word == "-" else word.format(**words) for word in template.split()]
     stdin = b""
     if "-" in args:
