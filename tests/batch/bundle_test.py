@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 import random
 import shutil
 import signal
@@ -347,6 +348,14 @@ def test_invalid_combination_is_refused(tmp_path, flags, message):
     run = attn("batch", "-", "--out-dir", "out", *([] if "--bundle" in flags else ["--bundle", "2"]), *flags,
                stdin=BAD, cwd=tmp_path)
     assert_error(run, 2, message)
+
+
+def test_name_that_the_format_lacks_is_refused_before_anything_is_written(tmp_path):
+    (tmp_path / os.fsdecode(b"\xff.json")).write_text(json.dumps(job(1)))
+    arguments = ["batch", os.fsdecode(b"\xff.json"), "--bundle", "2", "--out-dir", "out", "--format"]
+    assert_error(attn(*arguments, "safetensors", cwd=tmp_path), 2, "expected UTF-8, as .safetensors requires")
+    assert not (tmp_path / "out").exists()
+    assert attn(*arguments, "npz", cwd=tmp_path).returncode == 0
 
 
 def test_bundle_requires_an_output_folder(tmp_path):

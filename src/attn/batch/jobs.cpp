@@ -19,11 +19,13 @@
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
+#include "attn/base/utf8.h"
 #include "attn/io/digest.h"
 #include "attn/io/elements.h"
 #include "attn/io/file.h"
 #include "attn/io/open_file.h"
 #include "attn/io/read_budget.h"
+#include "attn/io/tensor_file.h"
 
 namespace attn {
 namespace {
@@ -411,7 +413,12 @@ std::string Naming::name_of(const Item& item) const {
     fail_usage("--name " + printable(pattern) + ": expected a name within --out-dir for " +
                printable(item.name) + ", found '" + printable(name) + "', " + problem +
                (pattern.find("{job}") == std::string::npos ? "" : "; {stem} has no folders"));
-  return bundle > 0 ? bundle_file(bundle_of(item.number)) + "#" + name : name + suffix;
+  if (bundle == 0) return name + suffix;
+  const bool takes_utf8_only = format_of_suffix(suffix) == Format::safetensors;
+  if (takes_utf8_only && find_invalid_utf8(name) != std::string::npos)
+    fail_usage("--name " + printable(pattern) + ": expected UTF-8, as .safetensors requires, for " +
+               printable(item.name) + ", found '" + printable(name) + "'; use --format npz");
+  return bundle_file(bundle_of(item.number)) + "#" + name;
 }
 
 std::string bundle_in(const std::string& result) {
