@@ -441,7 +441,7 @@ def mutate_value(dice, value, names):
 def mutate_values(dice, args, names):
     """Changes the values of some flags and arguments, not the flags."""
     args = list(args)
-    for _ in range(dice.choice([1, 1, 1, 2])):
+    for _ in range(dice.choice([1, 1, 1, 2])) if args else []:
         at = dice.randrange(1, len(args)) if len(args) > 1 else 0
         flag, equals, value = args[at].partition("=")
         if args[at].startswith("--") and equals:
