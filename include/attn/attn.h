@@ -22,7 +22,8 @@ extern "C" {
 typedef struct attn_tensor {
   const char* name;  /* a key of a job ("Q", "mask", "W_O") or the name of an output ("weights") */
   const char* dtype; /* NumPy's name: "float64", "float32", "float16", "int8" to "int64", "uint8" to
-                        "uint64", "bool" (a byte), or "bfloat16"; in this machine's byte order */
+                        "uint64", "bool" (a byte), or "bfloat16"; "<" or ">" before it states the
+                        byte order; without, it is this machine's */
   size_t rank;       /* number of axes; at most 64 */
   const size_t* shape;      /* length of each axis; may be NULL if rank is 0 */
   const ptrdiff_t* strides; /* bytes from an element to the next along each axis; NULL: row-major
@@ -43,7 +44,7 @@ ATTN_API const char* attn_version(void);
  *           files relative to the current folder, random tensors.
  * tensors   the tensors that are in memory. They are read during this call only, and in place if
  *           they are contiguous, aligned and, for bool, have no bytes but 0 and 1; otherwise
- *           they are copied first (attn_result_copied()).
+ *           they are copied first (attn_result_copied()), within max_memory.
  * settings  a JSON object that may have these keys, named as flags of the program; NULL: none.
  *           "threads": most threads to use; default: one per processor
  *           "max_memory": the limit of the job's memory, "2G" or bytes; default: 90 % of what this

@@ -72,6 +72,8 @@ def split_job(job: dict[str, Any]) -> tuple[dict[str, Any], list[Tensor]]:
     """The values that are passed on as JSON, and those that are passed on as tensors."""
     options, tensors = {}, []
     for key, value in job.items():
+        if "\0" in key:
+            raise Error(f"unknown key {key!r}", 65)
         if type(value) is np.ndarray or is_array(value):
             tensors.append(tensor_of(key, value))
         else:

@@ -41,8 +41,8 @@ def is_array(value: Any) -> bool:
 
 
 def tensor_of(name: str, array: Any) -> Tensor:
-    """The tensor of an array. Its elements stay where they are, unless libattn has no such dtype or
-    byte order. Raises BufferError for arrays that are not in the memory of the CPU."""
+    """The tensor of an array. Its elements stay where they are. Raises BufferError for arrays that are not
+    in the memory of the CPU."""
     if isinstance(array, np.ndarray):
         return _of_numpy(name, array)
     if hasattr(array, "__dlpack_device__"):
@@ -62,9 +62,8 @@ def _of_numpy(name: str, array: np.ndarray[Any, Any]) -> Tensor:
         # The address of the buffer, in a third of the time of array.ctypes.data.
         return Tensor(name, dtype, array.shape, None, _address(_first_byte(array)), array)
     if dtype is None:
-        dtype = array.dtype.name  # "bfloat16" is that of ml_dtypes; libattn refuses unknown ones
-        if not array.dtype.isnative:
-            array = array.astype(array.dtype.newbyteorder("="))
+        # "bfloat16" is that of ml_dtypes; libattn refuses unknown ones.
+        dtype = ("" if array.dtype.isnative else array.dtype.byteorder) + array.dtype.name
     strides = None if array.flags.c_contiguous else array.strides
     return Tensor(name, dtype, array.shape, strides, array.ctypes.data, array)
 

@@ -149,6 +149,30 @@ class TestMemory:
         _, tensors = run.split_job(dict(Q=np.asfortranarray(Q), K=K, V=V))
         assert run.call(None, tensors, None)[1] == Q.nbytes
 
+    @pytest.mark.parametrize("make", [
+        lambda: {"mask": np.broadcast_to(np.ones((1, 1)), (20000, 20000))},
+        lambda: {"Q": np.broadcast_to(np.ones((1, 8), np.float32), (60_000_000, 8))},
+        lambda: {"Q": np.broadcast_to(np.ones((1, 8), ">f4"), (60_000_000, 8))},
+        lambda: {"Q": np.asfortranarray(np.ones((8_000_000, 2)))}], ids=["mask", "Q", "other byte order", "Fortran"])
+    def test_copies_are_limited(self, attn, make):
+        """The peak of the process stays below that of the copy, 122 to 3,052 MiB."""
+        status = lambda: int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) << 10
+        job = {"Q": Q, "K": K, "V": V} | make()
+        before = status()
+        with pytest.raises(attn.Error, match="takes more than 100000000 bytes of memory to copy") as raised:
+            attn.run(**job, max_memory=100_000_000)
+        assert raised.value.exit_code == 65
+        assert status() - before < 50 << 20
+
+    def test_other_byte_order_is_copied(self, attn):
+        expected = context(attn, Q=Q, K=K, V=V)
+        for dtype in ">f4", "<f4":
+            assert (context(attn, Q=Q.astype(dtype)[::-1], K=K.astype(dtype), V=V.astype(dtype)) == expected[::-1]).all()
+
+    def test_name_with_a_nul_is_unknown(self, attn):
+        with pytest.raises(attn.Error, match=r"unknown key 'Q\\x00x'"):
+            attn.run(**{"Q\0x": Q, "K": K, "V": V})
+
     def test_peak_is_that_of_the_inputs(self, attn, module_environment):
         """64 MiB of keys and values; the rest of the process is far smaller."""
         program = """if True:

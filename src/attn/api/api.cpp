@@ -59,14 +59,15 @@ std::string lines_of(const std::vector<std::string>& messages) {
   return join(messages, "\n", printable_message);
 }
 
-TensorMap tensors_of(const attn_tensor* tensors, std::size_t count, std::size_t& copied) {
+TensorMap tensors_of(const attn_tensor* tensors, std::size_t count, ReadBudget& budget,
+                     std::size_t& copied) {
   TensorMap map;
   for (std::size_t i = 0; i < count; ++i) {
     if (tensors[i].name == nullptr)
       throw Error(ErrorKind::usage, "tensor " + std::to_string(i) + " has no name");
     if (map.contains(tensors[i].name))
       throw Error(ErrorKind::usage, "tensor " + printable(tensors[i].name) + " is given twice");
-    map.set(tensors[i].name, input_tensor(tensors[i], copied));
+    map.set(tensors[i].name, input_tensor(tensors[i], budget, copied));
   }
   return map;
 }
@@ -91,8 +92,8 @@ void run_job(const char* job_text, const attn_tensor* tensors, std::size_t count
              const char* settings_text, attn_result& result) {
   const RunSettings settings = run_settings(settings_text);
   TensorFiles files(settings.limits);
-  Document document =
-      document_of(job_text, tensors_of(tensors, count, result.copied), files.budget());
+  Document document = document_of(
+      job_text, tensors_of(tensors, count, files.budget(), result.copied), files.budget());
   const Job job = read_job(document, files);
   const PreparedJob prepared = prepare_job(job, document);
   MemoryEstimate(prepared.plan).require("", settings.limits.memory);
@@ -107,10 +108,11 @@ void compare_outputs(const attn_tensor* given, std::size_t given_count, const ch
                      attn_result& result) {
   const CompareSettings settings = compare_settings(settings_text);
   TensorFiles files(settings.limits);
-  const TensorMap outputs = tensors_of(given, given_count, result.copied);
+  const TensorMap outputs = tensors_of(given, given_count, files.budget(), result.copied);
   if (outputs.empty()) throw Error(ErrorKind::usage, "expected a tensor to compare, found none");
   const CompareReport report = compare_to_reference(
-      outputs, document_of(job, tensors_of(tensors, count, result.copied), files.budget()),
+      outputs,
+      document_of(job, tensors_of(tensors, count, files.budget(), result.copied), files.budget()),
       settings.reference, files);
   result.warnings = lines_of(report.notes);
   result.text = report_text(report);

@@ -1,16 +1,21 @@
 #include "attn/api/input_tensor.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "attn/base/dtype.h"
 #include "attn/base/error.h"
 #include "attn/base/text.h"
+#include "attn/io/elements.h"
 
 namespace attn {
 namespace {
@@ -69,13 +74,23 @@ Tensor copied_tensor(const attn_tensor& given, DType dtype, const Shape& shape) 
   return copy;
 }
 
+/// Takes the byte order off the start of a dtype; whether it is not this machine's.
+bool takes_other_order(std::string_view& dtype) {
+  const char order = dtype.empty() ? '\0' : dtype.front();
+  if (order != '<' && order != '>') return false;
+  dtype.remove_prefix(1);
+  return (order == '<') != (std::endian::native == std::endian::little);
+}
+
 }  // namespace
 
-Tensor input_tensor(const attn_tensor& given, std::size_t& copied) {
+Tensor input_tensor(const attn_tensor& given, ReadBudget& budget, std::size_t& copied) {
   const std::string name = given.name;
   if (given.dtype == nullptr || (given.shape == nullptr && given.rank > 0))
     throw Error(ErrorKind::usage, Problem{.subject = name, .message = "has no dtype or no shape"});
-  const std::optional<DType> dtype = dtype_named(given.dtype);
+  std::string_view dtype_text = given.dtype;
+  const bool is_swapped = takes_other_order(dtype_text);
+  const std::optional<DType> dtype = dtype_named(dtype_text);
   if (!dtype)
     throw Error(ErrorKind::data,
                 Problem{.subject = name,
@@ -94,12 +109,18 @@ Tensor input_tensor(const attn_tensor& given, std::size_t& copied) {
     throw Error(ErrorKind::usage, Problem{.subject = name, .message = "has no data"});
   const auto* data = static_cast<const std::byte*>(given.data);
   const std::size_t element = size_of(*dtype);
-  const bool in_place = reinterpret_cast<std::uintptr_t>(data) % element == 0 &&
+  const bool in_place = (!is_swapped || element == 1) &&
+                        reinterpret_cast<std::uintptr_t>(data) % element == 0 &&
                         is_contiguous(given, shape, element) &&
                         (*dtype != DType::boolean || has_only_bits(data, count));
   if (in_place) return {*dtype, shape, {std::shared_ptr<void>(), data}};
-  copied += count * element;
-  return copied_tensor(given, *dtype, shape);
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(count, element, &bytes))
+    bytes = std::numeric_limits<std::size_t>::max();
+  budget.charge(bytes, name, "copy");
+  copied += bytes;
+  Tensor copy = copied_tensor(given, *dtype, shape);
+  return is_swapped ? byte_swapped(std::move(copy)) : copy;
 }
 
 }  // namespace attn
