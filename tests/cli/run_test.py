@@ -453,7 +453,7 @@ def test_invalid_job_is_refused(run, tmp_path, job, code, reason):
 
 
 @pytest.mark.parametrize("name, suggestion", [
-    ("q", "did you mean 'Q'?"), ("query", "'query' (did you mean 'Q'?")])
+    ("w_q", "did you mean 'W_Q'?"), ("query", "'query' (did you mean 'Q'?")])
 def test_unknown_name_in_an_npz_gets_a_suggestion(run, tmp_path, name, suggestion):
     np.savez(tmp_path / "in.npz", **{name: np.ones((2, 2)), "K": np.ones((2, 2))})
     assert_error(run("in.npz"), 65, suggestion)

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <string_view>
@@ -88,10 +89,14 @@ int dispatch(int argc, char** argv) {
   }
   if (const CommandEntry* entry = find_command(first))
     return run_command_line(*entry, {argv + 2, argv + argc});
+  const std::string near = did_you_mean(first, command_names(), NameKind::command);
+  std::error_code ignored;
+  if (near.empty() && std::filesystem::exists(first, ignored))
+    throw Error(ErrorKind::usage, "expected a command before " + printable(first) +
+                                      ": 'attn run' computes a job; see 'attn --help'");
   const std::string what = first.starts_with('-') ? "flag" : "command";
-  throw Error(ErrorKind::usage, "unknown " + what + " '" + printable(first) + "'" +
-                                    did_you_mean(first, command_names(), NameKind::command) +
-                                    "; see 'attn --help'");
+  throw Error(ErrorKind::usage,
+              "unknown " + what + " '" + printable(first) + "'" + near + "; see 'attn --help'");
 }
 
 /// Errors: data, if the stack is too small for any command.

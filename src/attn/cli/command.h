@@ -48,6 +48,7 @@ struct Command {
   std::vector<Conflict> conflicts;
   std::vector<SoleOption> sole_options;
   std::vector<FlagHint> hints;       ///< for unknown flags
+  std::string extra_hint;            ///< for arguments that the command does not take
   std::vector<Command> subcommands;  ///< they accept the options of their command, too
   std::string notes;                 ///< preformatted; help prints them last
   Action action;

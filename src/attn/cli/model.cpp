@@ -135,6 +135,7 @@ Command model_command() {
       "model.safetensors or model.safetensors.index.json, as Hugging Face's transformers saves it.";
   command.example = inspect.example;
   command.subcommands = {inspect};
+  command.extra_hint = "attn model inspect DIR shows a model";
   command.action = []() -> int {
     fail_usage("expected a subcommand: inspect; see 'attn model --help'");
   };

@@ -145,6 +145,7 @@ void refuse_extras(Arguments extras, const Command& command, const Command& give
   for (const Command& subcommand : command.subcommands) subcommands.push_back(subcommand.name);
   std::string hint = hint_detached_value(command, words);
   if (hint.empty()) hint = hint_list(command, extras, words);
+  if (hint.empty()) hint = given.extra_hint;
   refuse("unexpected argument '" + printable(extras[0]) + "'" +
          (hint.empty() ? did_you_mean(extras[0], subcommands, NameKind::other) : "; " + hint));
 }

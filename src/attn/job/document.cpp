@@ -147,14 +147,27 @@ Json option_from(const Tensor& tensor, const std::string& name, ReadBudget& budg
                                        .found = "shape " + to_string(tensor.shape())});
 }
 
+/// How to compute a layer of the model in a folder, or "" if the folder has none.
+std::string hint_for_model(const std::string& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path_in(folder, "config.json"), ignored)) return "";
+  return "to compute a layer of the model, give --model " +
+         printable(folder.empty() ? "." : folder) + " --layer N --hidden FILE";
+}
+
 /// What to do with arrays that are not inputs of a job. `example` is one of them.
 std::string hint_for_arrays(const std::string& file, const std::string& example) {
-  const std::string folder = folder_of(file);
-  std::error_code ignored;
-  if (file != "-" && std::filesystem::is_regular_file(path_in(folder, "config.json"), ignored))
-    return "config.json is in the same folder: to compute a layer of the model, give --model " +
-           printable(folder.empty() ? "." : folder) + " --layer N --hidden FILE";
+  const std::string model = file == "-" ? "" : hint_for_model(folder_of(file));
+  if (!model.empty()) return "config.json is in the same folder: " + model;
   return "pass each with the flag of its input, such as --wq " + printable(example);
+}
+
+/// The field that an array is for: the one of its name, or Q, K or V for q, k or v.
+const Field* field_of_array(const std::string& name, const TensorMap& arrays) {
+  const Field* const field = field_spelled(name);
+  if (field != nullptr || (name != "q" && name != "k" && name != "v")) return field;
+  const std::string key(1, static_cast<char>(name[0] - 'a' + 'A'));
+  return arrays.contains(key) ? nullptr : field_spelled(key);
 }
 
 /// `source` is in front of the arrays' names: "FILE#", or "FILE#PREFIX".
@@ -177,7 +190,7 @@ void add_arrays(Document& document, const TensorMap& arrays, const std::string& 
   std::vector<std::string> used, unknown;
   for (const auto& [key, tensor] : arrays) {
     if (layer.names.count(key) != 0) continue;
-    const Field* field = field_spelled(key);
+    const Field* field = field_of_array(key, arrays);
     if (!only.has(field == nullptr ? key : field->key)) continue;
     if (field != nullptr && field->type == FieldType::tensor)
       document.set({field->key, Json{source + key}, document.name, ""});
@@ -198,7 +211,7 @@ void add_arrays(Document& document, const TensorMap& arrays, const std::string& 
                                  ? ignore
                                  : "arrays of a job have the names of inputs, such as Q, K, V, "
                                    "embeddings, W_Q; to use an array of another name, write --q " +
-                                       example));
+                                       printable(example)));
   else
     problems.add(
         {.where = {document.name},
@@ -382,6 +395,11 @@ Document read_document(const std::string& path, TensorFiles& files, const KeySel
     if (!problems.empty()) problems.raise(ErrorKind::data);
     return document;
   }
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored) && !hint_for_model(path).empty())
+    throw Error(ErrorKind::no_input, Problem{.where = {path},
+                                             .message = "is the folder of a model",
+                                             .hint = hint_for_model(path)});
   const FileBytes& file = files.file(path);
   ProblemList problems;
   const Format format = format_of(file);
