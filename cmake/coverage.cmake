@@ -27,7 +27,7 @@ endforeach()
 target_compile_options(attn_counted PRIVATE --coverage -fprofile-update=atomic -O0)
 
 set(counted_end ${CMAKE_CURRENT_SOURCE_DIR}/counted/end.cpp)
-add_executable(attn-counted EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/apps/attn/main.cpp ${counted_end}
+add_executable(attn-counted EXCLUDE_FROM_ALL $<TARGET_OBJECTS:attn> ${counted_end}
                $<TARGET_OBJECTS:attn_counted>)
 target_link_libraries(attn-counted PRIVATE attn_cli)
 
