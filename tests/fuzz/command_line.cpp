@@ -96,7 +96,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (!commands.contains(entry)) commands[entry] = make_command(*entry);
     parses(commands[entry], words);
   } else {
-    did_you_mean(first, command_names());
+    did_you_mean(first, command_names(), NameKind::command);
   }
   return 0;
 }
