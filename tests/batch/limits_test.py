@@ -315,6 +315,20 @@ def test_jobs_of_a_batch_together_keep_to_max_memory(tmp_path, kind):
 
 
 @NOT_UNDER_SANITIZER
+@pytest.mark.parametrize("suffix", ["md", "txt", "tex", "html"])
+def test_estimate_of_an_explanation_of_many_keys(tmp_path, suffix):
+    for name, count in ("q", 1), ("k", 400_000):
+        np.save(tmp_path / f"{name}.npy", np.random.default_rng(1).standard_normal((count, 2)))
+    args = ["run", "--q", "q.npy", "--k", "k.npy", "--v", "k.npy", "--explain", f"e.{suffix}", "--outputs", "context"]
+    run, peak = attn_and_peak(*args, cwd=tmp_path)
+    assert run.returncode == 0
+    (tmp_path / f"e.{suffix}").unlink()
+    text = attn(*args, "--dry-run", cwd=tmp_path).stdout
+    planned = float(text.rsplit(b"at most ", 1)[1].split()[0]) * MIB
+    assert peak - 16 * MIB < planned < 6 * peak
+
+
+@NOT_UNDER_SANITIZER
 @pytest.mark.parametrize("isolate", [[], ["--isolate"]], ids=["threads", "processes"])
 def test_job_that_reaches_the_limit_fails_alone(tmp_path, isolate):
     """Its estimate is below the limit, but its shapes and lists of lengths take more."""

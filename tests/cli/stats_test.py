@@ -418,7 +418,7 @@ class TestFormats:
         (["empty"], 66, "has no .npz"),
         ([], 2, "FILE"),
         (["w.npy", "-o", "s.csv", "--format", "csv"], 2, "--format"),
-        (["w.npy", "--max-memory", "1K"], 65, "memory")])
+        (["w.npy", "--max-memory", "100"], 65, "memory")])
     def test_errors(self, folder, args, code, text):
         np.save(folder / "short.npy", np.arange(3))
         (folder / "empty").mkdir(exist_ok=True)
@@ -453,10 +453,10 @@ class TestSimilarity:
         found = [(line["cosine"], line["divergence"]) for line in stats("w.npy", "--similarity", cwd=tmp_path)]
         assert found == [(1, 0), (0, pytest.approx(math.log(2))), (0, pytest.approx(math.log(2)))]
 
-    def test_converted_heads_are_charged(self, tmp_path):
-        np.save(tmp_path / "w.npy", np.ones((2, 256, 256), np.float32))
-        run = attn("stats", "w.npy", "--similarity", "--max-memory", "900K", cwd=tmp_path)
-        assert_error(run, 65, "of memory to convert")
+    def test_converted_heads_are_counted(self, tmp_path):
+        np.save(tmp_path / "w.npy", np.ones((2, 1024, 1024), np.float32))
+        run = attn("stats", "w.npy", "--similarity", "--max-memory", "9M", cwd=tmp_path)
+        assert_error(run, 65, "attn: w.npy: takes more than 9437184 bytes of memory")
 
     def test_over_files(self, model, tmp_path):
         _, weights, _ = model

@@ -265,8 +265,8 @@ class TestFileOfSteps:
         assert self.run(tmp_path, [rand([100_000])] * 20 + [rand([1], to="x")], "--max-memory", "8M").returncode == 0
 
     def test_memory_error_names_the_file_once(self, tmp_path):
-        assert_error(self.run(tmp_path, [rand([100_000], to="x")], "--max-memory", "500K"), 65,
-                     "attn: steps.json: step 1: takes more than 512000 bytes of memory to draw")
+        assert_error(self.run(tmp_path, [rand([1_000_000], to="x")], "--max-memory", "500K"), 65,
+                     "attn: steps.json: step 1: rand: takes more than 512000 bytes of memory; --max-memory")
 
     def test_list_of_names_is_refused_for_a_layer(self, tmp_path):
         assert_error(self.run(tmp_path, [{"Linear": LINEAR, "to": ["a", "b"]}], "--generator", "torch"), 65,

@@ -506,10 +506,22 @@ def test_page_of_numbered_arrays_has_their_numbers(tmp_path):
     assert attn("view", "a.npz", "-o", "a.html", cwd=tmp_path).returncode == 0
 
 
+def test_more_elements_than_can_be_read_soon_are_refused(tmp_path):
+    """The file consists of holes."""
+    np.save(tmp_path / "w.npy", np.zeros((160_000, 1), np.float32))
+    header = (tmp_path / "w.npy").read_bytes()[:128].replace(b"(160000, 1), }     ", b"(160000, 160000), }")
+    (tmp_path / "w.npy").write_bytes(header)
+    os.truncate(tmp_path / "w.npy", 128 + 160_000 * 160_000 * 4)
+    for flags in [], ["-o", "w.svg"]:
+        run = attn("view", "w.npy", *flags, cwd=tmp_path)
+        assert_error(run, 65, "expected at most 4294967296 elements to draw, found 25600000000; --rows")
+    assert attn("view", "w.npy", "--rows", "0,1", cwd=tmp_path).returncode == 0
+
+
 def test_layers_that_exceed_the_limit_are_refused(tmp_path, save_layers):
-    save_layers(2, 64, 64)
-    run = attn("view", "a.npz", "--layer", "0", "--max-memory", "2M", cwd=tmp_path)
-    assert_error(run, 65, "a.npz: takes more than", "bytes of memory to join the layers")
+    save_layers(2, 160, 160)
+    run = attn("view", "a.npz", "--layer", "0", "--max-memory", "10500K", cwd=tmp_path)
+    assert_error(run, 65, "takes more than", "bytes of memory; --max-memory raises the limit")
 
 
 # Errors.

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "attn/base/memory_limit.h"
+
 namespace attn {
 
 /// What went wrong. The value is the exit code (after sysexits.h; docs/command-line.md).
@@ -81,13 +83,16 @@ class ProblemList {
   std::size_t count_ = 0;
 };
 
-/// Returns compute(); adds `where` in front of the errors that it throws, as Error::within().
+/// Returns compute(); adds `where` in front of the errors that it throws, as Error::within() and
+/// MemoryLimitReached::within().
 template <class Compute>
 auto within(const std::string& where, Compute&& compute) {
   try {
     return std::forward<Compute>(compute)();
   } catch (const Error& error) {
     throw error.within(where);
+  } catch (const MemoryLimitReached& error) {
+    throw error.within(where.c_str());
   }
 }
 

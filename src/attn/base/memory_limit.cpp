@@ -28,6 +28,7 @@ std::atomic<std::size_t> g_most = kUnlimited;   ///< what heap_bytes() and g_map
 std::atomic<std::size_t> g_mapped = 0;
 std::atomic<bool> g_counts_mapped = true;
 constinit thread_local bool g_checks = true;
+constinit thread_local std::size_t g_left = 0;  ///< unchecked_bytes while there are no checks
 
 #ifdef __GLIBC__
 
@@ -61,6 +62,13 @@ MemoryLimitReached::MemoryLimitReached(std::size_t limit) noexcept {
                 "takes more than %zu bytes of memory; --max-memory raises the limit", limit);
 }
 
+MemoryLimitReached MemoryLimitReached::within(const char* where) const noexcept {
+  if (*where == '\0') return *this;
+  MemoryLimitReached error = *this;
+  const int length = std::snprintf(error.text_, sizeof error.text_, "%s: %s", where, text_);
+  return length < static_cast<int>(sizeof text_) ? error : *this;
+}
+
 const char* message_of(const std::bad_alloc& fault) {
   const bool is_limit = dynamic_cast<const MemoryLimitReached*>(&fault) != nullptr;
   return is_limit ? fault.what() : "not enough memory for this job";
@@ -85,8 +93,9 @@ void limit_memory(std::size_t bytes, bool is_strict) {
 }
 
 void set_memory_checks(bool on) {
+  if (on == g_checks) return;
   g_checks = on;
-  unchecked_bytes = 0;
+  g_left = std::exchange(unchecked_bytes, on ? g_left : kUnlimited);
 }
 
 void check_memory(std::size_t bytes) {

@@ -18,8 +18,11 @@ class MemoryLimitReached : public std::bad_alloc {
   explicit MemoryLimitReached(std::size_t limit) noexcept;
   const char* what() const noexcept override { return text_; }
 
+  /// The same with "WHERE: " in front, if WHERE is not "" and there is space.
+  MemoryLimitReached within(const char* where) const noexcept;
+
  private:
-  char text_[96];
+  char text_[1024];
 };
 
 /// The message for a failed allocation, without "attn: ".

@@ -327,12 +327,8 @@ std::vector<JobFile> list_job_files(const std::vector<std::string>& words,
 }
 
 std::vector<std::string> read_names(const std::string& path, bool nul, std::size_t max_bytes) {
-  // Measured for missing files: what is kept for each name until the end of the batch.
-  constexpr std::size_t kItem = 320, kCopies = 6;
   const FileBytes file = read_file(path, max_bytes);
   const std::string_view text = file.text();
-  ReadBudget budget(max_bytes);
-  budget.charge(text.size(), path);
   if (!nul && text.find('\0') != std::string_view::npos)
     throw Error(ErrorKind::data, printable(path) +
                                      ": expected one name per line, found a NUL; use -0 for names "
@@ -343,10 +339,7 @@ std::vector<std::string> read_names(const std::string& path, bool nul, std::size
     const std::size_t stop = std::min(text.find(end, start), text.size());
     std::string_view name = text.substr(start, stop - start);
     if (!nul && name.ends_with('\r')) name.remove_suffix(1);
-    if (!name.empty()) {
-      budget.charge(kItem + kCopies * name.size(), path);
-      names.emplace_back(name);
-    }
+    if (!name.empty()) names.emplace_back(name);
     start = stop + 1;
   }
   return names;

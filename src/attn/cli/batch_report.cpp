@@ -161,6 +161,8 @@ int report_exception_as_event(const std::exception_ptr& fault) {
     write_error_lines("{\"event\":\"error\",\"error\":[" + lines +
                       "],\"code\":" + std::to_string(code) + "}\n");
     return code;
+  } catch (const MemoryLimitReached& error) {
+    return report_exception_as_event(std::make_exception_ptr(Error(ErrorKind::data, error.what())));
   } catch (const std::bad_alloc& error) {
     write_error_lines(std::string("{\"event\":\"error\",\"error\":[\"") + message_of(error) +
                       "\"],\"code\":65}\n");

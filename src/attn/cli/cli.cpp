@@ -126,6 +126,8 @@ std::atomic<bool> ran_out = false;
     // There may be no current exception.
     if (ran_out) throw std::bad_alloc();
     write_error_lines("attn: internal error: terminated\n");
+  } catch (const MemoryLimitReached&) {
+    code = report_exception(std::current_exception());
   } catch (const std::bad_alloc& fault) {
     code = report_out_of_memory(message_of(fault));
   } catch (const std::exception& error) {

@@ -248,14 +248,8 @@ std::optional<std::string> drawn_difference(const CompareReport& report, const C
   }
   const RenderFormat format = render_format(args.view);
   const ResultFile labels = read_result(parse_tensor_ref(args.a).path, files);
-  const std::string name = printable(args.a);
-  // The difference, what hides its elements, and both tensors in float64.
-  constexpr std::size_t kCopies = 4;
-  files.budget().charge(kCopies * sizeof(double) * pair->compared.a.size(), name, "draw");
-  charge_heat_map(pair->compared.a.shape(), files.budget(), name);
   std::vector<PageSet> sets = {page_set(source_of(*pair, labels, args), args.choice, args.a)};
   sets[0].key.reset();  // no file contains the difference
-  charge_rendering(sets, format, args.style, files.budget(), name);
   return (format == RenderFormat::text ? "\n" : "") + render(sets, format, args.style);
 }
 
@@ -277,16 +271,6 @@ ReadLimits compare_limits(const CompareArgs& args) {
   ReadLimits limits = limits_of(args.limits);
   limits.access = FileAccess::map;
   return limits;
-}
-
-/// Charges the copies in float64 that the comparison of one pair of tensors makes, and the report
-/// on each pair.
-void charge_comparison(const TensorMap& tensors, ReadBudget& budget, const std::string& name) {
-  constexpr std::size_t kCopies = 3, kReport = 8192;  // measured: 6.7 kB
-  std::size_t largest = 0;
-  for (const auto& [key, tensor] : tensors)
-    if (tensor.dtype() != DType::f64) largest = std::max(largest, tensor.size());
-  budget.charge(kCopies * sizeof(double) * largest + kReport * tensors.size(), name, "compare");
 }
 
 /// Warns about the first pair of tensors whose files record different layers.
@@ -326,7 +310,6 @@ int run_compare(const CompareArgs& args) {
       b = only_named(b, as[0], args.b);
     refuse_nameless(a, args.a, b, args.b);
     refuse_nameless(b, args.b, a, args.a);
-    charge_comparison(a, files.budget(), printable(args.a));
     report = compare_all(a, b, tolerance, args.tolerant());
     warn_of_pairs(report, args, files);
   }

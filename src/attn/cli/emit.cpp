@@ -65,53 +65,6 @@ TensorMap with_names(const TensorMap& tensors, const std::string& alone) {
   return named;
 }
 
-/// An upper bound on the characters of an element, with separators.
-std::size_t text_width(DType dtype, const PrintOptions& options) {
-  constexpr std::size_t kFloat = 27, kByte = 3, kSign = 3;
-  if (dtype == DType::boolean) return 2 * kByte;
-  if (!is_float(dtype)) return kByte * size_of(dtype) + kSign;
-  const PrintOptions defaults;
-  std::size_t width =
-      kFloat + static_cast<std::size_t>(std::max(options.precision, defaults.precision) -
-                                        defaults.precision);
-  if (options.sci_mode == PrintOptions::SciMode::never)
-    width += dtype == DType::f64 ? std::numeric_limits<double>::max_exponent10
-                                 : std::numeric_limits<float>::max_exponent10;
-  return width;
-}
-
-/// Whether text has only the first and last elements of each axis.
-bool is_summarised(const Tensor& tensor, const PrintOptions& options) {
-  const PrintOptions defaults;
-  return options.edgeitems <= defaults.edgeitems && options.threshold >= 0 &&
-         tensor.size() > static_cast<std::size_t>(options.threshold);
-}
-
-/// An upper bound on the memory of writing: the text, twice while it grows and once for the parts
-/// that it consists of, which in printed text are strings of their own; or the elements in a dtype
-/// that the format has.
-std::size_t writing_bytes(const TensorMap& tensors, std::optional<Format> format,
-                          const EmitArgs& args) {
-  constexpr std::size_t kCopies = 3, kSummary = std::size_t{64} << 10;
-  const std::size_t parts = format ? 0 : 4 * sizeof(std::string);
-  const bool is_binary = format && *format != Format::json && *format != Format::csv;
-  const PrintOptions options = format ? PrintOptions{} : print_options_of(args.text);
-  std::size_t bytes = 0;
-  for (const auto& [name, tensor] : tensors) {
-    if (is_binary)
-      bytes += format == Format::safetensors || npy_dtype(tensor.dtype()) == tensor.dtype()
-                   ? 0
-                   : tensor.size() * size_of(npy_dtype(tensor.dtype()));
-    else if (!format && is_summarised(tensor, options))
-      bytes += kSummary;
-    else
-      bytes = saturating_sum(
-          bytes, saturating_product(
-                     {tensor.size(), kCopies * text_width(tensor.dtype(), options) + parts}));
-  }
-  return bytes;
-}
-
 void write(const TensorMap& tensors, Format format, const EmitArgs& args, OutputFile& out) {
   switch (format) {
     case Format::npy:
@@ -155,7 +108,6 @@ void emit_tensors(const TensorMap& tensors, const EmitArgs& args, TensorFiles& f
   const std::optional<Format> format = format_of(args);
   if (format && args.output == "-") refuse_binary_on_terminal(*format);
   OutputFile out(args.output, {.force = args.force, .inputs = files.paths()});
-  files.budget().charge(writing_bytes(tensors, format, args), printable(args.output), "write");
   if (format)
     write(tensors, *format, args, out);
   else

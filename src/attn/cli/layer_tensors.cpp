@@ -39,8 +39,7 @@ std::optional<LayerName> layer_in_name(const std::string& name) {
   return found;
 }
 
-std::optional<JoinedLayers> join_layers(const TensorMap& tensors, const std::string& wanted,
-                                        ReadBudget& budget, const std::string& file) {
+std::optional<JoinedLayers> join_layers(const TensorMap& tensors, const std::string& wanted) {
   std::map<std::string, std::map<std::int64_t, const Tensor*>> all;
   for (const auto& [name, tensor] : tensors) {
     const auto found = layer_in_name(name);
@@ -60,7 +59,6 @@ std::optional<JoinedLayers> join_layers(const TensorMap& tensors, const std::str
     joined.numbers.push_back(number);
   }
   shape.insert(shape.begin(), layers.size());
-  budget.charge(saturating_product({layers.size(), first.bytes()}), file, "join the layers");
   joined.tensor = Tensor(first.dtype(), shape);
   std::byte* to = joined.tensor.mutable_raw();
   for (const auto& [number, tensor] : layers) to = std::copy_n(tensor->raw(), tensor->bytes(), to);

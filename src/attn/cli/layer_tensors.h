@@ -28,8 +28,6 @@ struct JoinedLayers {
 
 /// Joins the layers of the series `wanted`, or, if it is "", of the only series among the tensors.
 /// Nothing if there is no such series of at least two tensors with the same shape and dtype.
-/// Charges the copy. Errors: data.
-std::optional<JoinedLayers> join_layers(const TensorMap& tensors, const std::string& wanted,
-                                        ReadBudget& budget, const std::string& file);
+std::optional<JoinedLayers> join_layers(const TensorMap& tensors, const std::string& wanted);
 
 }  // namespace attn

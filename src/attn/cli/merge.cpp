@@ -103,14 +103,6 @@ void warn_coarse_logsumexp(const std::vector<Partial>& parts,
   }
 }
 
-/// Charges a part's share of the result, and the copies in float64 of one part.
-void charge_merging(const Partial& part, ReadBudget& budget, const std::string& name) {
-  constexpr std::size_t kCopies = 3;
-  const std::size_t elements =
-      part.logsumexp.size() + part.head_context.size() + (part.weights ? part.weights->size() : 0);
-  budget.charge(kCopies * sizeof(double) * elements, name, "merge");
-}
-
 int run(const MergeArgs& args) {
   check_as(args.as);
   TensorFiles files(reading_limits(args.limits, FileAccess::read));
@@ -120,7 +112,6 @@ int run(const MergeArgs& args) {
     parts.push_back(read_part(path, args, files));
     names.push_back(printable(path));
   }
-  for (std::size_t i = 0; i < parts.size(); ++i) charge_merging(parts[i], files.budget(), names[i]);
   const Partial merged = merge(parts, names, args.lse_base);
   warn_coarse_logsumexp(parts, names);
   TensorMap results;

@@ -134,9 +134,6 @@ TensorMap run_steps(const RandomArgs& args, RandomStream& stream, TensorFiles& f
           stream = make_stream(*step.seed, args.generator);
           return;
         }
-        const std::size_t bytes =
-            saturating_sum(random_tensor_bytes(step.spec), MemoryCharge::kTensor);
-        files.budget().charge(bytes, "", "draw");
         for (const auto& [name, tensor] : named_tensors(step, draw(step.spec, stream))) {
           if (arrays.contains(name))
             throw Error(
@@ -144,7 +141,6 @@ TensorMap run_steps(const RandomArgs& args, RandomStream& stream, TensorFiles& f
                 Problem{.subject = "to", .message = "'" + printable(name) + "' is given twice"});
           arrays.set(name, tensor);
         }
-        if (step.to.empty()) files.budget().release(bytes);
       });
     });
   return arrays;
@@ -202,8 +198,6 @@ int run_random(const RandomArgs& args) {
     if (!args.input.empty()) values = files.read(parse_tensor_ref(args.input));
     for (std::size_t i = 0; i < args.repeat; ++i) {
       const Tensor* given = values ? &*values : nullptr;
-      files.budget().charge(saturating_sum(random_tensor_bytes(spec, given), MemoryCharge::kTensor),
-                            args.method, "draw");
       const TensorMap drawn = draw(spec, stream, given);
       // NumPy shuffles in place: the next repetition shuffles this result.
       if (args.method == "shuffle") values = drawn.at("");

@@ -360,27 +360,6 @@ std::size_t rendering_bytes(const Shape& shape, DType dtype, const std::vector<s
   return saturating_sum(labels, bytes_of_page(shape, dtype, style.max_html_bytes, thread_count()));
 }
 
-void charge_heat_map(const Shape& shape, ReadBudget& budget, const std::string& file) {
-  constexpr std::size_t kIndexAndLabel = 128, kElement = 32;  // of a row while it is read
-  const std::size_t columns = shape.empty() ? 1 : shape.back();
-  const std::size_t rows = shape.size() < 2 ? 1 : shape[shape.size() - 2];
-  budget.charge(saturating_sum(saturating_product({rows, kIndexAndLabel}),
-                               saturating_product({columns, kIndexAndLabel + kElement})),
-                file, "draw");
-}
-
-void charge_rendering(const std::vector<PageSet>& sets, RenderFormat format,
-                      const RenderStyle& style, ReadBudget& budget, const std::string& file) {
-  for (const PageSet& set : sets) {
-    const HeatMap& map = set.map;
-    std::vector<std::string> labels = map.row_labels;
-    labels.insert(labels.end(), map.column_labels.begin(), map.column_labels.end());
-    budget.charge(rendering_bytes({map.panels.size(), map.rows(), map.columns()},
-                                  map.cells.values.dtype(), labels, format, style),
-                  file, "draw");
-  }
-}
-
 std::string render(const std::vector<PageSet>& sets, RenderFormat format,
                    const RenderStyle& style) {
   const HeatMap& map = sets[0].map;

@@ -74,14 +74,6 @@ PageSet page_set(const HeatSource& source, const HeatChoice& choice, const std::
 std::size_t rendering_bytes(const Shape& shape, DType dtype, const std::vector<std::string>& tokens,
                             RenderFormat format, const RenderStyle& style);
 
-/// Charges what page_set() allocates for a tensor of this shape: rows and columns with labels.
-/// Errors: data.
-void charge_heat_map(const Shape& shape, ReadBudget& budget, const std::string& file);
-
-/// Charges the memory of render() for what `sets` have selected. Errors: data.
-void charge_rendering(const std::vector<PageSet>& sets, RenderFormat format,
-                      const RenderStyle& style, ReadBudget& budget, const std::string& file);
-
 /// Renders one set in any format, or two as HTML. For HTML, writes a note about the page's contents
 /// first.
 std::string render(const std::vector<PageSet>& sets, RenderFormat format, const RenderStyle& style);

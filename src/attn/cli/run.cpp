@@ -62,11 +62,11 @@ std::string written(const WorkedSteps& steps, const std::string& path, const Ren
   return latex_of(steps);
 }
 
-/// The memory of a page of steps, which contains a picture of one head.
-std::size_t bytes_of_steps(const PlannedOutput& weights, const Job& job) {
+/// The memory of an explanation, which contains the heat map of one head.
+std::size_t bytes_of_steps(const PlannedOutput& weights, const Job& job, StepsFormat format) {
   const Shape one_head{*(weights.shape.end() - 2), weights.shape.back()};
-  const std::size_t picture =
-      rendering_bytes(one_head, weights.dtype, job.tokens, RenderFormat::svg, {});
+  const RenderFormat drawn = format == StepsFormat::html ? RenderFormat::svg : RenderFormat::text;
+  const std::size_t picture = rendering_bytes(one_head, weights.dtype, job.tokens, drawn, {});
   return picture + picture / 2;  // and a copy while the page is built
 }
 
@@ -148,9 +148,8 @@ std::size_t RunViews::bytes(const Job& job, const Plan& plan) const {
     if (view_ && output.request == drawn_)
       bytes = std::max(bytes, rendering_bytes(output.shape, output.dtype, job.tokens,
                                               render_format(args_.view), args_.style));
-    if (explain_ && output.request == Request{Output::weights} &&
-        steps_format(args_.explain) == StepsFormat::html)
-      bytes = std::max(bytes, bytes_of_steps(output, job));
+    if (explain_ && output.request == Request{Output::weights})
+      bytes = std::max(bytes, bytes_of_steps(output, job, steps_format(args_.explain)));
   }
   return bytes;
 }

@@ -272,8 +272,6 @@ struct Group {
 using Groups = std::map<HeadKey, Group>;
 using Similarities = std::map<HeadKey, HeadSimilarity>;  ///< by name and layer
 
-constexpr std::size_t kBytesPerLine = 4096;  // a line's numbers as JSON values and as text
-
 /// The names of `weights`, or of all tensors that may be weights, in natural order: floating-point
 /// numbers, or the only tensor, under names that neither the keys nor the other outputs of a job
 /// have. Errors: data, if there are none.
@@ -318,17 +316,12 @@ class Collector {
   explicit Collector(const StatsArgs& args) : args_(args), limits_(limits_of_reading(args)) {
     if (!args.token_ids.empty()) {
       TensorFiles files(limits_);
-      token_ids_ = checked_ids(files.read(parse_tensor_ref(args.token_ids)), args.token_ids, files);
+      token_ids_ = checked_ids(files.read(parse_tensor_ref(args.token_ids)), args.token_ids);
     }
   }
 
   Groups groups;
   Similarities similarities;
-
-  /// Leaves less memory for further files.
-  void keep(std::size_t lines) {
-    limits_.memory -= std::min(limits_.memory, saturating_product({lines, kBytesPerLine}));
-  }
 
   /// Errors: as read_result(); data, naming the file.
   void add(const std::string& file) {
@@ -339,9 +332,9 @@ class Collector {
     const ResultFile result = result_of(ref, files);
     within(printable(file), [&] {
       if (ref.member.empty())
-        add_file(result, files);
+        add_file(result);
       else
-        add_tensors(result, true, files);
+        add_tensors(result, true);
     });
     require_mapped_files_unchanged();
   }
@@ -351,63 +344,52 @@ class Collector {
     return reading_limits(args.limits, FileAccess::map);
   }
 
-  /// The tensor as `dtype`. Charges the copy, if there is one.
-  static Tensor converted(const Tensor& tensor, DType dtype, TensorFiles& files) {
-    if (tensor.dtype() != dtype)
-      files.budget().charge(saturating_product({tensor.size(), size_of(dtype)}), "", "convert");
-    return cast(tensor, dtype);
-  }
-
-  static Tensor checked_ids(const Tensor& ids, const std::string& where, TensorFiles& files) {
+  static Tensor checked_ids(const Tensor& ids, const std::string& where) {
     if (is_float(ids.dtype()) || ids.rank() == 0 || ids.rank() > 2)
       throw Error(
           ErrorKind::data,
           Problem{.where = {where},
                   .expected = "token ids: whole numbers of shape (S) or (B, S)",
                   .found = std::string(name_of(ids.dtype())) + " " + to_string(ids.shape())});
-    return converted(ids, DType::i64, files);
+    return cast(ids, DType::i64);
   }
 
   /// The result of one job, or those of a bundle.
-  void add_file(const ResultFile& result, TensorFiles& files) {
+  void add_file(const ResultFile& result) {
     std::map<std::string, ResultFile> jobs = jobs_of_bundle(result.tensors);
-    if (jobs.empty()) return add_tensors(result, false, files);
+    if (jobs.empty()) return add_tensors(result, false);
     for (const auto& [job, part] : jobs) {
       job_ = job;
-      within(printable(job), [&, &own = part] { add_tensors(own, false, files); });
+      within(printable(job), [&, &own = part] { add_tensors(own, false); });
     }
   }
 
   /// `is_named`: the user named the only tensor.
-  void add_tensors(const ResultFile& result, bool is_named, TensorFiles& files) {
+  void add_tensors(const ResultFile& result, bool is_named) {
     const TensorMap& tensors = result.tensors;
     std::optional<Tensor> ids = token_ids_;
     const std::string ids_name(name_of(Input::token_ids));
     if (const Tensor* own = tensors.find(ids_name); own != nullptr && !ids)
-      ids = checked_ids(*own, ids_name, files);
+      ids = checked_ids(*own, ids_name);
     const std::string weights(name_of(Output::weights));
     if (tensors.contains(weights))
-      within(weights, [&] { add_weights(result, weights, ids, files); });
+      within(weights, [&] { add_weights(result, weights, ids); });
     else if (contains(tensors, Output::weight_sum))
-      add_row_statistics(result, files);
+      add_row_statistics(result);
     else
-      add_all(result, is_named ? tensors.names() : weights_in(tensors), ids, files);
+      add_all(result, is_named ? tensors.names() : weights_in(tensors), ids);
   }
 
   /// Each of several tensors may be a layer.
   void add_all(const ResultFile& result, const std::vector<std::string>& names,
-               const std::optional<Tensor>& ids, TensorFiles& files) {
+               const std::optional<Tensor>& ids) {
     for (const std::string& name : names) {
       const std::optional<LayerName> found =
           names.size() > 1 ? layer_in_name(name) : std::optional<LayerName>();
       within(printable(name), [&] {
-        add_weights(result, name, ids, files, found ? std::optional(found->layer) : std::nullopt);
+        add_weights(result, name, ids, found ? std::optional(found->layer) : std::nullopt);
       });
     }
-  }
-
-  void charge_lines(const HeadAxes& axes, TensorFiles& files) const {
-    files.budget().charge(saturating_product({axes.count(), kBytesPerLine}), "", "list");
   }
 
   /// With the job's name, if it is in a bundle and its lines are its own.
@@ -427,7 +409,7 @@ class Collector {
 
   /// `layer`: of weights without an axis of layers.
   void add_weights(const ResultFile& result, const std::string& name,
-                   const std::optional<Tensor>& ids, TensorFiles& files,
+                   const std::optional<Tensor>& ids,
                    std::optional<std::int64_t> layer = std::nullopt) {
     const Tensor& weights = result.tensors.at(name);
     const Shape& shape = weights.shape();
@@ -436,9 +418,6 @@ class Collector {
     const std::size_t L = *(shape.end() - 2), S = shape.back();
     if (job_.empty() && args_.by != Grouping::item)
       warn_of_batch(result, label_of(file_, name), shape, axes);
-    charge_lines(axes, files);
-    MemoryCharge charge(&files.budget(), "");
-    charge.add(bytes_of_places(result.made_by));
     const std::optional<QueryPlaces> places = places_in(result.made_by, axes.items, L, S);
     const std::size_t keys = places ? places->keys() : S;
     if (ids && (ids->shape().back() != keys || (ids->rank() == 2 && ids->shape()[0] != axes.items)))
@@ -448,7 +427,7 @@ class Collector {
                           .found = to_string(ids->shape())});
     if (args_.similarity)
       return add_similarity(weights.reshaped({axes.layers, axes.items, axes.heads, L, S}), name,
-                            axes, files);
+                            axes);
     const Tensor matrices = weights.reshaped({axes.count(), L, S});
     if (!places) warn_unknown_places(label_of(file_, name));
     SequenceTokens tokens{.places = places ? &*places : nullptr};
@@ -464,14 +443,7 @@ class Collector {
   }
 
   /// `weights` is (layers, B, H, L, S).
-  void add_similarity(const Tensor& weights, const std::string& name, const HeadAxes& axes,
-                      TensorFiles& files) {
-    files.budget().charge(saturating_product({axes.layers, axes.heads, axes.heads, kBytesPerLine}),
-                          "", "compare");
-    const Shape& shape = weights.shape();
-    if (weights.dtype() != DType::f64)  // two heads at a time
-      files.budget().charge(saturating_product({2, shape[3], shape[4], sizeof(double)}), "",
-                            "convert");
+  void add_similarity(const Tensor& weights, const std::string& name, const HeadAxes& axes) {
     for (std::size_t layer = 0; layer < axes.layers; ++layer) {
       HeadKey key{.name = name_in_table(name)};
       if (axes.has_layers) key.layer = axes.number_of(layer);
@@ -485,13 +457,12 @@ class Collector {
   }
 
   /// From the outputs of a job that computed the statistics of each query.
-  void add_row_statistics(const ResultFile& result, TensorFiles& files) {
+  void add_row_statistics(const ResultFile& result) {
     if (args_.similarity)
       throw Error(ErrorKind::data, Problem{.message = "--similarity requires weights"});
     const std::string total(name_of(Output::weight_sum));
-    const Tensor weight_sums = converted(result.tensors.at(total), DType::f64, files);
+    const Tensor weight_sums = cast(result.tensors.at(total), DType::f64);
     const HeadAxes axes = head_axes(result, total, 1);
-    charge_lines(axes, files);
     std::vector<std::optional<Tensor>> rows(kStatistics.size());
     for (std::size_t k = 0; k < rows.size(); ++k)
       if (const Tensor* given = find(result.tensors, kStatistics[k].output)) {
@@ -501,7 +472,7 @@ class Collector {
               Problem{.subject = std::string(name_of(kStatistics[k].output)),
                       .expected = "the shape of weight_sum, " + to_string(weight_sums.shape()),
                       .found = to_string(given->shape())});
-        rows[k] = converted(*given, DType::f64, files);
+        rows[k] = cast(*given, DType::f64);
       }
     const std::size_t L = weight_sums.shape().back();
     for (std::size_t i = 0; i < axes.count(); ++i) {
@@ -578,7 +549,6 @@ int print_statistics(const StatsArgs& args) {
         args.similarity ? lines_of(collected.similarities, file) : lines_of(collected.groups, file);
     if (!lines.empty()) write_lines(out, table.text_of(lines));
     out.flush();
-    if (format == StatsFormat::text) collected.keep(lines.size());
     collected.groups.clear();
     collected.similarities.clear();
   };
@@ -702,13 +672,6 @@ void require_own_keys(const ResultFile& result, const std::string& name, const H
         refuse("query " + std::to_string(begin) + " at key " + std::to_string(place.own));
 }
 
-/// Copies of a layer's matrices (B, L, L) in doubles: fused, the result before and after, and the
-/// order of their elements.
-std::size_t rollout_bytes(const Shape& shape) {
-  constexpr std::size_t kCopies = 4;
-  return saturating_product({shape[1], shape[3], shape[4], kCopies, sizeof(double)});
-}
-
 int print_rollout(const RolloutArgs& args) {
   TensorFiles files(reading_limits(args.limits, FileAccess::map));
   Rollout rollout(args.options);
@@ -732,10 +695,8 @@ int print_rollout(const RolloutArgs& args) {
         is_batched |= axes.has_items;
         numbers.insert(numbers.end(), axes.numbers.begin(), axes.numbers.end());
         require_ascending(numbers);
-        files.budget().charge(rollout_bytes(weights.shape()), "", "multiply");
         for (std::size_t layer = 0; layer < weights.shape()[0]; ++layer)
           rollout.add_layer(weights.at(layer));
-        files.budget().release(rollout_bytes(weights.shape()));
       });
   }
   if (!rollout.has_layers())

@@ -74,18 +74,6 @@ std::vector<std::string> factor_names() {
   return names;
 }
 
-/// An upper bound on the memory of the decomposition and of writing it: copies of the matrix, the
-/// factors twice, LAPACK's workspace, and the text of the factors.
-std::size_t decomposition_bytes(const Tensor& matrix) {
-  if (matrix.rank() != 2) return 0;  // an error
-  constexpr std::size_t kCopies = 3, kText = 54, kWorkspace = 10;
-  const std::size_t m = matrix.shape()[0], n = matrix.shape()[1], k = std::min(m, n);
-  const std::size_t factors =
-      saturating_product({k, saturating_sum(m, n), 2 * sizeof(double) + kText});
-  return saturating_sum(saturating_sum(matrix.size() * kCopies * sizeof(double), factors),
-                        saturating_product({k, k, kWorkspace, sizeof(double)}));
-}
-
 int run(const SvdArgs& args) {
   const std::vector<std::string> names = factor_names();
   const Destination destination = destination_of(args.show, names);
@@ -95,7 +83,6 @@ int run(const SvdArgs& args) {
   const bool all = destination.on_stdout || requested.empty();
   ResultWriter writer(destination.targets, all ? names : requested, policy_of(args.show, files));
 
-  files.budget().charge(decomposition_bytes(matrix), printable(args.file), "decompose");
   const Svd factors = decompose(args, matrix);
   Result result;
   result.outputs.set("U", factors.U);

@@ -107,6 +107,9 @@ int report_exception(const std::exception_ptr& exception) {
   } catch (const Error& error) {
     for (const std::string& line : error.lines()) write_message(line);
     return static_cast<int>(error.kind());
+  } catch (const MemoryLimitReached& error) {  // there is memory for a message
+    write_message(error.what());
+    return static_cast<int>(ErrorKind::data);
   } catch (const std::bad_alloc& fault) {
     return report_out_of_memory(message_of(fault));
   } catch (const std::exception& error) {

@@ -52,8 +52,7 @@ struct Drawn {
 };
 
 /// Of "FILE" or "FILE#NAME"; the latter is the same as --of NAME.
-Drawn drawn_tensor(const std::string& file, const ViewArgs& args, TensorFiles& files,
-                   ReadBudget& drawing) {
+Drawn drawn_tensor(const std::string& file, const ViewArgs& args, TensorFiles& files) {
   const TensorRef ref = parse_tensor_ref(file);
   const std::string member = ref.member + ref.part;
   if (!member.empty() && !args.of.empty())
@@ -61,8 +60,7 @@ Drawn drawn_tensor(const std::string& file, const ViewArgs& args, TensorFiles& f
   Drawn drawn{read_result(ref.path, files), member.empty() ? args.of : member, {}};
   TensorMap& tensors = drawn.result.tensors;
   const std::string name = drawn.name.empty() ? std::string(name_of(Output::weights)) : drawn.name;
-  if (!tensors.contains(name) || !ref.part.empty())
-    drawn.layers = join_layers(tensors, drawn.name, drawing, printable(ref.path));
+  if (!tensors.contains(name) || !ref.part.empty()) drawn.layers = join_layers(tensors, drawn.name);
   drawn.is_part = !member.empty() && !drawn.layers && !(ref.part.empty() && tensors.contains(name));
   if (drawn.layers) tensors.set(drawn.name = drawn.layers->name, drawn.layers->tensor);
   if (drawn.is_part) tensors.set(name, files.read(ref));
@@ -76,12 +74,10 @@ void set_layers(const JoinedLayers& layers, HeatSource& source) {
   source.layers = layers.numbers;
 }
 
-PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files,
-               ReadBudget& drawing) {
+PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files) {
   const std::string path = parse_tensor_ref(file).path;
-  auto [result, name, layers, is_part] = drawn_tensor(file, args, files, drawing);
+  auto [result, name, layers, is_part] = drawn_tensor(file, args, files);
   if (!args.tokens.empty()) result.tokens = tokens_of_flag(args.tokens, "--tokens", files.budget());
-  drawing.charge(bytes_of_places(result.made_by), printable(path), "draw");
   HeatSource source = heat_source(result, name, path);
   if (layers) set_layers(*layers, source);
   if (!args.key_tokens.empty())
@@ -94,7 +90,6 @@ PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files
     if (!args.key_tokens.empty())
       check_labels("--key-tokens", source.column_tokens, {columns}, source);
   }
-  charge_heat_map(source.tensor.shape(), drawing, printable(path));
   PageSet set = page_set(source, args.choice, file);
   if (is_part || layers || !read_by_pages(path, files)) set.key.reset();
   return set;
@@ -113,13 +108,9 @@ int view(const ViewArgs& args) {
   if (!args.other.empty() && format != RenderFormat::html)
     throw Error(ErrorKind::usage, "comparing two files requires -o FILE.html");
   TensorFiles files(reading_limits(args.limits, FileAccess::map));
-  // Without --max-memory, files are not limited, because they are mapped; what is drawn is.
-  ReadBudget unmapped(limits_of(args.limits).memory);
-  ReadBudget& drawing = args.limits.max_memory.empty() ? unmapped : files.budget();
-  std::vector<PageSet> sets = {set_of(args.file, args, files, drawing)};
-  if (!args.other.empty()) sets.push_back(set_of(args.other, args, files, drawing));
+  std::vector<PageSet> sets = {set_of(args.file, args, files)};
+  if (!args.other.empty()) sets.push_back(set_of(args.other, args, files));
   OutputFile out(args.output, {.force = args.force, .inputs = files.paths()});
-  charge_rendering(sets, format, args.style, drawing, printable(args.file));
   if (sets.size() == 2)
     warn_of_layers(drawn_layers(args.file, sets[0]), drawn_layers(args.other, sets[1]));
   out.write(render(sets, format, args.style));

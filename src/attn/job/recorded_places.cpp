@@ -79,17 +79,4 @@ std::optional<QueryPlaces> places_in(const Json& made_by, std::size_t items, std
   return QueryPlaces(L, keys, std::move(of_items));
 }
 
-std::size_t bytes_of_places(const Json& made_by) {
-  constexpr std::size_t kItem = sizeof(Runs) + 32;
-  std::size_t bytes = 0;
-  const Json* recorded = made_by.find("positions");
-  const Json* runs = recorded == nullptr ? nullptr : recorded->find("runs");
-  const auto list = runs == nullptr ? nullptr : runs->get<JsonArray>();
-  if (list == nullptr) return bytes;
-  for (const Json& each : *list)
-    if (const auto numbers = each.get<JsonIntegers>())
-      bytes += numbers->size() / kNumbers * sizeof(QueryPlaces::Run) + kItem;
-  return bytes;
-}
-
 }  // namespace attn

@@ -25,7 +25,4 @@ std::optional<Json> recorded_places(const QueryPlaces& places, std::size_t S);
 std::optional<QueryPlaces> places_in(const Json& made_by, std::size_t items, std::size_t L,
                                      std::size_t S);
 
-/// The memory that places_in() allocates.
-std::size_t bytes_of_places(const Json& made_by);
-
 }  // namespace attn

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <span>
 #include <type_traits>
@@ -297,6 +298,25 @@ double HeatScale::position(double value) const {
   return std::clamp((value - low) / (high - low), 0.0, 1.0);
 }
 
+namespace {
+
+/// All elements are read before anything is drawn. Errors: data, if there are too many.
+void require_drawable(const HeatMap& map) {
+  constexpr double kMost = 0x1p32;
+  const double elements = static_cast<double>(map.panels.size()) *
+                          static_cast<double>(map.cells.rows.size()) *
+                          static_cast<double>(map.cells.columns.size());
+  if (elements <= kMost) return;
+  char count[64];
+  std::snprintf(count, sizeof count, "%.0f", elements);
+  throw Error(ErrorKind::data, Problem{.subject = map.title,
+                                       .expected = "at most 4294967296 elements to draw",
+                                       .found = count,
+                                       .hint = "--rows, --cols and --head select some"});
+}
+
+}  // namespace
+
 HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice, std::size_t threads) {
   const Shape shape = at_least_2d(source);
   const std::size_t L = shape[shape.size() - 2], S = shape.back();
@@ -310,6 +330,7 @@ HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice, std::s
   map.cells.marks_zeros = !source.masked && source.zero_is_hidden;
   map.panels = panels_of(source, choice, shape);
   map.title = printable(source.name);
+  require_drawable(map);
   if (!source.what.empty()) map.notes.push_back(source.what);
   if (map.panels.size() == 1 && !map.panels[0].title().empty()) {
     map.title += ", " + map.panels[0].title();
