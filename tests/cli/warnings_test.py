@@ -5,12 +5,21 @@ import json
 import numpy as np
 import pytest
 
-from support.attn import attn, json_lines
+from support.attn import assert_error, attn, json_lines
 
 Q1, K3, V3 = [[1.0, 2.0]], [[1.0, 2], [3, 4], [5, 6]], [[1.0], [2.0], [3.0]]
 QKV = {"Q": Q1, "K": K3, "V": V3}
 ALIGNED = "causal: 1 query and 3 keys: the first query is aligned with the first key (top-left)"
 HIDDEN = "mask: all elements are the integer 0, which hides every key"
+UPPER, LOWER = np.triu(np.ones((3, 3), bool), 1).tolist(), np.tri(3, dtype=bool).tolist()
+PADDED = [[True, True, False], [True, True, False], [False, False, False]]
+SQUARE = {"Q": K3, "K": K3, "V": V3}
+
+
+def with_axes(*shape, **keys):
+    return {name: {"randn": {"shape": shape}} for name in "QKV"} | {"seed": 1, **keys}
+
+
 
 
 def warnings_of(job, *flags):
@@ -33,6 +42,16 @@ WARNED = {
     "inverted mask": ({**QKV, "mask": [[1, 1, 1]], "mask_polarity": "ignore"},
                       "mask: all elements are the integer 1, which hides every key"),
     "key mask": ({**QKV, "key_mask": [0, 0, 0]}, "key_mask: all elements are the integer 0"),
+    "mask of hidden keys": ({**SQUARE, "mask": UPPER}, "mask: each query sees later keys only; if true hides a key, as in "
+                            "nn.MultiheadAttention, set mask_polarity to ignore (--mask-polarity ignore)"),
+    "mask of hidden keys, integers": ({**SQUARE, "mask": np.int32(UPPER).tolist()}, "each query sees later keys only"),
+    "mask of hidden keys, one head of two": ({**with_axes(1, 2, 3, 4), "mask": [LOWER, UPPER]}, "sees later keys only"),
+    "mask without keys for a query": ({**SQUARE, "mask": [[True, True, True], [False, False, False], [True, True, True]]},
+                                      "mask: query 1 sees no key, but other queries see key 1; if true hides a key"),
+    "mask of visible keys": ({**with_axes(3, 2, 4), "mask": LOWER, "convention": "torch-mha"},
+                             "each query sees later keys only; if true shows a key, set mask_polarity to attend"),
+    "axes": (with_axes(1, 6, 2, 3), "Q (1, 6, 2, 3): 6 heads of 2 queries; if the axes are (B, L, H, D), set layout to blhd "
+             "(--layout blhd), otherwise to bhld"),
 }
 SILENT = {
     "V": QKV,
@@ -49,6 +68,23 @@ SILENT = {
     "mask with a visible key": {**QKV, "mask": [[0, 1, 0]]},
     "mask of floats": {**QKV, "mask": [[0.0, 0.0, 0.0]]},
     "inverted mask": {**QKV, "mask": [[0, 0, 0]], "mask_polarity": "ignore"},
+    "lower triangle": {**SQUARE, "mask": LOWER},
+    "padding of queries and keys": {**SQUARE, "mask": PADDED},
+    "polarity": {**SQUARE, "mask": UPPER, "mask_polarity": "attend"},
+    "hidden keys": {**SQUARE, "mask": UPPER, "mask_polarity": "ignore"},
+    "rectangular mask": {**SQUARE, "Q": Q1, "mask": [[False, False, False]]},
+    "layout": with_axes(1, 6, 2, 3, layout="bhld"),
+    "one query": with_axes(1, 6, 1, 3),
+    "more queries than heads": with_axes(1, 2, 6, 3),
+    "a long cache": {**with_axes(1, 6, 2, 3), "K": {"randn": {"shape": [1, 6, 9, 3]}}, "V": {"randn": {"shape": [1, 6, 9, 3]}}},
+}
+
+REFUSED = {
+    "mask (B, S)": ({**with_axes(2, 3, 4), "mask": [[True, True, False]] * 2}, "a mask (B, S) of keys is a key_mask (--key-mask)"),
+    "heads in axis 2": (with_axes(2, 6, 3, 4, heads=3), "(B, L, H, D)? set layout: blhd"),
+    "heads in axis 1": (with_axes(2, 3, 6, 4, heads=3, layout="blhd"), "(B, H, L, D)? set layout: bhld"),
+    "more keys than queries": ({**with_axes(2, 6, 3, 4), "K": {"randn": {"shape": [2, 8, 3, 4]}},
+                                "V": {"randn": {"shape": [2, 8, 3, 4]}}}, "(B, L, H, D)? set layout: blhd"),
 }
 
 
@@ -58,6 +94,12 @@ def test_warning(name):
     found = warnings_of(job)
     assert "warning: " in found and text in found
     assert warnings_of(job, "-q") == ""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_hint(name):
+    job, text = REFUSED[name]
+    assert_error(attn("run", "-", stdin=json.dumps(job)), 65, text)
 
 
 @pytest.mark.parametrize("name", SILENT)

@@ -33,11 +33,15 @@ void check_mask(Input input, const Tensor& mask, Shape full, const Inputs& in, A
   for (std::size_t axis = 0; fits && axis < 4; ++axis)
     fits = shape[axis] == 1 || shape[axis] == full[axis];
   if (fits) return;
+  const bool is_of_keys =
+      input == Input::mask && in.batched && mask.shape() == Shape{full[0], full[3]};
   if (!in.with_heads) full.erase(full.begin() + 1);
   if (!in.batched) full.erase(full.begin());
-  axes.problem(input, {.expected = "a shape that broadcasts to the " +
-                                   std::string(name_of(matrix)) + " " + to_string(full),
-                       .found = to_string(mask.shape())});
+  axes.problem(input,
+               {.expected = "a shape that broadcasts to the " + std::string(name_of(matrix)) + " " +
+                            to_string(full),
+                .found = to_string(mask.shape()),
+                .hint = is_of_keys ? "a mask (B, S) of keys is a key_mask (--key-mask)" : ""});
 }
 
 /// Limits the axes of tensors without elements. A file of a few bytes can declare any length, and

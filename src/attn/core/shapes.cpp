@@ -308,14 +308,29 @@ void take_weights(Input input, const Tensor& W, const Options& options, AxisLeng
   axes.take(input, W, expected, other.empty() ? advice : other);
 }
 
-void check_groups(AxisLengths& axes) {
+std::string advice_to_change(Layout layout) {
+  return layout == Layout::bhld ? "(B, L, H, D)? set layout: blhd"
+                                : "(B, H, L, D)? set layout: bhld";
+}
+
+/// Suggests the other layout if Q and K, with four axes, have compatible numbers of heads in it.
+std::string advice_on_groups(const TensorMap& tensors, const Options& options) {
+  const Tensor *Q = find(tensors, Input::Q), *K = find(tensors, Input::K);
+  if (Q == nullptr || K == nullptr || Q->rank() != 4 || K->rank() != 4) return "";
+  const std::size_t axis = options.layout == Layout::bhld ? 2 : 1;
+  const std::size_t H = Q->shape()[axis], G = K->shape()[axis];
+  return G == 0 || H % G != 0 ? "" : advice_to_change(options.layout);
+}
+
+void check_groups(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
   if (!axes.knows(Axis::H) || !axes.knows(Axis::G)) return;
   const AxisLengths::Length &H = axes[Axis::H], &G = axes[Axis::G];
   if (H.length == 0 || G.length == 0 || H.length % G.length != 0)
     axes.problem({.subject = std::string(G.name),
                   .expected = "a divisor of " + std::to_string(H.length) +
                               ", the number of query heads (from " + std::string(H.name) + ")",
-                  .found = std::to_string(G.length)});
+                  .found = std::to_string(G.length),
+                  .hint = advice_on_groups(tensors, options)});
 }
 
 /// Without W_K, the source has to be as wide as the keys.
@@ -372,15 +387,18 @@ void check_projected(const TensorMap& tensors, const Options& options, AxisLengt
 /// Q, K and V with heads as an axis.
 void check_split(const Tensor& Q, const Tensor& K, const Tensor* V, const Options& options,
                  AxisLengths& axes) {
-  const auto split = [&](Axis heads, Axis rows, Axis width) {
-    return options.layout == Layout::bhld ? AxisList{Axis::B, heads, rows, width}
-                                          : AxisList{Axis::B, rows, heads, width};
+  const auto take = [&](Input input, const Tensor& tensor, Axis heads, Axis rows, Axis width) {
+    const AxisList by_heads{Axis::B, heads, rows, width}, by_rows{Axis::B, rows, heads, width};
+    const bool is_bhld = options.layout == Layout::bhld;
+    const bool fits_other = axes.agrees(tensor.shape(), is_bhld ? by_rows : by_heads);
+    axes.take(input, tensor, is_bhld ? by_heads : by_rows,
+              fits_other ? advice_to_change(options.layout) : "");
   };
-  axes.take(Input::Q, Q, split(Axis::H, Axis::L, Axis::D));
+  take(Input::Q, Q, Axis::H, Axis::L, Axis::D);
   if (!keys_have_own_width(options.score)) axes.equate(Axis::Dk, Axis::D);
-  axes.take(Input::K, K, split(Axis::G, Axis::N, Axis::Dk));
+  take(Input::K, K, Axis::G, Axis::N, Axis::Dk);
   if (V != nullptr)
-    axes.take(Input::V, *V, split(Axis::G, Axis::N, Axis::Dv));
+    take(Input::V, *V, Axis::G, Axis::N, Axis::Dv);
   else
     axes.equate(Axis::Dv, Axis::Dk);
 }
@@ -481,7 +499,7 @@ void check_shapes(const TensorMap& tensors, const Options& options, AxisLengths&
     check_given(tensors, options, axes);
   else if (contains(tensors, Input::embeddings))
     check_projected(tensors, options, axes);
-  check_groups(axes);
+  check_groups(tensors, options, axes);
   const Tensor* Q = find(tensors, Input::Q);
   check_past(tensors, options.heads > 0 || (Q != nullptr && Q->rank() == 4), axes);
   settle_keys(tensors, options, axes);

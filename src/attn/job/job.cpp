@@ -447,6 +447,8 @@ Job make_job(const Document& given, TensorFiles& files) {
   }
   apply_weights_layout(job, document, files);
   job.alignment_given = is_alignment_given(document);
+  job.layout_given = document.find("layout") != nullptr || document.find("convention") != nullptr;
+  job.mask_polarity_given = document.find("mask_polarity") != nullptr;
   job.values_given = document.find(name_of(Input::V)) != nullptr;
   job.ambiguous_weights = ambiguous_weights(job, document);
   const Entry* const tokens = document.find("tokens");

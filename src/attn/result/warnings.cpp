@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -174,6 +175,62 @@ std::string warn_hiding_mask(const Job& job) {
   return "";
 }
 
+/// The first query of a square matrix of visible keys that sees none, though another query sees the
+/// key at its position; nullopt if there is none.
+std::optional<std::size_t> find_blind_query(const bool* mask, std::size_t length, bool visible) {
+  for (std::size_t i = 0; i < length; ++i) {
+    const bool* const row = mask + i * length;
+    if (std::find(row, row + length, visible) != row + length) continue;
+    for (std::size_t other = 0; other < length; ++other)
+      if (mask[other * length + i] == visible) return i;
+  }
+  return std::nullopt;
+}
+
+bool is_above_diagonal(const bool* mask, std::size_t length, bool visible) {
+  for (std::size_t i = 0; i < length; ++i) {
+    const bool* const row = mask + i * length;
+    if (std::find(row, row + i + 1, visible) != row + i + 1) return false;
+  }
+  return true;
+}
+
+std::string warn_mask_polarity(const Job& job) {
+  const Tensor* given = find(job.tensors, Input::mask);
+  if (job.mask_polarity_given || given == nullptr || is_float(given->dtype()) || given->rank() < 2)
+    return "";
+  const std::size_t length = given->shape().back();
+  if (given->shape()[given->rank() - 2] != length || given->size() == 0) return "";
+  const bool visible = job.options.mask_polarity == MaskPolarity::attend;
+  const Tensor mask = cast(*given, DType::boolean);
+  for (const bool *matrix = mask.data<bool>().data(), *end = matrix + mask.size(); matrix != end;
+       matrix += length * length) {
+    const auto blind = find_blind_query(matrix, length, visible);
+    if (!blind) continue;
+    const std::string query = std::to_string(*blind);
+    return with_origin(job, std::string(name_of(Input::mask))) + ": " +
+           (is_above_diagonal(matrix, length, visible)
+                ? "each query sees later keys only"
+                : "query " + query + " sees no key, but other queries see key " + query) +
+           (visible
+                ? "; if true hides a key, as in nn.MultiheadAttention, set mask_polarity to "
+                  "ignore (--mask-polarity ignore)"
+                : "; if true shows a key, set mask_polarity to attend (--mask-polarity attend)");
+  }
+  return "";
+}
+
+std::string warn_layout(const Job& job, const Inputs& in) {
+  const Tensor* Q = find(job.tensors, Input::Q);
+  if (Q == nullptr || Q->rank() != 4 || job.layout_given || in.L <= 1 || in.H <= in.L ||
+      in.G <= in.N)
+    return "";
+  return with_origin(job, std::string(name_of(Input::Q))) + " " + to_string(Q->shape()) + ": " +
+         counted(in.H, "head") + " of " + std::to_string(in.L) +
+         " queries; if the axes are (B, L, H, D), set layout to blhd (--layout blhd), otherwise to "
+         "bhld";
+}
+
 std::string warn_alignment(const Job& job, const Inputs& in) {
   if (!job.options.causal || job.alignment_given || in.L == in.N || in.L == 0 || in.N == 0)
     return "";
@@ -219,11 +276,11 @@ std::string warn_token_count(const Job& job, const Inputs& in) {
 std::vector<std::string> warnings_of(const Job& job, const Inputs& in, const Result& result,
                                      const std::vector<Request>& outputs, NanPolicy nan) {
   std::vector<std::string> warnings;
-  for (std::string& warning : std::array<std::string, 9>{
+  for (std::string& warning : std::array<std::string, 11>{
            nan_warning(job, result, outputs, nan), warn_overflow(in, result, outputs),
-           job.hidden_warning, warn_float_mask(job), warn_hiding_mask(job),
-           warn_weights_layout(job), warn_missing_values(job, outputs), warn_alignment(job, in),
-           warn_token_count(job, in)})
+           job.hidden_warning, warn_float_mask(job), warn_hiding_mask(job), warn_mask_polarity(job),
+           warn_layout(job, in), warn_weights_layout(job), warn_missing_values(job, outputs),
+           warn_alignment(job, in), warn_token_count(job, in)})
     if (!warning.empty()) warnings.push_back(std::move(warning));
   return warnings;
 }

@@ -40,6 +40,10 @@ std::string nan_warning(const Job& job, const Result& result, const std::vector<
 ///   - a floating-point mask whose elements are all 0 or 1: it is added to the scores, as in
 ///     PyTorch and ONNX, and hides nothing, but was probably meant as boolean;
 ///   - a mask of integers that hides every key;
+///   - a square boolean mask by which a query sees no key, though others see the key at its
+///   position:
+///     true probably has the other meaning (padding is hidden as a query and as a key);
+///   - four axes without a layout, and more heads than queries and keys;
 ///   - Q and K without V, if one of `outputs` depends on the values;
 ///   - causal with different numbers of queries and keys, without an alignment;
 ///   - square weights of an array *.weight, without a weights_layout;
