@@ -129,6 +129,8 @@ def test_llama_rotates_all_columns(tmp_path, rng, keys):
      "rope_parameters: expected objects full_attention and sliding_attention"),
     ("gemma3_text", {"rope_parameters": {"full_attention": {}}, "rope_scaling": {"type": "linear", "factor": 2}},
      "rope_scaling: is not supported with rope_parameters"),
+    ("gemma3_text", {"rope_scaling": {"type": "linear", "factor": 2}, "sliding_window_pattern": 1},
+     "rope_scaling: type: is not supported without rope_type for this model_type"),
     ("gpt_oss", {"rope_scaling": {}}, "rope_parameters: expected an object here or in rope_scaling, found none"),
 ])
 def test_rotary_positions_and_layer_types_refused_by_name(tmp_path, rng, model_type, keys, message):
@@ -216,3 +218,101 @@ def test_bases_of_gemma3(tmp_path, rng, keys, bases):
     for layer in 0, 1:
         done = attn("model", "inspect", "model", "--layer", layer, "--json", cwd=tmp_path)
         assert json.loads(done.stdout)["job"]["rotary"] == {"kind": "half", "base": bases[layer]}
+
+
+def encoder_decoder(config, widths=(M, M)):
+    """Zeros of two layers in the encoder and the decoder; widths of all heads together in each."""
+    is_t5, tensors = config["model_type"] == "t5", {}
+    layers = [("encoder", 0, "SelfAttention", "self_attn"), ("decoder", 0, "SelfAttention", "self_attn"),
+              ("decoder", 1, "EncDecAttention", "encoder_attn")]
+    for stack, layer, t5_block, block in layers:
+        width = widths[stack == "decoder"]
+        for n in range(2):
+            if is_t5:
+                prefix, names, last = f"{stack}.block.{n}.layer.{layer}.{t5_block}.", "qkv", "o"
+                tensors[f"{stack}.block.{n}.layer.{layer}.layer_norm.weight"] = np.ones(M)
+            else:
+                prefix, names, last = f"{stack}.layers.{n}.{block}.", ["q_proj", "k_proj", "v_proj"], "out_proj"
+                tensors |= {f"{prefix[:-1]}_layer_norm.{x}": np.ones(M) for x in ("weight", "bias")}
+            tensors |= {f"{prefix}{name}.weight": np.zeros((width, M)) for name in names}
+            tensors[f"{prefix}{last}.weight"] = np.zeros((M, width))
+        if is_t5:
+            heads = config.get("num_attention_heads", H)
+            tensors[f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"] = np.zeros((8, heads))
+    return tensors
+
+
+T5 = {"model_type": "t5", "num_heads": H, "num_layers": 2, "d_kv": D}
+BART = {"model_type": "bart", "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": H,
+        "decoder_attention_heads": H}
+WHISPER = BART | {"model_type": "whisper"}
+
+
+@pytest.mark.parametrize("config, keys, heads, layers", [
+    (T5, {}, (H, H), (2, 2)), (BART, {}, (H, H), (2, 2)),
+    (T5, {"num_attention_heads": 2}, (2, 2), (2, 2)),
+    (T5, {"head_dim": 2}, (H, H), (2, 2)),
+    (T5, {"num_decoder_layers": 1}, (H, H), (2, 1)),
+    (T5, {"num_hidden_layers": 1}, (H, H), (1, 2)),
+    (BART, {"num_attention_heads": 2}, (2, H), (2, 2)),
+    (BART, {"num_hidden_layers": 1}, (H, H), (1, 2)),
+    (WHISPER, {"num_attention_heads": 2}, (2, H), (2, 2)),
+    (WHISPER, {"num_key_value_heads": 2}, (2, H), (2, 2)),
+    (WHISPER, {"num_key_value_heads": 2, "num_attention_heads": 2}, (2, H), (2, 2)),
+])
+def test_names_that_architectures_share_replace_others(tmp_path, config, keys, heads, layers):
+    config = config | keys
+    width = heads[0] * config.get("head_dim", D) if config["model_type"] == "t5" else M
+    write_model(tmp_path / "model", config, encoder_decoder(config, (width, width)))
+    done = attn("model", "inspect", "model", "--json", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, b"")
+    found = [(line["stack"], line["layer"], line["job"]["heads"]) for line in map(json.loads, done.stdout.splitlines())]
+    assert found == [(stack, n, heads[side]) for side, stack in ((0, "encoder"), (1, "decoder"), (1, "cross"))
+                     for n in range(layers[side])]
+
+
+ABSENT = object()
+
+
+@pytest.mark.parametrize("config, keys, stack, message", [
+    (T5, {"num_layers": ABSENT}, "encoder", "num_layers: expected a whole number, found none"),
+    (T5, {"num_layers": ABSENT}, "decoder", "num_layers: expected a whole number, found none"),
+    (T5, {"num_layers": ABSENT, "num_hidden_layers": 2}, "decoder", "num_layers: expected a whole number, found none"),
+    (T5, {"num_heads": ABSENT}, "encoder", "num_heads: expected a whole number, found none"),
+    (T5, {"relative_attention_num_buckets": 16}, "encoder",
+     "relative_attention_num_buckets: is 16, but encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight "
+     "is (8, 4)"),
+    (T5, {"relative_attention_max_distance": 4}, "decoder", "relative_attention_max_distance: expected more than 4, "
+     "with 8 buckets (relative_attention_num_buckets), found 4"),
+    (T5, {"relative_attention_max_distance": 2}, "encoder", "relative_attention_max_distance: expected more than 2, "
+     "with 8 buckets (relative_attention_num_buckets), found 2"),
+    (BART, {"encoder_layers": ABSENT}, "encoder", "encoder_layers: expected a whole number, found none"),
+    (BART, {"decoder_layers": ABSENT}, "decoder", "decoder_layers: expected a whole number, found none"),
+    (BART, {"head_dim": 8}, "encoder", "head_dim: is 8, but encoder.layers.0.self_attn.q_proj.weight is (16, 16), for "
+                                       "4 heads"),
+    (BART, {"head_dim": 8, "decoder_attention_heads": 8}, "decoder",
+     "head_dim: is 8, but decoder.layers.0.self_attn.q_proj.weight is (16, 16), for 8 heads"),
+    (WHISPER, {"num_key_value_heads": 2, "num_attention_heads": 4}, "encoder",
+     "num_key_value_heads: differs from num_attention_heads"),
+])
+def test_encoders_with_decoders_refuse_by_name(tmp_path, config, keys, stack, message):
+    config = {key: value for key, value in (config | keys).items() if value is not ABSENT}
+    write_model(tmp_path / "model", config, encoder_decoder(config))
+    np.save(tmp_path / "x.npy", np.ones((2, M)))
+    done = attn("run", "--model", "model", "--layer", 0, "--stack", stack, "--hidden", "x.npy", cwd=tmp_path)
+    assert_error(done, 65, f"attn: model/config.json: {message}")
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("model_type, keys, key", [
+    ("gpt2", {"hidden_size": M, "n_layer": 1}, "n_head"), ("bloom", {"hidden_size": M, "n_layer": 1}, "n_head"),
+    ("mpt", {"d_model": M, "n_layers": 1}, "n_heads"),
+])
+def test_missing_numbers_of_heads_by_name(tmp_path, rng, model_type, keys, key):
+    tensors = {"h.0.attn.c_attn.weight": (M, 3 * M), "h.0.ln_1.weight": M,
+               "h.0.self_attention.query_key_value.weight": (3 * M, M), "h.0.input_layernorm.weight": M,
+               "blocks.0.attn.Wqkv.weight": (3 * M, M), "blocks.0.norm_1.weight": M}
+    write_model(tmp_path / "model", {"model_type": model_type, **keys},
+                {name: np.zeros(shape) for name, shape in tensors.items()})
+    assert_error(attn("model", "inspect", "model", "--layer", 0, cwd=tmp_path), 65,
+                 f"attn: model/config.json: {key}: expected a whole number, found none")

@@ -92,7 +92,7 @@ void set_phi3(LayerJob& job) {
     job.config().refuse("rope_type", "'" + printable(type) +
                                          "' is not supported for this model_type, only longrope");
   // transformers has another default than max_position_embeddings.
-  if (type != "default") job.config().count({"original_max_position_embeddings"});
+  if (type != "default") job.config().count("original_max_position_embeddings");
   set_causal_rotary(job, {.fraction = 1});
   set_window_of_all(job, {});
 }
@@ -158,7 +158,7 @@ void set_gemma3(LayerJob& job) {
   if (config.has("attn_logit_softcapping"))
     config.refuse("attn_logit_softcapping", "is not supported");
   const std::string type =
-      layer_type_of(job, alternating_type(job, config.count({"sliding_window_pattern"}, 6)));
+      layer_type_of(job, alternating_type(job, config.count("sliding_window_pattern", 6)));
   set_grouped_heads(job);
   set_causal(job);
   if (type == kFullAttention)
@@ -183,12 +183,12 @@ void set_gpt_oss(LayerJob& job) {
 // DeepSeek-V2 and V3: multi-head latent attention.
 
 void set_deepseek(LayerJob& job, const char* rotary_kind) {
-  const std::int64_t rotary_width = job.config().count({"qk_rope_head_dim"});
+  const std::int64_t rotary_width = job.config().count("qk_rope_head_dim");
   set_heads(job);
   set_causal(job);
   set_rotary(job, {.kind = rotary_kind, .width = rotary_width});
   const auto head_width =
-      static_cast<double>(job.config().count({"qk_nope_head_dim"}) + rotary_width);
+      static_cast<double>(job.config().count("qk_nope_head_dim") + rotary_width);
   if (const double factor = yarn_scale_of(job); factor != 1)
     job.set("scale", Json{factor / std::sqrt(head_width)});
 }
@@ -211,7 +211,7 @@ void set_latent_projections(const std::string& norm, double epsilon, LayerJob& j
   constexpr double kLatentEpsilon = 1e-6;  // whatever rms_norm_eps is
   const std::string attention = "self_attn.";
   const auto width = [&](const char* key) {
-    return static_cast<std::size_t>(job.config().count({key}));
+    return static_cast<std::size_t>(job.config().count(key));
   };
   const auto tensor = [&](const char* key, const std::string& name) {
     return job.required_tensor(key, attention + name);
@@ -256,6 +256,10 @@ void set_latent_projections(const std::string& norm, double epsilon, LayerJob& j
 
 constexpr std::array<std::string_view, 2> kTransformer = {"transformer.", ""};
 constexpr std::array<std::string_view, 2> kGptNeoX = {"gpt_neox.", ""};
+constexpr const char* kShortLayersKeys[] = {"num_hidden_layers", "n_layer"};
+constexpr const char* kShortHeadsKeys[] = {"num_attention_heads", "n_head"};
+constexpr const char* kPluralLayersKeys[] = {"num_hidden_layers", "n_layers"};
+constexpr const char* kPluralHeadsKeys[] = {"num_attention_heads", "n_heads"};
 constexpr std::array<std::string_view, 3> kOpt = {"model.decoder.", "decoder.", ""};
 
 void set_causal_heads(LayerJob& job) {
@@ -284,13 +288,13 @@ std::int64_t falcon_kv_heads(const LayerJob& job) {
   const Config& config = job.config();
   const bool is_new = config.flag("new_decoder_architecture", false);
   if (!is_new && config.flag("multi_query", true)) return 1;
-  return is_new ? config.count({"num_kv_heads"}, heads_of(job)) : heads_of(job);
+  return is_new ? config.count("num_kv_heads", job.heads()) : job.heads();
 }
 
 void set_falcon(LayerJob& job) {
   refuse_flag(job, "alibi");  // transformers rounds it to bfloat16
   set_heads(job);
-  if (falcon_kv_heads(job) != heads_of(job)) job.set("kv_heads", Json{falcon_kv_heads(job)});
+  if (falcon_kv_heads(job) != job.heads()) job.set("kv_heads", Json{falcon_kv_heads(job)});
   set_causal(job);
   set_rotary(job, {});
 }
@@ -342,7 +346,7 @@ void set_encoder(LayerJob& job) {
 
 void set_modernbert(LayerJob& job) {
   const Config& config = job.config();
-  const bool is_full = job.layer() % config.count({"global_attn_every_n_layers"}, 3) == 0;
+  const bool is_full = job.layer() % config.count("global_attn_every_n_layers", 3) == 0;
   const std::string type = layer_type_of(job, is_full ? kFullAttention : kSlidingAttention);
   set_encoder(job);
   const bool slides = type == kSlidingAttention;
@@ -351,7 +355,7 @@ void set_modernbert(LayerJob& job) {
                    .layer_type = type});
   if (!slides) return;
   const std::int64_t half =
-      config.count({"sliding_window"}, config.count({"local_attention"}, 128) / 2);
+      config.count("sliding_window", config.count("local_attention", 128) / 2);
   job.set("window", Json{JsonIntegers{half, half}});
 }
 
@@ -359,21 +363,53 @@ void set_modernbert(LayerJob& job) {
 
 constexpr std::array<std::string_view, 1> kNothing = {""};
 constexpr std::array<std::string_view, 2> kBart = {"model.", ""};
+constexpr const char* kT5HeadsKeys[] = {"num_attention_heads", "num_heads"};
+constexpr const char* kT5LayersKeys[] = {"num_hidden_layers", "num_layers"};
+constexpr const char* kT5DecoderLayersKeys[] = {"num_decoder_layers", "num_layers"};
+constexpr const char* kBartLayersKeys[] = {"num_hidden_layers", "encoder_layers"};
+constexpr const char* kBartHeadsKeys[] = {"num_attention_heads", "encoder_attention_heads"};
+constexpr const char* kWhisperHeadsKeys[] = {"num_key_value_heads", "num_attention_heads",
+                                             "encoder_attention_heads"};
+constexpr const char* kBartDecoderLayersKeys[] = {"decoder_layers"};
+constexpr const char* kBartDecoderHeadsKeys[] = {"decoder_attention_heads"};
 
 void set_t5_cross(LayerJob& job) {
-  job.set("heads", Json{job.config().count({"num_heads"})});
+  set_heads(job);
   job.set("scale", "none");
+}
+
+std::int64_t t5_max_distance(const LayerJob& job) {
+  return job.config().count("relative_attention_max_distance", 128);
+}
+
+/// Errors: data, if the numbers of buckets and of distances that the configuration states do not
+/// fit the table of biases.
+void check_t5_buckets(const LayerJob& job, const std::string& table, bool is_both) {
+  constexpr const char* kBuckets = "relative_attention_num_buckets";
+  const Shape shape = job.shape_of_shared(table);
+  if (shape.size() != 2) return;  // reported as an error of relative_bias
+  const Config& config = job.config();
+  const auto buckets = static_cast<std::int64_t>(shape[0]);
+  if (const std::int64_t stated = config.count(kBuckets, buckets); stated != buckets)
+    config.refuse(kBuckets, "is " + std::to_string(stated) + ", but " + printable(table) + " is " +
+                                to_string(shape));
+  const std::int64_t single = buckets / (is_both ? 4 : 2);
+  if (const std::int64_t most = t5_max_distance(job); most <= single)
+    config.refuse("relative_attention_max_distance",
+                  "expected more than " + std::to_string(single) + ", with " +
+                      std::to_string(buckets) + " buckets (" + kBuckets + "), found " +
+                      std::to_string(most));
 }
 
 void set_t5(LayerJob& job, const char* direction) {
   const std::string stack = direction == std::string("both") ? "encoder" : "decoder";
   set_t5_cross(job);
-  job.set_shared_tensor("relative_bias", job.root() + stack +
-                                             ".block.0.layer.0.SelfAttention."
-                                             "relative_attention_bias.weight");
+  const std::string table =
+      job.root() + stack + ".block.0.layer.0.SelfAttention.relative_attention_bias.weight";
+  job.set_shared_tensor("relative_bias", table);
+  check_t5_buckets(job, table, stack == "encoder");
   job.set("relative.direction", direction);
-  job.set("relative.max_distance",
-          Json{job.config().count({"relative_attention_max_distance"}, 128)});
+  job.set("relative.max_distance", Json{t5_max_distance(job)});
 }
 
 void set_t5_encoder(LayerJob& job) { set_t5(job, "both"); }
@@ -383,24 +419,21 @@ void set_t5_decoder(LayerJob& job) {
   set_t5(job, "past");
 }
 
-void set_encoder_heads(LayerJob& job) {
-  job.set("heads", Json{job.config().count({"encoder_attention_heads"})});
-}
-
-void set_decoder_heads(LayerJob& job) {
-  job.set("heads", Json{job.config().count({"decoder_attention_heads"})});
-}
-
-void set_causal_decoder_heads(LayerJob& job) {
-  set_decoder_heads(job);
-  set_causal(job);
+/// num_key_value_heads is another name of num_attention_heads; transformers uses the last in the
+/// file.
+void set_whisper_encoder(LayerJob& job) {
+  const Config& config = job.config();
+  if (config.count("num_attention_heads", job.heads()) != job.heads())
+    config.refuse("num_key_value_heads", "differs from num_attention_heads");
+  set_heads(job);
 }
 
 /// The three stacks of T5.
 std::vector<Architecture> t5_like(std::string_view model_type) {
   Architecture encoder{.model_type = model_type,
                        .stack = "encoder",
-                       .layers_key = "num_layers",
+                       .layers_keys = kT5LayersKeys,
+                       .heads_keys = kT5HeadsKeys,
                        .roots = kNothing,
                        .layer = "encoder.block.#.layer.0.",
                        .q = "SelfAttention.q",
@@ -412,7 +445,7 @@ std::vector<Architecture> t5_like(std::string_view model_type) {
                        .set_facts = set_t5_encoder};
   Architecture decoder = encoder;
   decoder.stack = "decoder";
-  decoder.layers_key = "num_decoder_layers";
+  decoder.layers_keys = kT5DecoderLayersKeys;
   decoder.layer = "decoder.block.#.layer.0.";
   decoder.set_facts = set_t5_decoder;
   Architecture cross = decoder;
@@ -428,34 +461,36 @@ std::vector<Architecture> t5_like(std::string_view model_type) {
 
 /// The three stacks of BART, which normalises after the attention, and of Whisper, which does so
 /// before it.
-std::vector<Architecture> bart_like(std::string_view model_type, bool has_norm) {
+std::vector<Architecture> bart_like(std::string_view model_type, bool is_whisper) {
   Architecture encoder{.model_type = model_type,
                        .stack = "encoder",
-                       .layers_key = "encoder_layers",
+                       .layers_keys = kBartLayersKeys,
+                       .heads_keys = is_whisper ? CountKeys(kWhisperHeadsKeys) : kBartHeadsKeys,
                        .roots = kBart,
                        .layer = "encoder.layers.#.",
                        .q = "self_attn.q_proj",
                        .k = "self_attn.k_proj",
                        .v = "self_attn.v_proj",
                        .output = "self_attn.out_proj",
-                       .norm = has_norm ? "self_attn_layer_norm" : "",
+                       .norm = is_whisper ? "self_attn_layer_norm" : "",
                        .norm_kind = "layer",
                        .epsilon_key = nullptr,
                        .epsilon = 1e-5,
-                       .set_facts = set_encoder_heads};
+                       .set_facts = is_whisper ? set_whisper_encoder : set_heads};
   Architecture decoder = encoder;
   decoder.stack = "decoder";
-  decoder.layers_key = "decoder_layers";
+  decoder.layers_keys = kBartDecoderLayersKeys;
+  decoder.heads_keys = kBartDecoderHeadsKeys;
   decoder.layer = "decoder.layers.#.";
-  decoder.set_facts = set_causal_decoder_heads;
+  decoder.set_facts = set_causal_heads;
   Architecture cross = decoder;
   cross.stack = "cross";
   cross.q = "encoder_attn.q_proj";
   cross.k = "encoder_attn.k_proj";
   cross.v = "encoder_attn.v_proj";
   cross.output = "encoder_attn.out_proj";
-  cross.norm = has_norm ? "encoder_attn_layer_norm" : "";
-  cross.set_facts = set_decoder_heads;
+  cross.norm = is_whisper ? "encoder_attn_layer_norm" : "";
+  cross.set_facts = set_heads;
   return {encoder, decoder, cross};
 }
 
@@ -484,7 +519,7 @@ std::string part_of_rows(std::int64_t part, std::int64_t parts, std::int64_t gro
 
 /// Parts of q: H*D of queries, then G*D of keys and of values.
 void set_blocks(const std::string& name, std::int64_t kv_heads, LayerJob& job) {
-  const std::int64_t D = head_width_of(job), queries = heads_of(job) * D, keys = kv_heads * D;
+  const std::int64_t D = head_width_of(job), queries = job.heads() * D, keys = kv_heads * D;
   const auto set = [&](const char* letter, std::int64_t first, std::int64_t count) {
     job.set_linear(letter, name, rows(first, first + count), rows(first, first + count));
   };
@@ -513,7 +548,7 @@ void set_columns(const std::string& name, LayerJob& job) {
 
 /// In each of G groups, H/G heads of queries, one of keys and one of values.
 void set_falcon_projections(const std::string& name, LayerJob& job) {
-  const std::int64_t G = falcon_kv_heads(job), H = heads_of(job);
+  const std::int64_t G = falcon_kv_heads(job), H = job.heads();
   if (G == H) return set_thirds(name, H, job);
   if (!job.config().flag("new_decoder_architecture", false)) return set_blocks(name, 1, job);
   if (H % G != 0) job.config().refuse("num_kv_heads", "expected a divisor of num_attention_heads");
@@ -543,7 +578,7 @@ void set_projections(const Architecture& architecture, LayerJob& job) {
     case Projections::columns:
       return set_columns(q, job);
     case Projections::per_head:
-      return set_thirds(q, heads_of(job), job);
+      return set_thirds(q, job.heads(), job);
     case Projections::falcon:
       return set_falcon_projections(q, job);
     case Projections::latent:
@@ -567,10 +602,10 @@ void check_widths(const Architecture& architecture, LayerJob& job) {
                            " is " + to_string(shape) + found);
   };
   if (const char* const key = width_key_of(config);
-      key != nullptr && config.count({key}) != static_cast<std::int64_t>(width))
-    refuse(key, config.count({key}), "");
+      key != nullptr && config.count(key) != static_cast<std::int64_t>(width))
+    refuse(key, config.count(key), "");
   if (!config.has("head_dim") || architecture.projections != Projections::separate) return;
-  const std::int64_t heads = heads_of(job), head_width = config.count({"head_dim"});
+  const std::int64_t heads = job.heads(), head_width = config.count("head_dim");
   std::int64_t expected = 0;
   if (__builtin_mul_overflow(heads, head_width, &expected) ||
       expected != static_cast<std::int64_t>(outputs))
@@ -615,6 +650,8 @@ std::vector<Architecture> single_stacks() {
       bert_like("camembert", kRoberta),
       bert_like("electra", kElectra),
       {.model_type = "distilbert",
+       .layers_keys = kPluralLayersKeys,
+       .heads_keys = kPluralHeadsKeys,
        .roots = kDistilBert,
        .layer = "transformer.layer.#.attention.",
        .q = "q_lin",
@@ -646,6 +683,8 @@ std::vector<Architecture> single_stacks() {
        .epsilon = 1e-5,
        .set_facts = set_modernbert},
       {.model_type = "gpt2",
+       .layers_keys = kShortLayersKeys,
+       .heads_keys = kShortHeadsKeys,
        .roots = kTransformer,
        .layer = "h.#.",
        .projections = Projections::columns,
@@ -692,6 +731,8 @@ std::vector<Architecture> single_stacks() {
        .epsilon = 1e-5,
        .set_facts = set_falcon},
       {.model_type = "bloom",
+       .layers_keys = kShortLayersKeys,
+       .heads_keys = kShortHeadsKeys,
        .roots = kTransformer,
        .layer = "h.#.",
        .projections = Projections::per_head,
@@ -703,6 +744,8 @@ std::vector<Architecture> single_stacks() {
        .epsilon = 1e-5,
        .set_facts = set_alibi_heads},
       {.model_type = "mpt",
+       .layers_keys = kPluralLayersKeys,
+       .heads_keys = kPluralHeadsKeys,
        .roots = kTransformer,
        .layer = "blocks.#.",
        .projections = Projections::thirds,
@@ -750,6 +793,7 @@ void set_layer(const Architecture& architecture, bool with_norm, LayerJob& job) 
       if (job.has_tensor(norm + ".bias")) job.set_tensor("input_norm_bias", norm + ".bias");
     }
   }
+  job.set_head_count(job.config().count(architecture.heads_keys));
   job.set("weights_layout", architecture.projections == Projections::columns ? "in-out" : "out-in");
   check_widths(architecture, job);
   set_projections(architecture, job);

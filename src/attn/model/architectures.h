@@ -22,6 +22,11 @@ enum class Projections {
   latent,    ///< chains of projections and norms (model/latent_attention.h)
 };
 
+/// Keys of one whole number of a configuration.
+using CountKeys = std::span<const char* const>;
+constexpr const char* kLayersKeys[] = {"num_hidden_layers"};
+constexpr const char* kHeadsKeys[] = {"num_attention_heads"};
+
 /// One row of the table. Names are those of transformers, relative to the layer and without
 /// ".weight" and ".bias".
 struct Architecture {
@@ -29,7 +34,9 @@ struct Architecture {
   /// "encoder", "decoder" or "cross" (the attention of the decoder to the encoder's output); "" for
   /// a model with one stack of layers.
   std::string_view stack = {};
-  const char* layers_key = nullptr;  ///< of the number of layers; nullptr: num_hidden_layers
+  /// Keys of the numbers of layers and of heads. The first that is present counts: transformers
+  /// sets names that several architectures share last.
+  std::span<const char*const> layers_keys = kLayersKeys, heads_keys = kHeadsKeys;
   /// What may be in front of the names, tried in this order.
   std::span<const std::string_view> roots;
   std::string_view layer;  ///< "layers.#."; '#' is the number of the layer

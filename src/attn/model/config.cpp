@@ -38,17 +38,20 @@ std::optional<double> Config::number(const char* key) const {
   return number;
 }
 
-std::int64_t Config::count(std::initializer_list<const char*> keys,
-                           std::optional<std::int64_t> otherwise) const {
+std::int64_t Config::count(const char* key, std::optional<std::int64_t> otherwise) const {
   constexpr double kMost = 1e9;
-  const auto* const key =
+  const std::optional<double> value = number(key);
+  if (!value && otherwise) return *otherwise;
+  if (!value) refuse(key, "expected a whole number, found none");
+  if (*value != std::trunc(*value) || *value < 1 || *value > kMost)
+    refuse(key, "expected a whole number from 1 to 1000000000, found " + to_json(*find(key)));
+  return static_cast<std::int64_t>(*value);
+}
+
+std::int64_t Config::count(std::span<const char* const> keys) const {
+  const auto key =
       std::find_if(keys.begin(), keys.end(), [&](const char* each) { return has(each); });
-  if (key == keys.end() && otherwise) return *otherwise;
-  if (key == keys.end()) refuse(*keys.begin(), "expected a whole number, found none");
-  const double value = *number(*key);
-  if (value != std::trunc(value) || value < 1 || value > kMost)
-    refuse(*key, "expected a whole number from 1 to 1000000000, found " + to_json(*find(*key)));
-  return static_cast<std::int64_t>(value);
+  return count(key == keys.end() ? keys.back() : *key);
 }
 
 std::vector<std::string> Config::texts(const char* key) const {

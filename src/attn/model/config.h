@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,10 +33,10 @@ class Config {
   bool flag(const char* key, bool otherwise) const;
   std::optional<double> number(const char* key) const;
   double number(const char* key, double otherwise) const { return number(key).value_or(otherwise); }
-  /// The value of the first of these keys that is present: a whole number from 1. Errors: also if
-  /// none is present and there is no `otherwise`.
-  std::int64_t count(std::initializer_list<const char*> keys,
-                     std::optional<std::int64_t> otherwise = {}) const;
+  /// A whole number from 1. Errors: also if the key is absent and there is no `otherwise`.
+  std::int64_t count(const char* key, std::optional<std::int64_t> otherwise = {}) const;
+  /// Likewise, of the first of these keys that is present. Errors name the last if none is.
+  std::int64_t count(std::span<const char* const> keys) const;
   /// Strings; empty if absent.
   std::vector<std::string> texts(const char* key) const;
   std::vector<double> numbers(const char* key) const;

@@ -19,19 +19,15 @@ void set_window(LayerJob& job, std::int64_t keys) {
 
 }  // namespace
 
-std::int64_t heads_of(const LayerJob& job) {
-  return job.config().count({"num_attention_heads", "n_head", "n_heads", "num_heads"});
-}
-
 std::int64_t kv_heads_of(const LayerJob& job) {
-  return job.config().count({"num_key_value_heads"}, heads_of(job));
+  return job.config().count("num_key_value_heads", job.heads());
 }
 
-void set_heads(LayerJob& job) { job.set("heads", Json{heads_of(job)}); }
+void set_heads(LayerJob& job) { job.set("heads", Json{job.heads()}); }
 
 void set_grouped_heads(LayerJob& job) {
   set_heads(job);
-  if (kv_heads_of(job) != heads_of(job)) job.set("kv_heads", Json{kv_heads_of(job)});
+  if (kv_heads_of(job) != job.heads()) job.set("kv_heads", Json{kv_heads_of(job)});
 }
 
 void set_causal(LayerJob& job) {
@@ -46,9 +42,9 @@ const char* width_key_of(const Config& config) {
 }
 
 std::int64_t head_width_of(const LayerJob& job) {
-  if (job.config().has("head_dim")) return job.config().count({"head_dim"});
+  if (job.config().has("head_dim")) return job.config().count("head_dim");
   const char* const key = width_key_of(job.config());
-  return job.config().count({key == nullptr ? "hidden_size" : key}) / heads_of(job);
+  return job.config().count(key == nullptr ? "hidden_size" : key) / job.heads();
 }
 
 std::string layer_type_of(const LayerJob& job, const std::string& otherwise) {
@@ -77,7 +73,7 @@ void check_layer_type(const LayerJob& job) {
 
 void set_window_of_all(LayerJob& job, std::optional<std::int64_t> otherwise) {
   if (job.config().has("sliding_window"))
-    set_window(job, job.config().count({"sliding_window"}));
+    set_window(job, job.config().count("sliding_window"));
   else if (otherwise && !job.config().mentions("sliding_window"))
     set_window(job, *otherwise);
 }

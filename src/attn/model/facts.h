@@ -12,13 +12,12 @@ namespace attn {
 constexpr const char* kFullAttention = "full_attention";
 constexpr const char* kSlidingAttention = "sliding_attention";
 
-/// Sets heads from num_attention_heads.
+/// Sets heads.
 void set_heads(LayerJob& job);
 
-/// Sets heads and kv_heads from num_attention_heads and num_key_value_heads.
+/// Sets heads, and kv_heads from num_key_value_heads.
 void set_grouped_heads(LayerJob& job);
 
-std::int64_t heads_of(const LayerJob& job);
 std::int64_t kv_heads_of(const LayerJob& job);
 
 /// Sets causal, unless is_causal is false. Windows then extend to both sides.

@@ -30,8 +30,8 @@ bool LayerJob::has_tensor(const std::string& name) const {
   return files_.stored(checkpoint_, prefix_ + name).has_value();
 }
 
-Shape LayerJob::shape_of(const std::string& name) const {
-  const std::optional<StoredTensor> stored = files_.stored(checkpoint_, prefix_ + name);
+Shape LayerJob::shape_of_shared(const std::string& full_name) const {
+  const std::optional<StoredTensor> stored = files_.stored(checkpoint_, full_name);
   return stored ? stored->shape : Shape{};
 }
 

@@ -51,9 +51,13 @@ class LayerJob {
 
   bool has_tensor(const std::string& name) const;  ///< of the layer
   /// The shape of a tensor of the layer; empty if there is none.
-  Shape shape_of(const std::string& name) const;
+  Shape shape_of(const std::string& name) const { return shape_of_shared(full_name(name)); }
+  /// Likewise, of any tensor of the checkpoint.
+  Shape shape_of_shared(const std::string& full_name) const;
   std::string full_name(const std::string& name) const { return prefix_ + name; }
 
+  std::int64_t heads() const { return heads_; }
+  void set_head_count(std::int64_t heads) { heads_ = heads; }
   std::size_t hidden_width() const { return hidden_width_; }  ///< 0: unknown
   void set_hidden_width(std::size_t width) { hidden_width_ = width; }
   /// The full name of a tensor of the layer that `key` needs. Errors: as set_tensor().
@@ -77,6 +81,7 @@ class LayerJob {
   std::int64_t layer_;
   std::string checkpoint_, quantisation_, root_, prefix_;
   TensorFiles& files_;
+  std::int64_t heads_ = 0;
   std::size_t hidden_width_ = 0;
   std::optional<LatentAttention> latent_;
   std::vector<std::pair<std::string, Json>> keys_;

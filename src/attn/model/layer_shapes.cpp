@@ -67,8 +67,8 @@ LayerWidths widths_of(const LayerJob& layer) {
   LayerWidths widths{number_of_key(layer, "heads"), number_of_key(layer, "kv_heads"), 0,
                      layer.hidden_width()};
   if (widths.kv_heads == 0) widths.kv_heads = widths.heads;
-  for (const char* key : {"head_dim", "d_kv"})
-    if (config.has(key)) widths.head = static_cast<std::size_t>(config.count({key}));
+  for (const char* key : {"d_kv", "head_dim"})
+    if (config.has(key)) widths.head = static_cast<std::size_t>(config.count(key));
   if (widths.head == 0 && widths.heads > 0 && widths.hidden % widths.heads == 0)
     widths.head = widths.hidden / widths.heads;
   return widths;

@@ -120,11 +120,7 @@ class Model {
                 .hint = stacks_.size() > 1 ? "give stack " + join_or(names) : "remove stack"});
   }
 
-  std::int64_t layers(const Architecture& stack) const {
-    if (stack.layers_key != nullptr && config_->has(stack.layers_key))
-      return config_->count({stack.layers_key});
-    return config_->count({"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
-  }
+  std::int64_t layers(const Architecture& stack) const { return config_->count(stack.layers_keys); }
 
   /// Errors: data, if the stack has no such layer.
   void require_layer(const Architecture& stack, std::int64_t number) const {

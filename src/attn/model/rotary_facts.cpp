@@ -21,15 +21,15 @@ struct Rope {
   std::string type() const { return own.text("rope_type", own.text("type", "default")); }
 
   std::int64_t original_length() const {
-    if (!is_of_type && model.has(kOriginalLength)) return model.count({kOriginalLength});
-    if (own.has(kOriginalLength)) return own.count({kOriginalLength});
-    return model.count({"max_position_embeddings"});
+    if (!is_of_type && model.has(kOriginalLength)) return model.count(kOriginalLength);
+    if (own.has(kOriginalLength)) return own.count(kOriginalLength);
+    return model.count("max_position_embeddings");
   }
 
   /// `factor`, or the ratio between the context length and the original one.
   double factor() const {
     if (const auto factor = own.number("factor")) return *factor;
-    return static_cast<double>(model.count({"max_position_embeddings"})) /
+    return static_cast<double>(model.count("max_position_embeddings")) /
            static_cast<double>(original_length());
   }
 };
@@ -58,6 +58,9 @@ std::optional<Rope> rope_of(const LayerJob& job, const RotaryDefaults& defaults)
     rope = rope->object(defaults.layer_type.c_str());
   } else {
     rope = defaults.is_scaled ? scaling : std::nullopt;
+    // transformers 5 ignores it here, and older versions do not.
+    if (rope && !rope->has("rope_type") && rope->text("type", "default") != "default")
+      rope->refuse("type", "is not supported without rope_type for this model_type");
   }
   if (!rope) return std::nullopt;
   return Rope{config, *rope, true};
@@ -115,7 +118,7 @@ void set_scaling(LayerJob& job, const Rope& rope) {
     job.set("rotary.scaling", "linear");
   } else if (type == "dynamic") {
     job.set("rotary.scaling", "dynamic-ntk");
-    job.set("rotary.original_length", Json{job.config().count({"max_position_embeddings"})});
+    job.set("rotary.original_length", Json{job.config().count("max_position_embeddings")});
   } else if (type == "llama3") {
     job.set("rotary.scaling", "llama3");
     job.set("rotary.original_length", Json{rope.original_length()});
