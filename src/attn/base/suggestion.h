@@ -43,4 +43,18 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known,
                          NameKind kind);
 
+/// The most names of a file that are searched for a suggestion: each of n wrong names of a batch
+/// would search all n of a file.
+inline constexpr std::size_t kMostSearched = 1000;
+
+/// The names in the sorted range [first, last) that are next to `place`, at most kMostSearched.
+template <class Iterator, class NameOf>
+std::vector<std::string> names_around(Iterator first, Iterator place, Iterator last,
+                                      const NameOf& name_of) {
+  for (std::size_t i = 0; i < kMostSearched / 2 && place != first; ++i) --place;
+  std::vector<std::string> names;
+  for (; place != last && names.size() < kMostSearched; ++place) names.push_back(name_of(*place));
+  return names;
+}
+
 }  // namespace attn

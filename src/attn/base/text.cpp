@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <span>
 
 #include "attn/base/utf8.h"
 
@@ -17,9 +16,13 @@ std::string join_or(const std::vector<std::string>& items) {
 }
 
 std::string list_names(const std::vector<std::string>& names, std::size_t most) {
-  const std::span first = std::span(names).first(std::min(names.size(), most));
+  const auto end = names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), most));
+  return list_first_names({names.begin(), end}, names.size());
+}
+
+std::string list_first_names(const std::vector<std::string>& first, std::size_t count) {
   std::string text = join(first, ", ", printable);
-  if (names.size() > most) text += " and " + std::to_string(names.size() - most) + " more";
+  if (count > first.size()) text += " and " + std::to_string(count - first.size()) + " more";
   return text;
 }
 

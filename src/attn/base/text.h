@@ -34,6 +34,8 @@ std::string join_or(const std::vector<std::string>& items);
 
 /// "a, b and 4 more": at most `most` of the names, safe to print.
 std::string list_names(const std::vector<std::string>& names, std::size_t most = 10);
+/// The same for the first of `count` names.
+std::string list_first_names(const std::vector<std::string>& first, std::size_t count);
 
 /// Whether `a` comes before `b` if whole numbers in names are compared by value: "arr_9" before
 /// "arr_10".

@@ -1,6 +1,7 @@
 #include "attn/batch/work.h"
 
 #include <algorithm>
+#include <map>
 #include <new>
 #include <optional>
 #include <set>
@@ -30,13 +31,6 @@ namespace {
 std::vector<FileDigest> digest_of_line(const Item& item) {
   if (!item.line) return {};
   return {{item.name, digest_of(bytes_of(*item.line))}};
-}
-
-/// Adds the digests of the files that are not there.
-void add_digests(const TensorFiles& files, std::vector<FileDigest>& digests) {
-  for (auto& digest : files.digests())
-    if (std::find(digests.begin(), digests.end(), digest) == digests.end())
-      digests.push_back(std::move(digest));
 }
 
 /// The digest of a result "bundle-3.npz#NAME"; "" if it does not exist.
@@ -186,6 +180,7 @@ class LayersOfItem {
       return true;
     }
     result_.outputs = results_->outputs();
+    add_inputs(digests_, result_.made_by);
     outcome_.warning = join(lines_of_layers(warnings_, series.layers().size()), "; ");
     std::unique_ptr<ResultWriter> writer;
     if (context_.naming && context_.naming->bundle == 0)
@@ -198,7 +193,7 @@ class LayersOfItem {
   bool compute(std::int64_t number, const LayerSeries& series) {
     const std::string name = "layer " + std::to_string(number);
     const std::size_t limit = files_.limits().memory;
-    TensorFiles own(*context_.files);
+    TensorFiles own(files_, files_.limits());
     Document document;
     std::optional<PreparedJob> prepared;
     std::size_t shared = 0;  // bytes of inputs that all layers use
@@ -231,7 +226,6 @@ class LayersOfItem {
       result_ = describe_job(job_, prepared->inputs, series.whole(), files_);
       add_digests_of(files_);
     }
-    add_inputs(own, result_.made_by);
     add_digests_of(own);
     Execution execution = within(name, [&] {
       return execute({job_, *prepared, std::move(document), nullptr, job_.outputs, context_.nan});
@@ -254,7 +248,9 @@ class LayersOfItem {
 
   void add_digests_of(const TensorFiles& files) {
     inputs_.merge(files.paths());
-    if (context_.records_inputs) add_digests(files, outcome_.inputs);
+    for (auto& digest : files.digests())
+      if (digests_.insert(digest).second && context_.records_inputs)
+        outcome_.inputs.push_back(std::move(digest));
   }
 
   Attempt& attempt_;
@@ -270,6 +266,7 @@ class LayersOfItem {
   MemoryEstimate memory_;  ///< of the layer that needs most
   Result result_;
   std::set<std::string> inputs_;
+  std::map<std::string, std::string> digests_;  ///< of all inputs, by name
   std::vector<LayerWarning> warnings_;
 };
 
@@ -308,7 +305,7 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
   if (!reserve(memory.bytes())) return false;
   if (context.records_inputs) {
     outcome.inputs = digest_of_line(item);
-    add_digests(files, outcome.inputs);
+    for (auto& digest : files.digests()) outcome.inputs.push_back(std::move(digest));
   }
   std::unique_ptr<ResultWriter> writer;
   if (context.naming && context.naming->bundle == 0)

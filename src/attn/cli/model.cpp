@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "attn/base/error.h"
+#include "attn/base/grouped.h"
 #include "attn/base/text.h"
 #include "attn/cli/shared_options.h"
 #include "attn/cli/terminal.h"
@@ -58,19 +59,12 @@ std::pair<std::int64_t, std::int64_t> layers_of(const ModelFacts::Stack& stack,
 /// Layers with the same keys are printed together.
 std::string stack_text(const ModelFacts::Stack& stack, const ModelArgs& args,
                        const ModelLayers& model) {
-  std::vector<std::pair<std::string, std::vector<std::int64_t>>> groups;
+  Grouped<std::int64_t> groups;
   const auto [first, last] = layers_of(stack, args);
-  for (std::int64_t layer = first; layer <= last; ++layer) {
-    const std::string keys = keys_of(model.job(stack.name, layer), model.facts(), layer);
-    const auto group = std::find_if(groups.begin(), groups.end(),
-                                    [&](const auto& each) { return each.first == keys; });
-    if (group == groups.end())
-      groups.push_back({keys, {layer}});
-    else
-      group->second.push_back(layer);
-  }
+  for (std::int64_t layer = first; layer <= last; ++layer)
+    groups.add(keys_of(model.job(stack.name, layer), model.facts(), layer), layer);
   std::string text;
-  for (const auto& [keys, members] : groups) {
+  for (const auto& [keys, members] : groups.groups()) {
     const auto digits = [](std::int64_t layer) { return std::to_string(layer); };
     text += stack.name + (stack.name.empty() ? "" : " ") +
             (members.size() == 1 ? "layer " : "layers ") + join(members, ", ", digits) + ":\n" +

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -33,7 +34,7 @@ struct ReadLayer {
   Document document;  ///< the explicit job
   Job job;
 
-  explicit ReadLayer(const ReadLimits& limits) : files(limits) {}
+  ReadLayer(TensorFiles& all, const ReadLimits& limits) : files(all, limits) {}
 };
 
 /// The run of several layers. Each layer is read twice: to plan it, so that errors of all layers
@@ -113,7 +114,7 @@ class LayersRun {
       const std::size_t kept = saturating_sum(shared_bytes(), joined_ ? bytes_kept(*joined_) : 0);
       ReadLimits rest = limits_;
       rest.memory -= std::min(kept, rest.memory);
-      layer = std::make_unique<ReadLayer>(rest);
+      layer = std::make_unique<ReadLayer>(files_, rest);
       layer->document = std::move(document);
       layer->job = read_job(layer->document, layer->files);
       if (is_joined_) add_batch_axis(layer->job);
@@ -138,13 +139,8 @@ class LayersRun {
     });
   }
 
-  OutputPolicy policy() const {
-    OutputPolicy policy = policy_of(args_, files_);
-    policy.inputs.insert(inputs_.begin(), inputs_.end());
-    return policy;
-  }
-
   void plan_layers() {
+    std::vector<std::int64_t> kept;
     for (const std::int64_t number : series_.layers()) {
       const std::unique_ptr<ReadLayer> layer = read(number);
       if (!by_rows_)
@@ -155,9 +151,9 @@ class LayersRun {
       names_ = names_of(layer->job.outputs);
       if (args_.no_clobber && !is_joined_ && has_file(number)) {
         skipped_.push_back({number, "skipped, as an output file exists"});
-        std::erase(layers_, number);
         continue;
       }
+      kept.push_back(number);
       inputs_.merge(layer->files.paths());
       rows_ += counted_rows(prepared), flops_ += plan.flops;
       if (is_joined_) join(number, plan);
@@ -175,11 +171,15 @@ class LayersRun {
           paths_.push_back(std::move(path));
       if (args_.dry_run) add_plan(number, *layer, plan, memory);
     }
+    layers_ = std::move(kept);
+    policy_ = policy_of(args_, files_);
+    policy_.inputs.merge(std::move(inputs_));
+    if (is_joined_ && !digests_.empty()) add_inputs(digests_, described_.made_by);
     if (!is_joined_)
       for (const std::int64_t number : layers_)
-        require_writable(targets_of(number), names_, policy());
+        require_writable(targets_of(number), names_, policy_);
     else if (args_.dry_run)
-      require_writable(destination_.targets, names_, policy());
+      require_writable(destination_.targets, names_, policy_);
   }
 
   /// Adds a layer to the plan of all.
@@ -200,7 +200,7 @@ class LayersRun {
   void describe(const ReadLayer& layer, const Inputs& in) {
     if (described_.made_by.find("inputs") == nullptr)
       described_ = describe_job(layer.job, in, series_.whole(), files_);
-    add_inputs(layer.files, described_.made_by);
+    for (auto& digest : layer.files.digests()) digests_.insert(std::move(digest));
   }
 
   /// Adds a layer to what --dry-run prints.
@@ -239,7 +239,7 @@ class LayersRun {
 
   /// `progress` may be nullptr.
   void compute_joined(RunProgress* progress) {
-    ResultWriter writer(destination_.targets, names_, policy());
+    ResultWriter writer(destination_.targets, names_, policy_);
     writer.begin(*joined_, described_);
     JoinedResults joined(*joined_, &writer);
     for (const std::int64_t number : layers_) {
@@ -257,11 +257,12 @@ class LayersRun {
   void compute_each(RunProgress* progress) {
     std::list<ResultWriter> writers;
     const bool is_described = needs_description(destination_, args_);
-    if (is_described) shared_inputs_ = files_.digests();
+    if (is_described)
+      for (auto& digest : files_.digests()) shared_inputs_.insert(std::move(digest));
     for (const std::int64_t number : layers_) {
       const std::unique_ptr<ReadLayer> layer = read(number);
       const std::vector<OutputTarget> targets = targets_of(number);
-      ResultWriter& writer = writers.emplace_back(targets, names_, policy());
+      ResultWriter& writer = writers.emplace_back(targets, names_, policy_);
       writer.write(compute(number, *layer, is_described ? &layer->files : nullptr, &writer));
       writer.finish();
     }
@@ -281,16 +282,18 @@ class LayersRun {
   bool is_joined_ = true;
   std::optional<OutputSet> by_rows_;  ///< outputs that are written while they are computed
   std::vector<std::string> names_;    ///< of the outputs
-  std::set<std::string> inputs_;      ///< paths
-  std::vector<OutputPath> paths_;     ///< of files for each layer
+  std::set<std::string> inputs_;      ///< paths; then in policy_
+  OutputPolicy policy_;
+  std::vector<OutputPath> paths_;  ///< of files for each layer
   /// Digests of what was read for all layers, recorded in the file of each layer.
-  std::vector<std::pair<std::string, std::string>> shared_inputs_;
+  std::map<std::string, std::string> shared_inputs_;
   std::optional<Plan> first_, joined_;
-  std::size_t rows_ = 0;   ///< of all layers, that the kernels count
-  double flops_ = 0;       ///< of all layers
-  Result described_;       ///< of joined outputs
-  MemoryEstimate memory_;  ///< of the layer that needs most
-  std::string text_;       ///< of --dry-run
+  std::size_t rows_ = 0;                        ///< of all layers, that the kernels count
+  double flops_ = 0;                            ///< of all layers
+  Result described_;                            ///< of joined outputs
+  std::map<std::string, std::string> digests_;  ///< of their inputs, by name
+  MemoryEstimate memory_;                       ///< of the layer that needs most
+  std::string text_;                            ///< of --dry-run
   std::vector<LayerWarning> warnings_;
 };
 

@@ -162,6 +162,7 @@ FileBytes read_file(OpenInput input, const std::string& path, std::size_t max_by
                     (access == FileAccess::map || access == FileAccess::map_part) &&
                     static_cast<std::size_t>(input.info.st_size) >= kWorthMapping;
   if (maps) input.info = settled_status(input.descriptor, name);
+  if (is_regular && !input.inherited && is_settled(input.info)) file.version = stamp_of(input.info);
   const auto size = is_regular ? static_cast<std::size_t>(input.info.st_size) : 0;
   if (size > max_bytes && access != FileAccess::map_part) too_large(file, size, max_bytes);
   if (maps) file.data = map_file(input.descriptor, input.info, name);
@@ -172,16 +173,16 @@ FileBytes read_file(OpenInput input, const std::string& path, std::size_t max_by
     return file;
   }
   if (size > max_bytes) too_large(file, size, max_bytes);
-  const bool is_settled = is_regular && access != FileAccess::growing;
+  const bool is_whole = is_regular && access != FileAccess::growing;
   try {
     if (size > 0)
-      read_regular(file, fd, size, max_bytes, is_settled);
+      read_regular(file, fd, size, max_bytes, is_whole);
     else
       read_stream(file, fd, max_bytes);
   } catch (const std::bad_alloc&) {
     throw Error(ErrorKind::data, Problem{.where = {name}, .message = "does not fit in memory"});
   }
-  if (is_settled) {
+  if (is_whole) {
     require_unchanged(name, stamp_of(input.info), status_of(fd, name));
     // The offset of an inherited descriptor may be after the first byte.
     if (file.size < size && !input.inherited)

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "attn/io/mapped_file.h"
 #include "attn/io/open_file.h"
 
 namespace attn {
@@ -21,7 +23,10 @@ struct FileBytes {
   std::size_t size = 0;
   std::string known_digest = {};  ///< precomputed if the bytes are shared by several jobs
   bool is_mapped = false;         ///< not copied (io/mapped_file.h)
-  std::string digest() const;     ///< io/digest.h
+  /// Other contents of the same file have another one. Absent for pipes, and for a file that was
+  /// modified a moment ago.
+  std::optional<FileStamp> version = {};
+  std::string digest() const;                                                 ///< io/digest.h
   std::string name() const { return path == "-" ? "standard input" : path; }  ///< for errors
   std::span<const std::byte> bytes() const { return {data.get(), size}; }
   std::string_view text() const { return {reinterpret_cast<const char*>(data.get()), size}; }

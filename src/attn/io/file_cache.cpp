@@ -37,16 +37,14 @@ std::shared_ptr<const TensorMap> SharedFile::tensors() {
     ReadBudget budget(limits_.memory);
     budget.charge(bytes_.size, bytes_.name());
     tensors_ = std::make_shared<const TensorMap>(read_tensors(bytes_, limits_, &budget));
+    for (const auto& [name, tensor] : *tensors_) tensor_bytes_ += tensor.bytes();
   }
   return tensors_;
 }
 
 std::size_t SharedFile::size() {
   const std::lock_guard lock(mutex_);
-  std::size_t size = kEntry + bytes_.size;
-  if (tensors_ != nullptr)
-    for (const auto& [name, tensor] : *tensors_) size += tensor.bytes();
-  return size;
+  return kEntry + bytes_.size + tensor_bytes_ + parsed_.size();
 }
 
 std::shared_ptr<SharedFile> FileCache::file(const std::string& path) {

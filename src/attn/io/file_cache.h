@@ -10,17 +10,10 @@
 #include <string>
 
 #include "attn/io/file.h"
+#include "attn/io/parsed_file.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
-
-/// Limits on .npz archives.
-struct NpzLimits {
-  std::size_t members = 65536;
-  std::size_t name = 1024;                      ///< bytes of a member's name
-  std::size_t expanded = std::size_t{8} << 30;  ///< bytes of all deflated members, expanded
-  std::size_t ratio = 2000;                     ///< expanded : compressed, beyond 64 MiB
-};
 
 struct ReadLimits {
   /// Bytes of one file; also of all files and random tensors of a job (TensorFiles::budget()).
@@ -37,6 +30,7 @@ class SharedFile {
   /// Errors: as read_file() and read_tensors(), for each caller.
   FileBytes bytes();
   std::shared_ptr<const TensorMap> tensors();
+  ParsedFile& parsed() { return parsed_; }
   std::size_t size();  ///< bytes of memory, with the tensors and this object
   const std::string& path() const { return path_; }
 
@@ -49,6 +43,8 @@ class SharedFile {
   std::mutex mutex_;
   FileBytes bytes_;
   std::shared_ptr<const TensorMap> tensors_;
+  std::size_t tensor_bytes_ = 0;
+  ParsedFile parsed_;
 };
 
 /// Thread-safe: the first thread reads a file, others wait for it. When the files together exceed
@@ -64,7 +60,8 @@ class FileCache {
   /// The file, after reading it. It stays valid when the cache drops it.
   std::shared_ptr<SharedFile> file(const std::string& path);
   std::shared_ptr<const TensorMap> tensors(SharedFile& file);
-  void clear();  ///< drops all files except pipes
+  void count(SharedFile& file);  ///< after a request that may have made it larger
+  void clear();                  ///< drops all files except pipes
   const ReadLimits& limits() const { return limits_; }
 
  private:
@@ -77,7 +74,6 @@ class FileCache {
   using Entries = std::map<std::string, Entry>;
   std::shared_ptr<SharedFile> find(const std::string& path);
   Entries::iterator entry_of(const SharedFile& file);
-  void count(SharedFile& file);
   void forget(const SharedFile& file);
   void drop(Entries::iterator entry);
 

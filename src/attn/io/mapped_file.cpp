@@ -72,11 +72,6 @@ void describe(Slot& slot, const std::string& name) {
   std::copy_n(text.c_str(), text.size() + 1, slot.message.begin());
 }
 
-bool is_same(const FileStamp& a, const FileStamp& b) {
-  return a.device == b.device && a.inode == b.inode && a.size == b.size &&
-         a.modified.tv_sec == b.modified.tv_sec && a.modified.tv_nsec == b.modified.tv_nsec;
-}
-
 struct MappedFile {
   Descriptor file;
   FileStamp stamp;
@@ -86,7 +81,7 @@ struct MappedFile {
 
   bool is_modified() const {
     struct stat now {};
-    return fstat(file.get(), &now) == 0 && !is_same(stamp, stamp_of(now));
+    return fstat(file.get(), &now) == 0 && !(stamp == stamp_of(now));
   }
 };
 
@@ -155,25 +150,39 @@ FileStamp stamp_of(const struct stat& info) {
   return {info.st_dev, info.st_ino, info.st_size, info.st_mtim};
 }
 
+bool operator==(const FileStamp& a, const FileStamp& b) {
+  return a.device == b.device && a.inode == b.inode && a.size == b.size &&
+         a.modified.tv_sec == b.modified.tv_sec && a.modified.tv_nsec == b.modified.tv_nsec;
+}
+
+namespace {
+
+constexpr timespec kResolution{0, 20'000'000};  // of timestamps, at most
+
+}  // namespace
+
+bool is_settled(const struct stat& info) {
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  const std::int64_t seconds = now.tv_sec - info.st_mtim.tv_sec;
+  if (seconds < 0 || seconds > 1) return true;
+  const std::int64_t age = seconds * kSecond + now.tv_nsec - info.st_mtim.tv_nsec;
+  return age < 0 || age >= kResolution.tv_nsec;
+}
+
 struct stat settled_status(const Descriptor& file, const std::string& name) {
-  constexpr std::int64_t kMilliseconds = 20, kNanoseconds = 1'000'000, kSecond = 1'000'000'000;
-  constexpr timespec kPause{0, kMilliseconds * kNanoseconds};
   constexpr int kMaxPauses = 5;  // a file that is being written to changes again later
   struct stat info {};
   for (int pauses = 0;; ++pauses) {
     if (fstat(file.get(), &info) != 0) throw system_error(ErrorKind::io, name, errno);
-    timespec now{};
-    clock_gettime(CLOCK_REALTIME, &now);
-    const std::int64_t seconds = now.tv_sec - info.st_mtim.tv_sec;
-    if (seconds < 0 || seconds > 1 || pauses == kMaxPauses) return info;
-    const std::int64_t age = seconds * kSecond + now.tv_nsec - info.st_mtim.tv_nsec;
-    if (age < 0 || age >= kPause.tv_nsec) return info;
-    nanosleep(&kPause, nullptr);
+    if (is_settled(info) || pauses == kMaxPauses) return info;
+    nanosleep(&kResolution, nullptr);
   }
 }
 
 void require_unchanged(const std::string& name, const FileStamp& before, const struct stat& now) {
-  if (!is_same(before, stamp_of(now))) fail_as_modified(name);
+  if (!(before == stamp_of(now))) fail_as_modified(name);
 }
 
 std::shared_ptr<const std::byte> map_file(Descriptor& file, const struct stat& info,

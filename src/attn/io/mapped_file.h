@@ -20,13 +20,17 @@ struct FileStamp {
   timespec modified{};
 };
 FileStamp stamp_of(const struct stat& info);
+bool operator==(const FileStamp& a, const FileStamp& b);
 
 /// Errors: io, if `now`, the present status of the file, differs from `before`.
 void require_unchanged(const std::string& name, const FileStamp& before, const struct stat& now);
 
-/// The status of an open file, after waiting, for some milliseconds, until it was last modified
-/// longer ago than the resolution of timestamps. Each later change then has another timestamp.
-/// Errors: io.
+/// Whether the file was last modified longer ago than the resolution of timestamps. Each later
+/// change then has another timestamp.
+bool is_settled(const struct stat& info);
+
+/// The status of an open file, after waiting, for some milliseconds, until it is_settled(). Errors:
+/// io.
 struct stat settled_status(const Descriptor& file, const std::string& name);
 
 /// Maps an open regular file of `info.st_size` bytes, read-only, and keeps its descriptor. Returns

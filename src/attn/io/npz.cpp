@@ -72,34 +72,6 @@ Tensor read_member(const ZipMember& member, const std::string& name, ReadBudget*
   return read_npy({name, data, member.size}, name, budget);
 }
 
-/// All arrays, or the one that is `wanted`. The directory entries of the others are checked as
-/// well, but they are not expanded.
-TensorMap read_members(const ZipDirectory& directory, const FileBytes& file,
-                       const NpzLimits& limits, const std::string* wanted, ReadBudget* budget) {
-  TensorMap tensors;
-  std::map<std::string_view, std::string_view>
-      seen;  // the key that NumPy gives a member -> its name
-  std::size_t expanded = 0;
-  for (const ZipMember& member : directory.members) {
-    const std::string_view name = member.name;
-    const bool is_array = name.ends_with(kSuffix);
-    const std::string_view key = name.substr(0, name.size() - (is_array ? kSuffix.size() : 0));
-    const auto [other, is_new] = seen.emplace(key, name);
-    if (!is_new)
-      fail_at({file.name()}, "has both '" + printable(std::string(other->second)) + "' and '" +
-                                 printable(member.name) + "', which name the same array");
-    if (!is_array) continue;
-    if (key.empty()) fail_at({file.name()}, "has an array without a name");
-    within(file.name(), [&] {
-      const std::string array(key);
-      require_supported(member, array, limits, expanded);
-      if (wanted == nullptr || array == *wanted)
-        tensors.set(array, read_member(member, array, budget));
-    });
-  }
-  return tensors;
-}
-
 [[noreturn]] void fail_without_arrays(const ZipDirectory& directory, const std::string& file) {
   for (const ZipMember& member : directory.members)
     if (member.name.ends_with("data.pkl")) fail_at({file}, kTorchFile);
@@ -113,13 +85,56 @@ bool is_zip(std::span<const std::byte> bytes) {
   return text.starts_with("PK\3\4") || text.starts_with("PK\5\6");
 }
 
+namespace {
+
+/// The directory entries of members that are not arrays are checked as well.
+NpzIndex index_of(const ZipDirectory& directory, const FileBytes& file, const NpzLimits& limits,
+                  MemoryCharge& charge) {
+  constexpr std::size_t kEntry = 320;  // a member and nodes of two maps
+  NpzIndex index;
+  index.start = file.data.get();
+  std::map<std::string_view, std::string_view>
+      seen;  // the key that NumPy gives a member -> its name
+  std::size_t expanded = 0;
+  for (const ZipMember& member : directory.members) {
+    const std::string_view name = member.name;
+    const bool is_array = name.ends_with(kSuffix);
+    const std::string_view key = name.substr(0, name.size() - (is_array ? kSuffix.size() : 0));
+    charge.add(kEntry + 2 * name.size());
+    const auto [other, is_new] = seen.emplace(key, name);
+    if (!is_new)
+      fail_at({file.name()}, "has both '" + printable(std::string(other->second)) + "' and '" +
+                                 printable(member.name) + "', which name the same array");
+    if (!is_array) continue;
+    if (key.empty()) fail_at({file.name()}, "has an array without a name");
+    const std::string array(key);
+    within(file.name(), [&] { require_supported(member, array, limits, expanded); });
+    index.by_name.emplace(array, index.arrays.size());
+    index.arrays.push_back(member);
+    index.arrays.back().name = array;
+  }
+  return index;
+}
+
+}  // namespace
+
+NpzIndex read_npz_index(const FileBytes& file, const NpzLimits& limits, MemoryCharge& charge) {
+  return index_of(
+      read_zip_directory(file.bytes(), file.name(), {limits.members, limits.name}, charge), file,
+      limits, charge);
+}
+
 TensorMap read_npz(const FileBytes& file, std::string* comment, const NpzLimits& limits,
                    ReadBudget* budget) {
   MemoryCharge charge(budget, file.name());
   const ZipDirectory directory =
       read_zip_directory(file.bytes(), file.name(), {limits.members, limits.name}, charge);
   if (comment != nullptr) *comment = directory.comment;
-  TensorMap tensors = read_members(directory, file, limits, nullptr, budget);
+  TensorMap tensors;
+  const NpzIndex index = index_of(directory, file, limits, charge);
+  for (const ZipMember& member : index.arrays)
+    tensors.set(member.name,
+                within(file.name(), [&] { return read_member(member, member.name, budget); }));
   if (tensors.empty() && !directory.members.empty()) fail_without_arrays(directory, file.name());
   return tensors;
 }
@@ -129,14 +144,14 @@ std::string npz_comment(const FileBytes& file, const NpzLimits& limits, MemoryCh
       .comment;
 }
 
-std::optional<Tensor> read_npz_array(const FileBytes& file, const std::string& key,
-                                     const NpzLimits& limits, ReadBudget* budget) {
-  MemoryCharge charge(budget, file.name());
-  const ZipDirectory directory =
-      read_zip_directory(file.bytes(), file.name(), {limits.members, limits.name}, charge);
-  const TensorMap tensors = read_members(directory, file, limits, &key, budget);
-  if (tensors.empty()) return std::nullopt;
-  return tensors.begin()->second;
+std::optional<Tensor> read_npz_array(const FileBytes& file, const NpzIndex& index,
+                                     std::string_view key, ReadBudget* budget) {
+  const auto found = index.by_name.find(key);
+  if (found == index.by_name.end()) return std::nullopt;
+  ZipMember member = index.arrays[found->second];
+  const auto offset = static_cast<std::size_t>(member.packed.data() - index.start);
+  member.packed = file.bytes().subspan(offset, member.packed.size());  // mapped anew
+  return within(file.name(), [&] { return read_member(member, member.name, budget); });
 }
 
 namespace {

@@ -7,19 +7,30 @@
 // written front to back.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attn/io/file.h"
-#include "attn/io/file_cache.h"
 #include "attn/io/file_layout.h"
 #include "attn/io/read_budget.h"
 #include "attn/io/staged_file.h"
+#include "attn/io/zip_directory.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
+
+/// Limits on .npz archives.
+struct NpzLimits {
+  std::size_t members = 65536;
+  std::size_t name = 1024;                      ///< bytes of a member's name
+  std::size_t expanded = std::size_t{8} << 30;  ///< bytes of all deflated members, expanded
+  std::size_t ratio = 2000;                     ///< expanded : compressed, beyond 64 MiB
+};
 
 /// What is wrong with a file of torch.save.
 inline constexpr const char* kTorchFile =
@@ -38,9 +49,20 @@ TensorMap read_npz(const FileBytes& file, std::string* comment = nullptr,
 /// The archive's comment. Errors: data.
 std::string npz_comment(const FileBytes& file, const NpzLimits& limits, MemoryCharge& charge);
 
-/// One array, or nothing if absent. Other members are not expanded. Errors: data.
-std::optional<Tensor> read_npz_array(const FileBytes& file, const std::string& key,
-                                     const NpzLimits& limits = {}, ReadBudget* budget = nullptr);
+/// The arrays of an archive, all of whose directory entries have been checked.
+struct NpzIndex {
+  std::vector<ZipMember> arrays;  ///< in the archive's order, named without ".npy"
+  std::map<std::string, std::size_t, std::less<>> by_name;  ///< indices in `arrays`
+  const std::byte* start = nullptr;                         ///< of the file in which `arrays` are
+};
+
+/// Charges the memory of the index, and that of reading it, to `charge`. Errors: data.
+NpzIndex read_npz_index(const FileBytes& file, const NpzLimits& limits, MemoryCharge& charge);
+
+/// One array, or nothing if absent. `file` has the bytes of the file that was indexed. Errors:
+/// data.
+std::optional<Tensor> read_npz_array(const FileBytes& file, const NpzIndex& index,
+                                     std::string_view key, ReadBudget* budget = nullptr);
 
 /// The layout of an archive of these tensors, whose dtypes are npy_dtype()'s. `path` is used in
 /// errors.

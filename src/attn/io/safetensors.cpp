@@ -152,10 +152,8 @@ Tensor read_safetensor(const FileBytes& file, const std::string& name, ReadBudge
 const SafetensorsEntry& entry_named(const SafetensorsHeader& header, const std::string& name,
                                     const FileBytes& file) {
   if (const SafetensorsEntry* entry = header.find(name)) return *entry;
-  std::vector<std::string> names;
-  for (const SafetensorsEntry& entry : header.entries) names.push_back(entry.name);
-  fail_at({file.name()},
-          "has no tensor '" + printable(name) + "'" + did_you_mean(name, names, NameKind::tensor));
+  fail_at({file.name()}, "has no tensor '" + printable(name) + "'" +
+                             did_you_mean(name, header.names_near(name), NameKind::tensor));
 }
 
 FileLayout safetensors_layout(const std::vector<TensorSpec>& specs,
@@ -356,15 +354,40 @@ SafetensorsMetadata metadata_of(const Json& json, MemoryCharge& charge) {
 
 }  // namespace
 
-const SafetensorsEntry* SafetensorsHeader::find(std::string_view name) const {
-  const auto found = std::lower_bound(
+std::vector<std::size_t>::const_iterator SafetensorsHeader::first_from(
+    std::string_view name) const {
+  return std::lower_bound(
       by_name.begin(), by_name.end(), name,
       [&](std::size_t i, std::string_view wanted) { return entries[i].name < wanted; });
+}
+
+const SafetensorsEntry* SafetensorsHeader::find(std::string_view name) const {
+  const auto found = first_from(name);
   return found == by_name.end() || entries[*found].name != name ? nullptr : &entries[*found];
 }
 
 std::size_t safetensors_header_size(const FileBytes& file) {
   return kLengthBytes + header_text(file).size();
+}
+
+std::vector<std::string> SafetensorsHeader::names_below(std::string_view prefix) const {
+  const auto first = first_from(prefix);
+  std::vector<std::size_t> below(first, std::find_if_not(first, by_name.end(), [&](std::size_t i) {
+                                   return entries[i].name.starts_with(prefix);
+                                 }));
+  std::sort(below.begin(), below.end());
+  std::vector<std::string> names;
+  for (const std::size_t i : below) names.push_back(entries[i].name);
+  return names;
+}
+
+std::vector<std::string> SafetensorsHeader::names_near(std::string_view name) const {
+  const auto name_of = [&](std::size_t i) { return entries[i].name; };
+  if (entries.size() > kMostSearched)
+    return names_around(by_name.begin(), first_from(name), by_name.end(), name_of);
+  std::vector<std::string> names;
+  for (const SafetensorsEntry& entry : entries) names.push_back(entry.name);
+  return names;
 }
 
 SafetensorsHeader parse_safetensors_header(const FileBytes& file, MemoryCharge& charge) {

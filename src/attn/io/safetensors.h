@@ -78,6 +78,13 @@ struct SafetensorsHeader {
 
   /// The entry of a tensor; nullptr if there is none of this name.
   const SafetensorsEntry* find(std::string_view name) const;
+  /// The names that start with `prefix`, in the header's order.
+  std::vector<std::string> names_below(std::string_view prefix) const;
+  /// Those to search for a suggestion for `name` (base/suggestion.h).
+  std::vector<std::string> names_near(std::string_view name) const;
+
+ private:
+  std::vector<std::size_t>::const_iterator first_from(std::string_view name) const;
 };
 
 /// The length in bytes of what precedes the elements. Errors: data.

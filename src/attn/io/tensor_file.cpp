@@ -87,8 +87,6 @@ bool is_plain_text(std::string_view text) {
   });
 }
 
-constexpr std::size_t kMaxListed = 8;  ///< names in a message
-
 }  // namespace
 
 std::string_view name_of(Format format) {
@@ -216,56 +214,69 @@ const FileBytes& TensorFiles::file_of_names(const std::string& path) {
   return files_.emplace(path, std::move(bytes)).first->second;
 }
 
+TensorFiles::TensorFiles(TensorFiles& whole, const ReadLimits& limits)
+    : shared_(whole.shared_), limits_(limits), budget_(limits.memory) {
+  constexpr std::size_t kShare = 8;  // of the memory
+  if (whole.parts_ == nullptr)
+    whole.parts_ = std::make_shared<ParsedFiles>(whole.limits_.memory / kShare);
+  parts_ = whole.parts_;
+}
+
+std::shared_ptr<ParsedFile> TensorFiles::parsed(const FileBytes& file) const {
+  if (const auto held = held_.find(file.path); held != held_.end())
+    return {held->second, &held->second->parsed()};
+  return parts_ == nullptr || !file.version ? std::make_shared<ParsedFile>()
+                                            : parts_->find(file.path, *file.version);
+}
+
+template <class Parse>
+void TensorFiles::parse(const FileBytes& file, Contents& contents, const Parse& parse) {
+  if (contents.file == nullptr) contents.file = parsed(file);
+  const std::size_t before = contents.file->size();
+  parse(*contents.file);
+  if (const auto held = held_.find(file.path); held != held_.end())
+    shared_->count(*held->second);
+  else if (parts_ != nullptr)
+    parts_->count(contents.file->size() - before);
+}
+
 const SafetensorsHeader& TensorFiles::header(const std::string& path) {
-  const auto found = headers_.find(path);
-  if (found != headers_.end()) return found->second;
-  const FileBytes& bytes = file_of_names(path);
-  if (partly_read_.contains(path)) use_part(bytes, safetensors_header_size(bytes));
-  MemoryCharge charge(&budget_, bytes.name());
-  SafetensorsHeader header = parse_safetensors_header(bytes, charge);
-  charge.keep();
-  return headers_.emplace(path, std::move(header)).first->second;
-}
-
-namespace {
-
-/// Errors: data, unless `shard` is the name of a .safetensors file in the folder of the index.
-void check_shard(const std::string& shard) {
-  if (shard.find_first_of(std::string_view("/\0", 2)) == std::string::npos &&
-      format_of_suffix(shard) == Format::safetensors)
-    return;
-  throw Error(ErrorKind::data,
-              Problem{.expected = "the name of a .safetensors file in the folder of the index",
-                      .found = "'" + printable(shard) + "'"});
-}
-
-}  // namespace
-
-const TensorFiles::ShardNames& TensorFiles::shards(const std::string& path) {
-  const auto found = shards_.find(path);
-  if (found != shards_.end()) return found->second;
-  const FileBytes& bytes = file(path);
-  const std::string name = bytes.name();
-  MemoryCharge parsed(&budget_, name), kept(&budget_, name);
-  const Json index = parse_json(bytes.text(), name, parsed);
-  const Json* map = index.find("weight_map");
-  const auto members = map == nullptr ? nullptr : map->get<JsonObject>();
-  if (members == nullptr)
-    fail_at({name}, "expected an object 'weight_map' with the file of each tensor, found " +
-                        (map == nullptr ? "none" : map->kind()));
-  ShardNames shards;
-  for (const auto& member : *members) {
-    const auto shard = member.second.get<std::string>();
-    if (shard == nullptr)
-      fail_at({name, "weight_map", member.first},
-              "expected the name of a file, found " + member.second.kind());
-    within(name, [&] { within(member.first, [&] { check_shard(*shard); }); });
-    kept.add(MemoryCharge::kTensor + member.first.size() + shard->size());
-    shards.emplace(member.first, *shard);
+  Contents& contents = contents_[path];
+  if (contents.header == nullptr) {
+    const FileBytes& bytes = file_of_names(path);
+    if (partly_read_.contains(path)) use_part(bytes, safetensors_header_size(bytes));
+    parse(bytes, contents,
+          [&](ParsedFile& file) { contents.header = &file.header(bytes, budget_); });
   }
-  if (shards.empty()) fail_at({name}, "has no tensors");
-  kept.keep();
-  return shards_.emplace(path, std::move(shards)).first->second;
+  return *contents.header;
+}
+
+const NpzIndex& TensorFiles::archive(const FileBytes& bytes) {
+  Contents& contents = contents_[bytes.path];
+  if (contents.archive == nullptr)
+    parse(bytes, contents,
+          [&](ParsedFile& file) { contents.archive = &file.archive(bytes, limits_.npz, budget_); });
+  return *contents.archive;
+}
+
+const ShardNames& TensorFiles::shards(const std::string& path) {
+  Contents& contents = contents_[path];
+  if (contents.shards == nullptr) {
+    const FileBytes& bytes = file(path);
+    parse(bytes, contents,
+          [&](ParsedFile& file) { contents.shards = &file.shards(bytes, budget_); });
+  }
+  return *contents.shards;
+}
+
+const Json& TensorFiles::document(const std::string& path) {
+  Contents& contents = contents_[path];
+  if (contents.document == nullptr) {
+    const FileBytes& bytes = file(path);
+    parse(bytes, contents,
+          [&](ParsedFile& file) { contents.document = &file.document(bytes, budget_); });
+  }
+  return *contents.document;
 }
 
 std::set<std::string> TensorFiles::paths() const {
@@ -302,11 +313,13 @@ std::vector<std::pair<std::string, std::string>> TensorFiles::digests() const {
   for (const auto& [path, file] : files_) {
     const auto part = partly_read_.find(path);
     if (part == partly_read_.end()) {
-      digests.emplace_back(path, file.digest());
+      const auto contents = contents_.find(path);
+      const bool is_parsed = contents != contents_.end() && contents->second.file != nullptr;
+      digests.emplace_back(path, is_parsed ? contents->second.file->digest(file) : file.digest());
       continue;
     }
     for (const std::string& name : part->second) {
-      const SafetensorsEntry& entry = entry_named(headers_.at(path), name, file);
+      const SafetensorsEntry& entry = entry_named(*contents_.at(path).header, name, file);
       digests.emplace_back(
           path + "#" + name,
           digest_of_part(file, file.bytes().subspan(entry.begin, entry.end - entry.begin)));
@@ -363,8 +376,11 @@ std::set<std::string> TensorFiles::paths_of(const TensorRef& ref) {
   if (!is_index(ref.path)) return paths;
   const std::string whole = split_part(ref.member).name;
   const bool is_prefix = ref.member.empty() || ref.member.ends_with('.');
-  for (const auto& [name, shard] : shards(ref.path))
-    if (name == ref.member || name == whole || (is_prefix && name.starts_with(ref.member)))
+  const ShardNames& all = shards(ref.path);
+  for (const std::string& name : {ref.member, whole})
+    if (all.contains(name)) paths.insert(in_shard({ref.path, name}).path);
+  if (is_prefix)
+    for (const std::string& name : names_below(ref.path, ref.member))
       paths.insert(in_shard({ref.path, name}).path);
   return paths;
 }
@@ -373,20 +389,59 @@ bool TensorFiles::contains(const std::string& path, const std::string& name) {
   if (is_index(path)) return shards(path).contains(name);
   const FileBytes& bytes = file_of_names(path);
   if (format_of(bytes) == Format::npz && is_own(path) && !tensors_.contains(path))
-    return read_npz_array(bytes, name, limits_.npz, &budget_).has_value();
+    return archive(bytes).by_name.contains(name);
   if (format_of(bytes) == Format::safetensors) return header(path).find(name) != nullptr;
   return all(path).contains(name);
 }
 
+/// The names that start with `prefix`, in the order of the file.
+std::vector<std::string> TensorFiles::names_below(const std::string& path,
+                                                  const std::string& prefix) {
+  if (is_index(path)) {
+    std::vector<std::string> names;
+    const ShardNames& all = shards(path);
+    for (auto next = all.lower_bound(prefix); next != all.end() && next->first.starts_with(prefix);
+         ++next)
+      names.push_back(next->first);
+    return names;
+  }
+  return format_of(file_of_names(path)) == Format::safetensors ? header(path).names_below(prefix)
+                                                               : all(path).names_below(prefix);
+}
+
+namespace {
+
+constexpr std::size_t kMaxListed = 8;  ///< names in a message
+
+/// "a, b and 2 more": the names of the elements.
+template <class Elements, class NameOf>
+std::string listed(const Elements& elements, const NameOf& name_of) {
+  std::vector<std::string> first;
+  for (const auto& element : elements) {
+    if (first.size() == kMaxListed) break;
+    first.push_back(name_of(element));
+  }
+  return list_first_names(first, elements.size());
+}
+
+}  // namespace
+
+/// The first names of a file with several tensors, for messages.
+std::string TensorFiles::listed_names(const std::string& path) {
+  const auto key = [](const auto& entry) { return entry.first; };
+  if (is_index(path)) return listed(shards(path), key);
+  if (format_of(file_of_names(path)) != Format::safetensors) return listed(all(path), key);
+  return listed(header(path).entries, [](const auto& entry) { return entry.name; });
+}
+
 TensorMap TensorFiles::below(const std::string& path, const std::string& prefix) {
   TensorMap tensors;
-  const std::vector<std::string> all = names(path);
-  for (const std::string& name : all)
-    if (name.starts_with(prefix) && name.size() > prefix.size())
+  for (const std::string& name : names_below(path, prefix))
+    if (name.size() > prefix.size())
       tensors.set(name.substr(prefix.size()), read_whole({path, name}));
   if (tensors.empty())
     fail_at({path}, "has no tensor whose name starts with '" + printable(prefix) +
-                        "'; its tensors: " + list_names(all, kMaxListed));
+                        "'; its tensors: " + listed_names(path));
   return tensors;
 }
 
@@ -395,14 +450,15 @@ TensorRef TensorFiles::in_shard(const TensorRef& ref) {
   const ShardNames& names = shards(ref.path);
   const auto found = names.find(ref.member);
   if (found == names.end()) {
-    std::vector<std::string> known;
-    for (const auto& [name, shard] : names) known.push_back(name);
     if (ref.member.empty())
-      fail_at({ref.path}, "has several arrays (" + list_names(known, kMaxListed) +
+      fail_at({ref.path}, "has several arrays (" + listed_names(ref.path) +
                               "); select one, for example " +
-                              printable(ref.path + "#" + known.front()));
+                              printable(ref.path + "#" + names.begin()->first));
+    const auto near = names_around(
+        names.begin(), names.size() > kMostSearched ? names.lower_bound(ref.member) : names.begin(),
+        names.end(), [](const auto& entry) { return entry.first; });
     fail_at({ref.path}, "has no tensor '" + printable(ref.member) + "'" +
-                            did_you_mean(ref.member, known, NameKind::tensor));
+                            did_you_mean(ref.member, near, NameKind::tensor));
   }
   const std::size_t slash = ref.path.rfind('/');
   const std::string folder = slash == std::string::npos ? "" : ref.path.substr(0, slash + 1);
@@ -443,23 +499,23 @@ Tensor TensorFiles::read_whole(const TensorRef& ref) {
   if (!ref.member.empty() && is_own(ref.path) && !tensors_.contains(ref.path) &&
       format_of(bytes) == Format::npz)
     if (const std::optional<Tensor> tensor =
-            read_npz_array(bytes, ref.member, limits_.npz, &budget_))
+            read_npz_array(bytes, archive(bytes), ref.member, &budget_))
       return *tensor;
   const TensorMap& tensors = all(ref.path);
   if (ref.member.empty() && tensors.size() == 1) return tensors.begin()->second;
-  const std::vector<std::string> names = tensors.names();
-  if (names.empty()) fail_at({bytes.name()}, "has no arrays");
+  if (tensors.empty()) fail_at({bytes.name()}, "has no arrays");
   if (ref.member.empty())
-    fail_at({bytes.name()}, "has several arrays (" + list_names(names, kMaxListed) +
+    fail_at({bytes.name()}, "has several arrays (" + listed_names(ref.path) +
                                 "); select one, for example " +
-                                printable(ref.path + "#" + names.front()));
+                                printable(ref.path + "#" + tensors.begin()->first));
   if (const Tensor* tensor = tensors.find(ref.member)) return *tensor;
   const std::string member = std::string("'").append(printable(ref.member)).append("'");
-  if (names == std::vector<std::string>{""})
+  if (tensors.size() == 1 && tensors.contains(""))
     fail_at({bytes.name()}, "has no array " + member + "; its only array is unnamed");
   fail_at({bytes.name()}, "has no array " + member +
-                              printable(did_you_mean(ref.member, names, NameKind::tensor)) +
-                              "; its arrays: " + list_names(names, kMaxListed));
+                              printable(did_you_mean(ref.member, tensors.names_near(ref.member),
+                                                     NameKind::tensor)) +
+                              "; its arrays: " + listed_names(ref.path));
 }
 
 }  // namespace attn

@@ -15,6 +15,7 @@
 #include "attn/io/file.h"
 #include "attn/io/file_cache.h"
 #include "attn/io/json_write.h"
+#include "attn/io/parsed_file.h"
 #include "attn/io/read_budget.h"
 #include "attn/io/safetensors.h"
 #include "attn/tensor/tensor.h"
@@ -64,15 +65,18 @@ struct StoredTensor {
   Shape shape;
 };
 
-/// The input files of one job. Reads each file once and records it, for provenance and to refuse
-/// outputs that would overwrite an input. Of a .safetensors file that is mapped into memory and
-/// whose tensors are read by name, only these count towards the memory limit.
+/// The input files of one job, or of a part of it such as a layer. Reads each file once and records
+/// it, for provenance and to refuse outputs that would overwrite an input. Of a .safetensors file
+/// that is mapped into memory and whose tensors are read by name, only these count towards the
+/// memory limit.
 class TensorFiles {
  public:
   explicit TensorFiles(const ReadLimits& limits = {}) : limits_(limits), budget_(limits.memory) {}
   /// Reads through the cache `shared`, which outlives this.
   explicit TensorFiles(FileCache& shared)
       : shared_(&shared), limits_(shared.limits()), budget_(limits_.memory) {}
+  /// The files of a part of the job of `whole`. What one part has parsed, the others use, too.
+  TensorFiles(TensorFiles& whole, const ReadLimits& limits);
 
   /// Adds a file that was read already.
   void add(FileBytes file);
@@ -97,6 +101,8 @@ class TensorFiles {
   const FileBytes& file(const std::string& path);
   /// Of a file in format csv; otherwise empty. Errors: as read().
   CsvNames csv_names(const std::string& path);
+  /// The value of a JSON file. Errors: as read().
+  const Json& document(const std::string& path);
   /// All tensors of the file. Errors: as read().
   const TensorMap& all(const std::string& path);
   const std::map<std::string, FileBytes>& files() const { return files_; }
@@ -111,13 +117,26 @@ class TensorFiles {
   ReadBudget& budget() { return budget_; }  ///< memory of the files and tensors
 
  private:
-  using ShardNames = std::map<std::string, std::string, std::less<>>;  ///< by tensor
+  /// What has been derived from the bytes of a file.
+  struct Contents {
+    std::shared_ptr<ParsedFile> file;
+    const SafetensorsHeader* header = nullptr;
+    const NpzIndex* archive = nullptr;
+    const ShardNames* shards = nullptr;
+    const Json* document = nullptr;
+  };
 
   bool is_own(const std::string& path) const { return !held_.contains(path); }
   const FileBytes& file_of_names(const std::string& path);
   void use_part(const FileBytes& file, std::size_t size);
+  std::shared_ptr<ParsedFile> parsed(const FileBytes& file) const;
+  template <class Parse>
+  void parse(const FileBytes& file, Contents& contents, const Parse& parse);
   const SafetensorsHeader& header(const std::string& path);
+  const NpzIndex& archive(const FileBytes& file);
   const ShardNames& shards(const std::string& path);
+  std::vector<std::string> names_below(const std::string& path, const std::string& prefix);
+  std::string listed_names(const std::string& path);
   TensorRef in_shard(const TensorRef& ref);
   Tensor read_whole(const TensorRef& ref);
 
@@ -127,8 +146,8 @@ class TensorFiles {
   std::map<std::string, FileBytes> files_;
   std::map<std::string, std::shared_ptr<SharedFile>> held_;  ///< from the shared cache
   std::map<std::string, std::shared_ptr<const TensorMap>> tensors_;
-  std::map<std::string, SafetensorsHeader> headers_;
-  std::map<std::string, ShardNames> shards_;
+  std::map<std::string, Contents> contents_;
+  std::shared_ptr<ParsedFiles> parts_;  ///< of all parts of the job; nullptr if it has none
   /// Of files that are mapped and used by name only: the tensors read.
   std::map<std::string, std::set<std::string>> partly_read_;
   MappedMemory mapped_parts_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "attn/base/error.h"
@@ -32,11 +34,12 @@ constexpr auto kLayerInputs = std::to_array<LayerInputs>({{Input::W_Q, Input::b_
 
 std::vector<std::string> names_of_targets(const Json& to) {
   std::vector<std::string> names;
+  std::set<std::string_view> seen;
   const auto add = [&](const Json& item, const std::string& place) {
     const auto name = item.get<std::string>();
     if (name == nullptr) refuse_targets(place + item.kind());
     if (name->empty()) refuse_targets(place + "an empty string");
-    if (std::find(names.begin(), names.end(), *name) != names.end())
+    if (!seen.insert(*name).second)
       fail_step({.subject = "to", .message = "'" + printable(*name) + "' is given twice"});
     names.push_back(*name);
   };

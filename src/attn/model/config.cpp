@@ -54,18 +54,18 @@ std::int64_t Config::count(std::span<const char* const> keys) const {
   return count(key == keys.end() ? keys.back() : *key);
 }
 
-std::vector<std::string> Config::texts(const char* key) const {
-  std::vector<std::string> texts;
+const std::string* Config::text_at(const char* key, std::size_t index) const {
   const Json* value = find(key);
-  if (value == nullptr) return texts;
+  if (value == nullptr) return nullptr;
   const auto items = value->get<JsonArray>();
   if (items == nullptr) refuse(key, "expected a list of strings, found " + value->kind());
-  for (const Json& item : *items) {
-    const auto text = item.get<std::string>();
-    if (text == nullptr) refuse(key, "expected a list of strings, found " + item.kind() + " in it");
-    texts.push_back(*text);
-  }
-  return texts;
+  if (items->empty()) return nullptr;
+  if (index >= items->size())
+    refuse(key, "has entries for only " + counted(items->size(), "layer"));
+  const auto text = (*items)[index].get<std::string>();
+  if (text == nullptr)
+    refuse(key, "expected a list of strings, found " + (*items)[index].kind() + " in it");
+  return &*text;
 }
 
 std::vector<double> Config::numbers(const char* key) const {

@@ -37,8 +37,9 @@ class Config {
   std::int64_t count(const char* key, std::optional<std::int64_t> otherwise = {}) const;
   /// Likewise, of the first of these keys that is present. Errors name the last if none is.
   std::int64_t count(std::span<const char* const> keys) const;
-  /// Strings; empty if absent.
-  std::vector<std::string> texts(const char* key) const;
+  /// The string at `index` of a list; nullptr if the list is absent or empty. Errors: also if it is
+  /// shorter.
+  const std::string* text_at(const char* key, std::size_t index) const;
   std::vector<double> numbers(const char* key) const;
   /// An object; nullopt if absent.
   std::optional<Config> object(const char* key) const;

@@ -48,17 +48,15 @@ std::int64_t head_width_of(const LayerJob& job) {
 }
 
 std::string layer_type_of(const LayerJob& job, const std::string& otherwise) {
-  const std::vector<std::string> types = job.config().texts("layer_types");
-  if (types.empty()) return otherwise;
   const auto index = static_cast<std::size_t>(job.layer());
-  if (index >= types.size())
-    job.config().refuse("layer_types", "has entries for only " + counted(types.size(), "layer"));
-  if (types[index] == "attention") return kFullAttention;  // of older versions of transformers
-  if (types[index] != kFullAttention && types[index] != kSlidingAttention)
-    job.config().refuse("layer_types", "'" + printable(types[index]) +
+  const std::string* const type = job.config().text_at("layer_types", index);
+  if (type == nullptr) return otherwise;
+  if (*type == "attention") return kFullAttention;  // of older versions of transformers
+  if (*type != kFullAttention && *type != kSlidingAttention)
+    job.config().refuse("layer_types", "'" + printable(*type) +
                                            "' is not supported, only full_attention and "
                                            "sliding_attention");
-  return types[index];
+  return *type;
 }
 
 void check_layer_type(const LayerJob& job) {

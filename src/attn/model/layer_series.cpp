@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "attn/base/error.h"
+#include "attn/base/grouped.h"
 #include "attn/base/text.h"
 #include "attn/job/field_value.h"
 #include "attn/model/model_job.h"
@@ -50,15 +51,10 @@ std::string unknown_placeholder(const std::string& text) {
 
 std::vector<std::string> lines_of_layers(const std::vector<LayerWarning>& warnings,
                                          std::size_t count) {
-  std::vector<std::pair<std::string, std::vector<std::int64_t>>> groups;
-  for (const LayerWarning& warning : warnings) {
-    auto group = std::find_if(groups.begin(), groups.end(),
-                              [&](const auto& each) { return each.first == warning.text; });
-    if (group == groups.end()) group = groups.insert(group, {warning.text, {}});
-    group->second.push_back(warning.layer);
-  }
+  Grouped<std::int64_t> groups;
+  for (const LayerWarning& warning : warnings) groups.add(warning.text, warning.layer);
   std::vector<std::string> lines;
-  for (const auto& [text, layers] : groups) {
+  for (const auto& [text, layers] : groups.groups()) {
     const auto digits = [](std::int64_t layer) { return std::to_string(layer); };
     const std::string where =
         (layers.size() == 1 ? "layer " : "layers ") + join(layers, ", ", digits);
@@ -78,13 +74,15 @@ LayerSeries::LayerSeries(Document document, TensorFiles& files)
   const ModelReference reference = model_of(document_);
   const ModelLayers model(reference.folder, files);
   const std::int64_t count = model.count(reference.stack);
-  layers_ = listed_layers(count);
+  Entry listed = document_.at("layer");
+  layers_ = listed_layers(listed, count);
+  listed_ = std::exchange(listed.value, Json{});
+  document_.set(std::move(listed));
   for (const std::int64_t layer : layers_) model.require_layer(reference.stack, layer);
   read_hidden(count);
 }
 
-std::vector<std::int64_t> LayerSeries::listed_layers(std::int64_t count) const {
-  const Entry& entry = document_.at("layer");
+std::vector<std::int64_t> LayerSeries::listed_layers(const Entry& entry, std::int64_t count) const {
   std::vector<std::int64_t> layers;
   if (word_of(entry.value) != nullptr) {
     constexpr std::int64_t kMaxLayers = 65536;  // config.json can state any number
@@ -138,7 +136,9 @@ void LayerSeries::read_hidden(std::int64_t count) {
 
 Document LayerSeries::whole() const {
   Document document = document_;
-  Entry hidden = document.at("hidden");
+  Entry listed = document.at("layer"), hidden = document.at("hidden");
+  listed.value = listed_;
+  document.set(std::move(listed));
   if (!hidden.numbers) return document;
   hidden.value = Json{"numbers of shape " + to_string(hidden.numbers->shape())};
   document.set(std::move(hidden));

@@ -57,11 +57,12 @@ class LayerSeries {
   Document document(std::int64_t layer) const;
 
  private:
-  std::vector<std::int64_t> listed_layers(std::int64_t count) const;
+  std::vector<std::int64_t> listed_layers(const Entry& entry, std::int64_t count) const;
   void read_hidden(std::int64_t count);
   std::shared_ptr<const Tensor> read_for_a_while(const Entry& hidden, const TensorRef& ref) const;
 
-  Document document_;
+  Document document_;  ///< without the list of layers, which each layer would copy
+  Json listed_;        ///< the value of its key layer
   TensorFiles& files_;
   std::vector<std::int64_t> layers_;
   std::optional<Tensor> hidden_;  ///< of all layers; nullopt: a name with {layer}

@@ -8,7 +8,6 @@
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
-#include "attn/io/json_parse.h"
 #include "attn/io/json_tensor.h"
 #include "attn/job/field_value.h"
 #include "attn/job/fields.h"
@@ -83,18 +82,15 @@ std::string quantisation_in(const Json& config) {
 /// A folder whose config.json has been read.
 class Model {
  public:
-  Model(const std::string& folder, TensorFiles& files)
-      : folder_(folder_at(folder)),
-        files_(files),
-        charge_(&files.budget(), folder_ + "/config.json") {
+  Model(const std::string& folder, TensorFiles& files) : folder_(folder_at(folder)), files_(files) {
     const std::string path = folder_ + "/config.json";
-    json_ = parse_json(files.file(path).text(), path, charge_);
-    if (json_.get<JsonObject>() == nullptr)
+    const Json& json = files.document(path);
+    if (json.get<JsonObject>() == nullptr)
       throw Error(ErrorKind::data,
-                  Problem{.where = {path}, .expected = "an object", .found = json_.kind()});
-    const Config whole(json_, path);
+                  Problem{.where = {path}, .expected = "an object", .found = json.kind()});
+    const Config whole(json, path);
     model_type_ = whole.text("model_type", "");
-    quantisation_ = quantisation_in(json_);
+    quantisation_ = quantisation_in(json);
     checkpoint_ = checkpoint_in(folder_);
     stacks_ = stacks_of(model_type_);
     if (stacks_.empty()) refuse_type(path);
@@ -181,8 +177,6 @@ class Model {
 
   std::string folder_;
   TensorFiles& files_;
-  MemoryCharge charge_;  ///< of json_
-  Json json_;
   std::string model_type_, quantisation_, checkpoint_;
   std::vector<const Architecture*> stacks_;
   std::optional<Config> config_;

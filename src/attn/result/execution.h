@@ -2,6 +2,7 @@
 // execute().
 #pragma once
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,7 +41,7 @@ struct ExecutionRequest {
   std::vector<Request> outputs = {};
   NanPolicy nan = NanPolicy::allow;
   /// Digests of inputs that were read for several jobs, by name; recorded with described_by.
-  std::vector<std::pair<std::string, std::string>> shared_inputs = {};
+  std::map<std::string, std::string> shared_inputs = {};
 };
 
 struct Execution {

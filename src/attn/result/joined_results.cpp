@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "attn/base/error.h"
@@ -29,21 +30,16 @@ void add_batch_axis(Job& job) {
     }
 }
 
-void add_inputs(const std::vector<std::pair<std::string, std::string>>& more, Json& made_by) {
+void add_inputs(const std::map<std::string, std::string>& more, Json& made_by) {
   const auto members = made_by.get<JsonObject>();
   const auto inputs = std::find_if(members->begin(), members->end(),
                                    [](const auto& member) { return member.first == "inputs"; });
   auto& digests = *inputs->second.get<JsonObject>();
-  for (const auto& [name, digest] : more) {
-    const std::string text = text_of_name(name);
-    const auto place =
-        std::lower_bound(digests.begin(), digests.end(), text,
-                         [](const auto& each, const auto& other) { return each.first < other; });
-    if (place == digests.end() || place->first != text) digests.emplace(place, text, Json{digest});
-  }
+  std::map<std::string, Json> all(std::make_move_iterator(digests.begin()),
+                                  std::make_move_iterator(digests.end()));
+  for (const auto& [name, digest] : more) all.emplace(text_of_name(name), digest);
+  digests.assign(std::make_move_iterator(all.begin()), std::make_move_iterator(all.end()));
 }
-
-void add_inputs(const TensorFiles& more, Json& made_by) { add_inputs(more.digests(), made_by); }
 
 Plan joined_plan(const Plan& one, std::size_t count, const OutputSet& by_rows) {
   Plan plan = one;

@@ -16,10 +16,9 @@ namespace attn {
 /// Gives queries, keys, values and embeddings without a batch axis one of length 1.
 void add_batch_axis(Job& job);
 
-/// Adds inputs (name, digest) to those of `made_by`, each once and in the order of their names.
-void add_inputs(const std::vector<std::pair<std::string, std::string>>& more, Json& made_by);
-/// The same for the files of another job.
-void add_inputs(const TensorFiles& more, Json& made_by);
+/// Adds digests of inputs, by name, to those of `made_by`, each once and in the order of their
+/// names.
+void add_inputs(const std::map<std::string, std::string>& more, Json& made_by);
 
 /// The plan of `count` jobs with the shapes of this one, the first: each output has a new first
 /// axis. Those in `by_rows` are written to files while they are computed. `bytes` and the flops are

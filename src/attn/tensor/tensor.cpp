@@ -225,6 +225,27 @@ const Tensor& TensorMap::at(std::string_view name) const {
   return *tensor;
 }
 
+std::vector<std::string> TensorMap::names_below(std::string_view prefix) const {
+  std::vector<std::size_t> below;
+  const auto is_below = [&](std::string_view name) { return name.starts_with(prefix); };
+  if (size() <= kFew)
+    for (std::size_t i = 0; i < size(); ++i) below.push_back(i);
+  for (auto next = index_.lower_bound(prefix); next != index_.end() && is_below(next->first);
+       ++next)
+    below.push_back(next->second);
+  std::sort(below.begin(), below.end());
+  std::vector<std::string> names;
+  for (const std::size_t i : below)
+    if (is_below(entries_[i].first)) names.push_back(entries_[i].first);
+  return names;
+}
+
+std::vector<std::string> TensorMap::names_near(std::string_view name) const {
+  if (size() <= kMostSearched) return names();
+  return names_around(index_.begin(), index_.lower_bound(name), index_.end(),
+                      [](const auto& entry) { return entry.first; });
+}
+
 std::vector<std::string> TensorMap::names() const {
   std::vector<std::string> names;
   for (const Entry& entry : entries_) names.push_back(entry.first);

@@ -94,6 +94,9 @@ class TensorMap {
   const Tensor& at(std::string_view name) const;  ///< Error(internal) if absent
   bool contains(std::string_view name) const { return find(name) != nullptr; }
   std::vector<std::string> names() const;
+  std::vector<std::string> names_below(std::string_view prefix) const;  ///< that start with it
+  /// Those to search for a suggestion for `name` (base/suggestion.h).
+  std::vector<std::string> names_near(std::string_view name) const;
   std::size_t size() const { return entries_.size(); }
   bool empty() const { return entries_.empty(); }
   auto begin() const { return entries_.begin(); }
