@@ -342,21 +342,20 @@ class TestResultsThatWouldReplaceInputs:
         assert b": is a" in result.stderr
         assert contents(tmp_path / "jobs") == before
 
-    def test_base_is_not_replaced(self, tmp_path, run):
+    def test_base_is_not_replaced(self, tmp_path, run, mode):
         (tmp_path / "b").mkdir()
         (tmp_path / "b" / "job0000.json").write_text('{"scale": 2}')
         result = run("--out-dir", "b", "--base", "b/job0000.json")
-        assert result.returncode == 3
+        assert result.returncode == (73 if mode == "--force" else 3)
         assert result.stderr.count(b"\n") < 3
         assert b": is a" in result.stderr
         assert (tmp_path / "b" / "job0000.json").read_text() == '{"scale": 2}'
 
     def test_manifest_is_not_replaced(self, tmp_path, run):
         result = run("--out-dir", "m", "--manifest", "m/job0001.json")
-        assert result.returncode == 3
-        assert result.stderr.count(b"\n") < 3
-        assert b": is a" in result.stderr
-        assert len(manifest_of(tmp_path / "m", "job0001.json")) == 3
+        assert result.returncode == 73
+        assert result.stderr == b"attn: --manifest m/job0001.json: is the result of jobs/job0001.json\n"
+        assert not (tmp_path / "m").exists()
 
 
 # --resume --dry-run

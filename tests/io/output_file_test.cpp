@@ -11,6 +11,7 @@
 #include "attn/base/error.h"
 #include "attn/io/staged_file.h"
 #include "attn/io/temp_files.h"
+#include "attn/io/used_files.h"
 #include "support/error_kind.h"
 #include "support/run_attn.h"
 
@@ -72,19 +73,26 @@ TEST_CASE("each of many outputs has no name until it is complete") {
     if (!names.empty()) return;  // a file system without unnamed files
   }
   CHECK(folder.names().empty());
-  OutputFile out = open(false), late = open(false), forced = open(true);
-  out.write("whole");
-  out.commit();
+  {
+    OutputFile out = open(false);
+    out.write("whole");
+    out.commit();
+  }
   CHECK(folder.names() == std::vector<std::string>{"out"});
   CHECK(folder.read("out") == "whole");
   folder.write("plain", "");
   CHECK(mode_of(path) == mode_of(folder.path() / "plain"));
-  late.write("late");
-  CHECK(kind_of([&] { late.commit(); }, "already exists; --force") == ErrorKind::cannot_create);
-  CHECK(folder.read("out") == "whole");
-  forced.write("forced");
-  forced.commit();
-  CHECK(folder.read("out") == "forced");
+  for (const bool force : {false, true}) {  // another program creates the file meanwhile
+    fs::remove(path);
+    OutputFile late = open(force);
+    late.write("late");
+    folder.write("out", "theirs");
+    if (force)
+      late.commit();
+    else
+      CHECK(kind_of([&] { late.commit(); }, "already exists; --force") == ErrorKind::cannot_create);
+    CHECK(folder.read("out") == (force ? "late" : "theirs"));
+  }
   CHECK(folder.names() == std::vector<std::string>{"out", "plain"});
   fs::remove(path);
   fs::create_symlink("elsewhere", path);
@@ -102,7 +110,7 @@ TEST_CASE("existing files are replaced only on request") {
   CHECK(kind_of(write_new, "already exists; --force") == ErrorKind::cannot_create);
   CHECK(folder.read("out") == "old");
   fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write | fs::perms::group_read);
-  write_whole(path, "new", {true, {}});
+  write_whole(path, "new", {.force = true});
   CHECK(folder.read("out") == "new");
   CHECK(mode_of(path) == 0640);
   // A file created while the output is written is not replaced either.
@@ -167,18 +175,51 @@ TEST_CASE("the mode of a new file follows the umask") {
   CHECK(mode_of(out) == 0640);
 }
 
+/// Files are recorded by the program, not by tests, which write a file several times.
+struct RecordedFiles {
+  RecordedFiles() { record_used_files(true); }
+  RecordedFiles(const RecordedFiles&) = delete;
+  RecordedFiles& operator=(const RecordedFiles&) = delete;
+  ~RecordedFiles() { record_used_files(false); }
+};
+
 TEST_CASE("an output never replaces an input, under any name") {
+  const RecordedFiles recorded;
   const ScratchFolder folder;
   const fs::path input = folder.write("in", "input");
+  note_input(input.string());
   fs::create_symlink("in", folder.path() / "link");
   fs::create_hard_link(input, folder.path() / "hard");
   for (const char* name : {"in", "link", "hard", "./in"}) {
-    const auto overwrite = [&] {
-      write_whole(folder.path() / name, "x", {true, {input.string()}});
-    };
+    const auto overwrite = [&] { write_whole(folder.path() / name, "x", {.force = true}); };
     CHECK(kind_of(overwrite, "is an input") == ErrorKind::cannot_create);
   }
   CHECK(folder.read("in") == "input");
+  // Also one that is read after the output was opened.
+  const fs::path late = folder.write("late", "input");
+  OutputFile out(late.string(), {.force = true});
+  note_input(late.string());
+  CHECK(kind_of([&] { out.commit(); }, "is an input") == ErrorKind::cannot_create);
+  CHECK(folder.read("late") == "input");
+}
+
+TEST_CASE("an output never replaces another output, under any name") {
+  const RecordedFiles recorded;
+  const ScratchFolder folder;
+  fs::create_symlink("out", folder.path() / "link");
+  OutputFile out((folder.path() / "out").string(), {.force = true});
+  out.write("first");
+  for (const char* name : {"out", "./out", "link"}) {
+    const auto overwrite = [&] { write_whole(folder.path() / name, "x", {.force = true}); };
+    CHECK(kind_of(overwrite, "is another output") == ErrorKind::cannot_create);
+  }
+  out.commit();
+  { const OutputFile closed = std::move(out); }
+  for (const char* name : {"out", "link"}) {
+    const auto overwrite = [&] { write_whole(folder.path() / name, "x", {.force = true}); };
+    CHECK(kind_of(overwrite, "is another output") == ErrorKind::cannot_create);
+  }
+  CHECK(folder.read("out") == "first");
 }
 
 TEST_CASE("symbolic links are kept and their targets are written") {
@@ -190,7 +231,7 @@ TEST_CASE("symbolic links are kept and their targets are written") {
   CHECK(folder.read("sub/target") == "one");
   CHECK(kind_of([&] { write_whole(folder.path() / "link", "two"); }, "already exists") ==
         ErrorKind::cannot_create);
-  write_whole(folder.path() / "link", "two", {true, {}});
+  write_whole(folder.path() / "link", "two", {.force = true});
   CHECK(fs::is_symlink(folder.path() / "link"));
   CHECK(folder.read("sub/target") == "two");
 }
@@ -201,7 +242,7 @@ TEST_CASE("paths that cannot be written are refused at once") {
   fs::create_symlink("loop", folder.path() / "loop");
   const auto refuse = [&](const std::string& name, const std::string& message) {
     const std::string path = folder.path() / name;
-    CHECK(kind_of([&] { OutputFile(path, {true, {}}); }, message) == ErrorKind::cannot_create);
+    CHECK(kind_of([&] { OutputFile(path, {.force = true}); }, message) == ErrorKind::cannot_create);
   };
   refuse("", "is a directory");
   refuse("missing/out", "there is no folder");

@@ -137,12 +137,11 @@ void require_one_output(const BatchContext& context, const JobFile& first) {
 }
 
 std::unique_ptr<ResultWriter> writer_of_item(const Item& item, const BatchContext& context,
-                                             const Job& job, std::set<std::string> inputs) {
+                                             const Job& job) {
   const Naming& naming = *context.naming;
   const std::string name = naming.name_of(item);
   const std::vector<OutputTarget> targets = {parse_target(naming.folder + "/" + name)};
   OutputPolicy policy = context.policy;
-  policy.inputs.merge(std::move(inputs));
   const std::vector<std::string> outputs = names_of(job.outputs);
   const std::vector<PlannedFile> plans = planned_files(targets, outputs);
   if (context.no_clobber) {

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "attn/base/error.h"
@@ -51,10 +50,9 @@ void require_one_output(const BatchContext& context, const JobFile& first);
 /// Thrown if all files of a result exist and --no-clobber is given.
 struct ResultExists {};
 
-/// Creates missing folders and opens the files; `inputs` are paths that are never replaced. Throws
-/// ResultExists. Errors: as ResultWriter.
+/// Creates missing folders and opens the files. Throws ResultExists. Errors: as ResultWriter.
 std::unique_ptr<ResultWriter> writer_of_item(const Item& item, const BatchContext& context,
-                                             const Job& job, std::set<std::string> inputs);
+                                             const Job& job);
 
 /// The error for a result file that exists and that --resume must not replace.
 Error foreign_file_error(const ExistsAlready& error);

@@ -477,19 +477,10 @@ void refuse_clashes(const std::vector<JobFile>& files, const Naming& naming) {
 
 namespace {
 
-using FileId = std::pair<dev_t, ino_t>;
-
-/// Nothing if `path` is not a file.
-std::optional<FileId> file_id(const std::string& path) {
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0 || S_ISDIR(info.st_mode)) return std::nullopt;
-  return FileId{info.st_dev, info.st_ino};
-}
-
 void refuse_to_overwrite_jobs(const std::map<FileId, std::string>& results,
                               const std::vector<JobFile>& files) {
   for (const JobFile& file : files) {
-    const std::optional<FileId> id = file_id(file.path);
+    const std::optional<FileId> id = id_of_file(file.path);
     const auto result = id ? results.find(*id) : results.end();
     if (result != results.end())
       throw Error(ErrorKind::cannot_create,
@@ -505,18 +496,17 @@ ExistingResults existing_results(const std::vector<JobFile>& files, const Naming
   ExistingResults existing;
   struct stat folder {};
   if (naming.suffix == "/" || stat(naming.folder.c_str(), &folder) != 0) return existing;
-  std::map<FileId, std::string> results;
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (!shard.has(i + 1) || (naming.bundle > 0 && i % naming.bundle > 0)) continue;
     const std::string path = naming.bundle > 0
                                  ? naming.folder + "/" + naming.bundle_file(naming.bundle_of(i + 1))
                                  : naming.path_of({i + 1, files[i].path, files[i].relative});
-    const std::optional<FileId> id = file_id(path);
+    const std::optional<FileId> id = id_of_file(path);
     if (!id) continue;
     if (existing.count++ == 0) existing.first = path;
-    results.emplace(*id, path);
+    existing.files.emplace(*id, path);
   }
-  if (!results.empty()) refuse_to_overwrite_jobs(results, files);
+  if (existing.count > 0) refuse_to_overwrite_jobs(existing.files, files);
   return existing;
 }
 

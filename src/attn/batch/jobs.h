@@ -4,12 +4,14 @@
 
 #include <atomic>
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "attn/batch/item.h"
 #include "attn/batch/shard.h"
+#include "attn/io/used_files.h"
 
 namespace attn {
 
@@ -78,7 +80,8 @@ void refuse_clashes(const std::vector<JobFile>& files, const Naming& naming);
 
 struct ExistingResults {
   std::size_t count = 0;
-  std::string first;  ///< path of the first one
+  std::string first;                         ///< path of the first one
+  std::map<FileId, std::string> files = {};  ///< their paths
 };
 
 /// Returns the existing results of this shard's jobs. With suffix "/", the file names depend on the

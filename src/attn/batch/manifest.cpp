@@ -181,6 +181,7 @@ std::size_t for_each_line(std::string_view text, Act act) {
 Manifest::Manifest(const std::string& path, ManifestUse use, RunDescription run, bool durable,
                    std::size_t max_bytes)
     : path_(path), run_(std::move(run)), durable_(durable) {
+  if (use != ManifestUse::read_only) claim_.emplace(claim_of(path));
   LockedFile opened =
       use == ManifestUse::read_only ? LockedFile{open_read_only(path)} : open_locked(path);
   file_ = std::move(opened.file);

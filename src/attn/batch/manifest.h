@@ -43,6 +43,7 @@
 #include "attn/batch/shard.h"
 #include "attn/io/file.h"
 #include "attn/io/open_file.h"
+#include "attn/io/used_files.h"
 
 namespace attn {
 
@@ -143,6 +144,7 @@ class Manifest {
   std::string path_;
   RunDescription run_;
   bool durable_;
+  std::optional<OutputClaim> claim_;  ///< if it is written
   Descriptor file_;
   FileBytes earlier_;              ///< the file's contents before this run
   std::vector<FileBytes> shards_;  ///< the contents of other manifests

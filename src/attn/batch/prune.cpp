@@ -11,6 +11,7 @@
 #include "attn/base/text.h"
 #include "attn/io/file.h"
 #include "attn/io/output_path.h"
+#include "attn/io/used_files.h"
 
 namespace attn {
 namespace fs = std::filesystem;
@@ -58,10 +59,12 @@ void remove_file(const std::string& folder, const std::string& output) {
 /// Why a result is not removed, or "". Errors: io, permission.
 std::string reason_to_keep(const std::string& path, const std::string& digest) {
   try {
-    const bool is_same = digest_of_file(open_result(path)) == digest;
+    const OpenInput result = open_result(path);
+    require_unused(id_of(result.info), path);
+    const bool is_same = digest_of_file(result) == digest;
     return is_same ? "" : printable(path) + ": changed since it was written";
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::cannot_create) throw;  // not a link
+    if (error.kind() != ErrorKind::cannot_create) throw;  // neither a link nor an input
     return error.what();
   }
 }

@@ -4,7 +4,6 @@
 #include <map>
 #include <new>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "attn/base/error.h"
@@ -184,7 +183,7 @@ class LayersOfItem {
     outcome_.warning = join(lines_of_layers(warnings_, series.layers().size()), "; ");
     std::unique_ptr<ResultWriter> writer;
     if (context_.naming && context_.naming->bundle == 0)
-      writer = writer_of_item(attempt_.item, context_, job_, std::move(inputs_));
+      writer = writer_of_item(attempt_.item, context_, job_);
     deliver(result_, writer.get(), attempt_, context_, outcome_);
     return true;
   }
@@ -247,7 +246,6 @@ class LayersOfItem {
   }
 
   void add_digests_of(const TensorFiles& files) {
-    inputs_.merge(files.paths());
     for (auto& digest : files.digests())
       if (digests_.insert(digest).second && context_.records_inputs)
         outcome_.inputs.push_back(std::move(digest));
@@ -265,7 +263,6 @@ class LayersOfItem {
   std::size_t kept_ = 0;   ///< bytes of what is in memory besides the current layer
   MemoryEstimate memory_;  ///< of the layer that needs most
   Result result_;
-  std::set<std::string> inputs_;
   std::map<std::string, std::string> digests_;  ///< of all inputs, by name
   std::vector<LayerWarning> warnings_;
 };
@@ -308,8 +305,7 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
     for (auto& digest : files.digests()) outcome.inputs.push_back(std::move(digest));
   }
   std::unique_ptr<ResultWriter> writer;
-  if (context.naming && context.naming->bundle == 0)
-    writer = writer_of_item(item, context, job, files.paths());
+  if (context.naming && context.naming->bundle == 0) writer = writer_of_item(item, context, job);
   const auto [result, warnings] =
       execute({job, prepared, std::move(document), &files, job.outputs, context.nan});
   outcome.warning = join(warnings, "; ");

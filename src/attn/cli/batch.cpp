@@ -21,6 +21,7 @@
 #include "attn/batch/pool.h"
 #include "attn/batch/process_pool.h"
 #include "attn/batch/prune.h"
+#include "attn/batch/replaced_inputs.h"
 #include "attn/batch/sandbox.h"
 #include "attn/batch/summary.h"
 #include "attn/batch/team_pool.h"
@@ -40,6 +41,7 @@
 #include "attn/io/output_path.h"
 #include "attn/io/staged_file.h"
 #include "attn/io/temp_files.h"
+#include "attn/io/used_files.h"
 
 namespace attn {
 namespace {
@@ -280,15 +282,6 @@ bool is_broken_pipe(const std::exception_ptr& fault) {
   return false;
 }
 
-/// The summary replaces neither inputs nor the manifest.
-OutputPolicy policy_of_summary(const BatchArgs& args, const Manifest* manifest) {
-  OutputPolicy policy{.force = args.force, .inputs = {args.base, args.files_from}};
-  policy.durable = args.durable;
-  policy.inputs.insert(args.jobs.begin(), args.jobs.end());
-  if (manifest != nullptr) policy.inputs.insert(manifest->path());
-  return policy;
-}
-
 /// Ends the process while threads still compute.
 [[noreturn]] void exit_now(int code) {
   if (team() != nullptr) team_place().leave(code);
@@ -347,8 +340,8 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
   const std::size_t max_memory = context.files->limits().memory;
   std::optional<SummaryFile> summary;
   if (context.has_summary)
-    summary.emplace(args.summary, policy_of_summary(args, manifest), args.resume,
-                    context.statistics);
+    summary.emplace(args.summary, OutputPolicy{.force = args.force, .durable = args.durable},
+                    args.resume, context.statistics);
   std::optional<BundleWriter> bundles;
   if (is_recorded && args.bundle > 0)
     bundles.emplace(context, *manifest, max_memory / kWaitingFraction);
@@ -468,12 +461,21 @@ std::unique_ptr<Manifest> open_manifest(const BatchArgs& args, const Naming& nam
   return manifest;
 }
 
-/// Errors: usage and cannot_create, if results would overwrite each other, job files, or existing
+/// Errors: usage and cannot_create, if outputs would overwrite each other, inputs, or existing
 /// files without a flag that allows it; busy, if another running batch writes these results.
 void refuse_overwriting(const std::vector<JobFile>& files, const BatchArgs& args,
-                        const Naming& naming, const Shard& shard, const std::string& manifest) {
+                        const BatchContext& context, const Shard& shard,
+                        const std::string& manifest) {
+  const Naming& naming = *context.naming;
   refuse_clashes(files, naming);
-  const ExistingResults existing = existing_results(files, naming, shard);
+  refuse_name_of_result(files, naming, "--summary", args.summary);
+  if (!args.dry_run) refuse_name_of_result(files, naming, "--manifest", args.manifest);
+  ExistingResults existing = existing_results(files, naming, shard);
+  if (args.force) {
+    for (const std::string& output : {args.summary, manifest})
+      if (const auto file = id_of_file(output)) existing.files.emplace(*file, output);
+    refuse_replaced_inputs(files, context, shard, std::move(existing.files));
+  }
   const bool expected = args.force || args.resume || args.no_clobber || args.dry_run;
   if (existing.count == 0 || expected) return;
   Manifest::require_unlocked(manifest);
@@ -511,7 +513,7 @@ std::unique_ptr<ItemSource> list_items(const BatchArgs& args, BatchContext& cont
   if (args.lines()) return items_of_standard_input(max_memory / kLineFraction, stop);
   std::vector<JobFile> files = job_files(args, naming ? naming->folder : "", max_memory);
   if (naming) {
-    refuse_overwriting(files, args, *naming, shard, manifest);
+    refuse_overwriting(files, args, context, shard, manifest);
     if (!files.empty()) require_one_output(context, files.front());
   }
   if (args.prune) context.prune_except = files;
@@ -590,7 +592,9 @@ int run_as_member(const BatchArgs& args, BatchContext& context, const ReadLimits
   const std::string path = join_batch_team(options);
   ScopedDirectories folders;
   context.folders = &folders;
-  context.policy.inputs = {args.base, args.files_from, path};
+  std::vector<OutputClaim> claims;
+  for (const std::string& output : {path, args.summary})
+    if (!output.empty()) claims.push_back(claim_of(output));
   if (context.naming && !args.dry_run) confine_outputs(context.naming->folder);
   std::unique_ptr<Manifest> manifest;
   if (args.resume) {
@@ -617,6 +621,9 @@ int run_batch(const BatchArgs& args) {
   if (!args.status.empty()) return show_status(args);
   const ReadLimits limits = limits_of_member(args.limits);
   return_freed_memory_to_system();
+  const bool replaces_files = args.force || args.resume;
+  record_used_files(replaces_files);
+  if (args.isolate && replaces_files) share_noted_inputs();
   MemoryBudget memory(limits.memory - limits.memory / kCacheFraction);
   const std::size_t caches = args.isolate ? workers_of(args, available_processors()) : 1;
   FileCache cache(limits.memory / kCacheFraction / caches, limits, args.lines());
@@ -635,7 +642,6 @@ int run_batch(const BatchArgs& args) {
   const std::string path = has_manifest ? manifest_path(args, *context.naming, shard) : "";
   const auto source = shard_of(list_items(args, context, shard, path, limits.memory, stop), shard);
   for (const std::string& input : {args.base, args.files_from}) refuse_input(path, input);
-  context.policy.inputs = {args.base, args.files_from, path};
   if (context.has_summary) {
     const auto normal = [](const std::string& name) {
       return std::filesystem::path(name + "/").lexically_normal();

@@ -25,6 +25,7 @@
 #include "attn/core/blas.h"
 #include "attn/io/open_file.h"
 #include "attn/io/temp_files.h"
+#include "attn/io/used_files.h"
 
 namespace attn {
 namespace {
@@ -143,6 +144,7 @@ std::atomic<bool> ran_out = false;
 int run_cli(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "batch") install_status_signal();
   occupy_closed_streams();
+  record_used_files(true);
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe becomes BrokenPipe
   remove_temp_files_on_signals();
   std::set_terminate(handle_terminate);

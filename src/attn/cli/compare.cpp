@@ -319,7 +319,7 @@ int run_compare(const CompareArgs& args) {
   std::optional<OutputFile> picture;
   std::optional<std::string> drawing;
   if (!args.view.empty()) {
-    picture.emplace(args.view, OutputPolicy{.force = args.force, .inputs = files.paths()});
+    picture.emplace(args.view, OutputPolicy{.force = args.force});
     drawing = drawn_difference(report, args, files);
   }
   require_mapped_files_unchanged();  // the exit code depends on them, too

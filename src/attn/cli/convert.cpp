@@ -56,7 +56,7 @@ int convert(ConvertArgs& args) {
   TensorMap tensors = tensors_to_convert(ref, holds_one(args.emit), files);
   if (dtype) tensors = converted(tensors, *dtype, ref);
   if (!ref.member.empty()) args.emit.alone = ref.member;
-  emit_tensors(tensors, args.emit, files);
+  emit_tensors(tensors, args.emit);
   return 0;
 }
 

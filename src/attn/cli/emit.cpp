@@ -104,10 +104,10 @@ bool holds_one(const EmitArgs& args) {
   return format == Format::npy || format == Format::csv;
 }
 
-void emit_tensors(const TensorMap& tensors, const EmitArgs& args, TensorFiles& files) {
+void emit_tensors(const TensorMap& tensors, const EmitArgs& args) {
   const std::optional<Format> format = format_of(args);
   if (format && args.output == "-") refuse_binary_on_terminal(*format);
-  OutputFile out(args.output, {.force = args.force, .inputs = files.paths()});
+  OutputFile out(args.output, {.force = args.force});
   if (format)
     write(tensors, *format, args, out);
   else

@@ -27,9 +27,8 @@ bool holds_one(const EmitArgs& args);
 
 /// An unnamed tensor ("") becomes a JSON array (of a result, an object), an .npy or text without a
 /// label. Named tensors become a JSON object, members of an .npz or text with headings "NAME:".
-/// Does not overwrite any of `files`, the inputs, whose budget is charged for text and copies.
 /// Errors: usage, for an unknown suffix, or if the format holds one tensor and there are several;
-/// data, if the budget is too small; those of OutputFile.
-void emit_tensors(const TensorMap& tensors, const EmitArgs& args, TensorFiles& files);
+/// those of OutputFile.
+void emit_tensors(const TensorMap& tensors, const EmitArgs& args);
 
 }  // namespace attn

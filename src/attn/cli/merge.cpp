@@ -118,7 +118,7 @@ int run(const MergeArgs& args) {
   if (merged.weights) results.set(std::string(name_of(Output::weights)), *merged.weights);
   results.set(std::string(name_of(Output::logsumexp)), merged.logsumexp);
   results.set(std::string(name_of(Output::head_context)), merged.head_context);
-  emit_tensors(results, args.emit, files);
+  emit_tensors(results, args.emit);
   return 0;
 }
 

@@ -190,7 +190,7 @@ int run_random(const RandomArgs& args) {
     const Json seed = value_from_flag(*find_field("seed"), *args.seed, "--seed");
     RandomStream stream = make_stream(seed, args.generator);
     if (names_file(args.method)) {
-      emit_tensors(run_steps(args, stream, files), args.emit, files);
+      emit_tensors(run_steps(args, stream, files), args.emit);
       return 0;
     }
     const Json spec = spec_of(args);
@@ -211,7 +211,7 @@ int run_random(const RandomArgs& args) {
                        !names_file(args.method) && !files.budget().has_refused();
     throw Error(typed ? ErrorKind::usage : error.kind(), error.problems());
   }
-  emit_tensors(arrays, args.emit, files);
+  emit_tensors(arrays, args.emit);
   return 0;
 }
 

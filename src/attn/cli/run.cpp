@@ -237,10 +237,8 @@ Destination destination_of(const RunArgs& args) {
   return destination_of(args.show, job_output_names(), args.views.empty());
 }
 
-OutputPolicy policy_of(const RunArgs& args, const TensorFiles& files) {
-  OutputPolicy policy = policy_of(args.show, files);
-  policy.durable = args.durable;
-  return policy;
+OutputPolicy policy_of(const RunArgs& args) {
+  return {.force = args.show.force, .durable = args.durable};
 }
 
 std::string meaning_of(const std::string& name) {
@@ -392,7 +390,7 @@ int run(const RunArgs& args) {
   const std::vector<Request> outputs = outputs_of(job, document, destination);
   const std::vector<std::string> names = names_of(outputs);
   RunViews views(views_of(args), drawn_output(job, document),
-                 output_paths(destination.targets, names), policy_of(args, files));
+                 output_paths(destination.targets, names), policy_of(args));
   job.outputs = outputs;
   append_missing(job.outputs, views.outputs(job));
 
@@ -407,7 +405,7 @@ int run(const RunArgs& args) {
   if (has_text(destination, args.show.format)) memory.add_output_text(plan);
   memory.add(views.flags(), views.bytes(job, plan));
   if (args.dry_run) {
-    require_writable(destination.targets, names, policy_of(args, files));
+    require_writable(destination.targets, names, policy_of(args));
     const bool is_json = prints_json(args);
     std::string text = is_json ? plan_json(plan, memory) + "\n" : plan_text(plan, memory);
     if (from_model && is_json)
@@ -427,7 +425,7 @@ int run(const RunArgs& args) {
   if (is_shared)
     for (const OutputPath& output : output_paths(destination.targets, names))
       if (!is_stream(output.path)) notes.emplace_back(output.path);
-  ResultWriter writer(destination.targets, names, policy_of(args, files));
+  ResultWriter writer(destination.targets, names, policy_of(args));
   set_member_threads(args);
   const bool described = needs_description(destination, args);
   const bool is_delivered = destination.shown || !destination.targets.empty();

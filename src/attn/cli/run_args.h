@@ -33,7 +33,7 @@ struct RunArgs {
 };
 
 Destination destination_of(const RunArgs& args);
-OutputPolicy policy_of(const RunArgs& args, const TensorFiles& files);
+OutputPolicy policy_of(const RunArgs& args);
 
 /// The outputs to write. -o NAME=FILE replaces the default outputs of a job and adds to given ones.
 std::vector<Request> outputs_of(const Job& job, const Document& document,

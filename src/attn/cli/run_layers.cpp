@@ -154,7 +154,6 @@ class LayersRun {
         continue;
       }
       kept.push_back(number);
-      inputs_.merge(layer->files.paths());
       rows_ += counted_rows(prepared), flops_ += plan.flops;
       if (is_joined_) join(number, plan);
       MemoryEstimate memory(plan, "tensors of " + name_of_number(number));
@@ -172,14 +171,12 @@ class LayersRun {
       if (args_.dry_run) add_plan(number, *layer, plan, memory);
     }
     layers_ = std::move(kept);
-    policy_ = policy_of(args_, files_);
-    policy_.inputs.merge(std::move(inputs_));
     if (is_joined_ && !digests_.empty()) add_inputs(digests_, described_.made_by);
     if (!is_joined_)
       for (const std::int64_t number : layers_)
-        require_writable(targets_of(number), names_, policy_);
+        require_writable(targets_of(number), names_, policy_of(args_));
     else if (args_.dry_run)
-      require_writable(destination_.targets, names_, policy_);
+      require_writable(destination_.targets, names_, policy_of(args_));
   }
 
   /// Adds a layer to the plan of all.
@@ -239,7 +236,7 @@ class LayersRun {
 
   /// `progress` may be nullptr.
   void compute_joined(RunProgress* progress) {
-    ResultWriter writer(destination_.targets, names_, policy_);
+    ResultWriter writer(destination_.targets, names_, policy_of(args_));
     writer.begin(*joined_, described_);
     JoinedResults joined(*joined_, &writer);
     for (const std::int64_t number : layers_) {
@@ -262,7 +259,7 @@ class LayersRun {
     for (const std::int64_t number : layers_) {
       const std::unique_ptr<ReadLayer> layer = read(number);
       const std::vector<OutputTarget> targets = targets_of(number);
-      ResultWriter& writer = writers.emplace_back(targets, names_, policy_);
+      ResultWriter& writer = writers.emplace_back(targets, names_, policy_of(args_));
       writer.write(compute(number, *layer, is_described ? &layer->files : nullptr, &writer));
       writer.finish();
     }
@@ -282,9 +279,7 @@ class LayersRun {
   bool is_joined_ = true;
   std::optional<OutputSet> by_rows_;  ///< outputs that are written while they are computed
   std::vector<std::string> names_;    ///< of the outputs
-  std::set<std::string> inputs_;      ///< paths; then in policy_
-  OutputPolicy policy_;
-  std::vector<OutputPath> paths_;  ///< of files for each layer
+  std::vector<OutputPath> paths_;     ///< of files for each layer
   /// Digests of what was read for all layers, recorded in the file of each layer.
   std::map<std::string, std::string> shared_inputs_;
   std::optional<Plan> first_, joined_;

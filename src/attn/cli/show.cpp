@@ -82,10 +82,6 @@ Destination destination_of(const ShowArgs& args, const std::vector<std::string>&
   return destination;
 }
 
-OutputPolicy policy_of(const ShowArgs& args, const TensorFiles& files) {
-  return {.force = args.force, .inputs = files.paths()};
-}
-
 void show(const Result& result, const ShowArgs& args,
           const std::function<std::string(const std::string& name)>& what) {
   if (!is_text(args)) return print_data(result_json(result, -1) + "\n");

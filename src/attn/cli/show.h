@@ -38,9 +38,6 @@ void add_show_options(
     Command& command, ShowArgs& args, const std::function<Destination()>& destination,
     const std::function<bool()>& explains = [] { return false; });
 
-/// Overwrites existing files only with --force, and never an input.
-OutputPolicy policy_of(const ShowArgs& args, const TensorFiles& files);
-
 /// Prints results as text or ndjson. Text is a heading "scores (4, 4): DESCRIPTION" and the array
 /// as NumPy prints it. `what` returns the description, or "".
 void show(const Result& result, const ShowArgs& args,

@@ -24,6 +24,7 @@
 #include "attn/io/json_write.h"
 #include "attn/io/mapped_file.h"
 #include "attn/io/staged_file.h"
+#include "attn/io/used_files.h"
 #include "attn/job/fields.h"
 #include "attn/job/recorded_places.h"
 #include "attn/result/result_writer.h"
@@ -536,10 +537,9 @@ std::vector<Line> lines_of(const Similarities& similarities, const std::string& 
 int print_statistics(const StatsArgs& args) {
   const StatsFormat format = format_of(args);
   const std::vector<std::string> files = files_of(args.inputs);
-  std::set<std::string> inputs;
-  for (const std::string& file : files) inputs.insert(parse_tensor_ref(file).path);
-  if (!args.token_ids.empty()) inputs.insert(parse_tensor_ref(args.token_ids).path);
-  OutputFile out(args.output, {.force = args.force, .inputs = std::move(inputs)});
+  for (const std::string& file : files) note_input(parse_tensor_ref(file).path);
+  if (!args.token_ids.empty()) note_input(parse_tensor_ref(args.token_ids).path);
+  OutputFile out(args.output, {.force = args.force});
   Table table(format, columns_of_table(args));
   Collector collected(args);
   ProblemList problems;
@@ -706,7 +706,7 @@ int print_rollout(const RolloutArgs& args) {
   const Tensor& result = rollout.result();
   TensorMap results;
   results.set("", is_batched ? result : result.at(0));
-  emit_tensors(results, args.emit, files);
+  emit_tensors(results, args.emit);
   return 0;
 }
 

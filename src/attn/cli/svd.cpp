@@ -81,7 +81,8 @@ int run(const SvdArgs& args) {
   const Tensor matrix = files.read(parse_tensor_ref(args.file));
   const std::vector<std::string> requested = names_in(destination.targets);
   const bool all = destination.on_stdout || requested.empty();
-  ResultWriter writer(destination.targets, all ? names : requested, policy_of(args.show, files));
+  ResultWriter writer(destination.targets, all ? names : requested,
+                      OutputPolicy{.force = args.show.force});
 
   const Svd factors = decompose(args, matrix);
   Result result;

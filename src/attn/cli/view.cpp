@@ -110,7 +110,7 @@ int view(const ViewArgs& args) {
   TensorFiles files(reading_limits(args.limits, FileAccess::map));
   std::vector<PageSet> sets = {set_of(args.file, args, files)};
   if (!args.other.empty()) sets.push_back(set_of(args.other, args, files));
-  OutputFile out(args.output, {.force = args.force, .inputs = files.paths()});
+  OutputFile out(args.output, {.force = args.force});
   if (sets.size() == 2)
     warn_of_layers(drawn_layers(args.file, sets[0]), drawn_layers(args.other, sets[1]));
   out.write(render(sets, format, args.style));

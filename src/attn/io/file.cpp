@@ -17,6 +17,7 @@
 #include "attn/io/digest.h"
 #include "attn/io/elements.h"
 #include "attn/io/mapped_file.h"
+#include "attn/io/used_files.h"
 
 namespace attn {
 namespace {
@@ -143,7 +144,9 @@ struct stat status_of(int fd, const std::string& name) {
 }  // namespace
 
 FileBytes read_file(const std::string& path, std::size_t max_bytes, FileAccess access) {
-  return read_file(open_input(path), path, max_bytes, access);
+  OpenInput input = open_input(path);
+  note_input(input.info);
+  return read_file(std::move(input), path, max_bytes, access);
 }
 
 FileBytes read_file(OpenInput input, const std::string& path, std::size_t max_bytes,

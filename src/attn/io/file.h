@@ -44,12 +44,13 @@ enum class FileAccess { read, map, map_part, growing };
 /// input), /dev/fd/N, or a FIFO, which must have a writer within two seconds. /dev/null is empty;
 /// other devices and sockets are refused (io/open_file.h). Errors: no_input (missing, a directory,
 /// a device); permission; io, also if the file was modified while it was read; data, for more than
-/// `max_bytes` bytes. At most one copy of the file is in memory.
+/// `max_bytes` bytes. At most one copy of the file is in memory. The file is noted as an input
+/// (io/used_files.h).
 FileBytes read_file(const std::string& path,
                     std::size_t max_bytes = std::numeric_limits<std::size_t>::max(),
                     FileAccess access = FileAccess::read);
 
-/// The same for a file that is open.
+/// The same for a file that is open, which is not noted: a result of an earlier run.
 FileBytes read_file(OpenInput input, const std::string& path, std::size_t max_bytes,
                     FileAccess access);
 

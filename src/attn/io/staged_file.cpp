@@ -29,14 +29,6 @@ Error refused(const std::string& path, const std::string& reason) {
   return Error(ErrorKind::cannot_create, Problem{.where = {path}, .message = reason});
 }
 
-bool is_input(const struct stat& target, const std::set<std::string>& inputs) {
-  return std::any_of(inputs.begin(), inputs.end(), [&](const std::string& input) {
-    struct stat info {};
-    return stat(input.c_str(), &info) == 0 && info.st_dev == target.st_dev &&
-           info.st_ino == target.st_ino;
-  });
-}
-
 mode_t mode_of_new_files() {
   static const mode_t mask = [] {
     const mode_t old = umask(077);  // can only be read by setting it
@@ -138,6 +130,7 @@ void StagedFile::open(const OutputPolicy& policy) {
   }
   if (found != 0) {
     if (errno != ENOENT) throw system_error(ErrorKind::cannot_create, path_, errno);
+    claim_.emplace(target_, path_);
     if (policy.nameless && open_nameless()) return;
     mode_ = mode_of_new_files();
     return open_temporary();
@@ -147,7 +140,8 @@ void StagedFile::open(const OutputPolicy& policy) {
     file_ = open_special_output(target_.at(), target_.name, path_);
     return;
   }
-  if (is_input(info, policy.inputs)) throw refused(path_, "is an input and cannot be overwritten");
+  claim_.emplace(target_, path_);
+  require_unused(id_of(info), path_);
   if (!force_ && !same_) throw ExistsAlready(path_);
   mode_ = info.st_mode & 0777;
   open_temporary();
@@ -190,7 +184,16 @@ bool StagedFile::open_nameless() {
   return nameless_ = file_.is_open();
 }
 
+/// Inputs may have been read, and other outputs written, since the file was opened.
+void StagedFile::require_replaceable() const {
+  struct stat info {};
+  if (force_ && is_staged() && !settled_ &&
+      fstatat(target_.at(), target_.name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0)
+    require_unused(id_of(info), path_);
+}
+
 void StagedFile::close() {
+  require_replaceable();
   // Fails on file systems without modes, which is harmless.
   if (temporary_) fchmod(file_.get(), mode_);
   if ((is_staged() || joined_) && durable_ && fsync(file_.get()) != 0)
@@ -216,11 +219,15 @@ void StagedFile::settle(const std::string& digest) {
 
 void StagedFile::give_name() {
   if (settled_ || !is_staged()) return;
+  require_replaceable();
   if (nameless_)
     link_nameless();
   else
     rename_temporary();
   if (durable_) sync_folder_of(target_, path_);
+  // Confined outputs are those of a batch, which have different names and are not links.
+  struct stat info {};
+  if (!target_.is_confined() && stat(target_.name.c_str(), &info) == 0) note_output(info);
 }
 
 void StagedFile::rename_temporary() {

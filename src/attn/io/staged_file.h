@@ -21,16 +21,16 @@
 #include "attn/io/open_file.h"
 #include "attn/io/output_path.h"
 #include "attn/io/temp_files.h"
+#include "attn/io/used_files.h"
 
 namespace attn {
 
 struct OutputPolicy {
-  bool force = false;                 ///< replace an existing file
-  std::set<std::string> inputs = {};  ///< files that were read; never replaced
-  bool durable = false;               ///< fsync the file and its directory
-  bool digest = false;                ///< compute digest()
-  bool nameless = false;              ///< use O_TMPFILE if possible; faster for many outputs
-  std::set<std::string> ours = {};    ///< paths that may be replaced without `force`
+  bool force = false;               ///< replace an existing file
+  bool durable = false;             ///< fsync the file and its directory
+  bool digest = false;              ///< compute digest()
+  bool nameless = false;            ///< use O_TMPFILE if possible; faster for many outputs
+  std::set<std::string> ours = {};  ///< paths that may be replaced without `force`
   bool same = false;  ///< accept an existing file with the same bytes; requires `digest`
 };
 
@@ -66,11 +66,11 @@ struct ExistsAlready : Error {
 /// that write into one directory wait for these changes.
 ///
 /// The constructor reports errors that can be detected in advance: a name that exists (without
-/// force), an input (even with force), a directory, a missing directory or one without permission.
-/// A name that appears later is not overwritten either. A symbolic link is kept and its target is
-/// written, unless the path is confined (io/output_path.h), where a link is an error. A replaced
-/// file keeps its mode; a new file's mode follows the umask. "-", /dev/stdout, /dev/fd/N, FIFOs and
-/// devices are written directly.
+/// force), an input or another output (even with force; io/used_files.h), a directory, a missing
+/// directory or one without permission. A name that appears later is not overwritten either. A
+/// symbolic link is kept and its target is written, unless the path is confined (io/output_path.h),
+/// where a link is an error. A replaced file keeps its mode; a new file's mode follows the umask.
+/// "-", /dev/stdout, /dev/fd/N, FIFOs and devices are written directly.
 ///
 /// Errors: cannot_create, permission, io; each states path and reason.
 class StagedFile {
@@ -95,6 +95,7 @@ class StagedFile {
 
  private:
   bool is_staged() const { return temporary_ != nullptr || nameless_; }
+  void require_replaceable() const;
   void open(const OutputPolicy& policy);
   void open_temporary();
   void remove_temporary();
@@ -104,7 +105,8 @@ class StagedFile {
   void link_nameless();
 
   std::string path_;
-  OutputEntry target_;  ///< of path_, after following symbolic links
+  OutputEntry target_;                ///< of path_, after following symbolic links
+  std::optional<OutputClaim> claim_;  ///< of target_; none for pipes and devices
   bool force_, same_, durable_;
   mode_t mode_ = 0;
   Descriptor file_;

@@ -375,16 +375,22 @@ std::size_t bytes_of_step(const Json& step) {
 
 }  // namespace
 
-std::size_t bytes_to_read(const Document& document, TensorFiles& files) {
+std::set<std::string> files_to_read(const Document& document, TensorFiles& files) {
   std::set<std::string> paths;
-  std::size_t bytes = 0;
   for (const Entry* entry : tensor_entries(document)) {
     if (entry->numbers || states_default(*entry)) continue;
-    if (entry->value.get<JsonObject>() != nullptr)
-      bytes = saturating_sum(bytes, random_tensor_bytes(entry->value));
-    else if (const auto path = entry->value.get<std::string>())
+    if (const auto path = entry->value.get<std::string>())
       paths.merge(files.paths_of(parse_tensor_ref(path_in(entry->folder, *path))));
   }
+  return paths;
+}
+
+std::size_t bytes_to_read(const Document& document, TensorFiles& files) {
+  std::set<std::string> paths = files_to_read(document, files);
+  std::size_t bytes = 0;
+  for (const Entry* entry : tensor_entries(document))
+    if (!entry->numbers && entry->value.get<JsonObject>() != nullptr)
+      bytes = saturating_sum(bytes, random_tensor_bytes(entry->value));
   if (const Entry* draws = document.find("draws"))
     if (const auto steps = draws->value.get<JsonArray>())
       for (const Json& step : *steps) bytes = saturating_sum(bytes, bytes_of_step(step));

@@ -56,9 +56,13 @@ Job make_job(const Document& document, TensorFiles& files);
 std::vector<Request> outputs_named(const std::vector<std::string>& names, const Job& job,
                                    const Document& document);
 
+/// The files that the job's tensors are read from. Reads nothing but the indexes of sharded
+/// checkpoints, of which the files with the job's tensors count. Errors: as
+/// TensorFiles::paths_of().
+std::set<std::string> files_to_read(const Document& document, TensorFiles& files);
+
 /// The size in bytes of a job's files and random tensors, estimated from stat() and shapes. Reads
-/// nothing but the indexes of sharded checkpoints, of which the files with the job's tensors count.
-/// Errors: as TensorFiles::paths_of().
+/// the same, with the same errors.
 std::size_t bytes_to_read(const Document& document, TensorFiles& files);
 
 /// Checks the type and range of all values. Errors: usage if only flags are at fault, otherwise
