@@ -43,8 +43,8 @@ VALUES = {
     "hidden_size": [16, 48], "d_model": [16, 48], "dim": [16, 48], "n_embd": [16, 48], "n_embed": [16, 48],
     "num_attention_heads": [2, 8], "n_head": [2, 8], "n_heads": [2, 8], "num_heads": [2, 8],
     "encoder_attention_heads": [2, 8], "decoder_attention_heads": [4, 8],
-    "num_hidden_layers": [2, 3], "n_layer": [2, 3], "n_layers": [2, 3], "num_layers": [2, 3],
-    "num_decoder_layers": [2, 3], "encoder_layers": [2, 3], "decoder_layers": [2, 3],
+    **{key: [2, 3, 6] for key in ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers",
+                                  "encoder_layers", "decoder_layers")},
     "num_key_value_heads": [1, 2, 4], "num_kv_heads": [1, 2, 4], "head_dim": [4, 6, 10, 16], "d_kv": [4, 8, 10],
     "max_position_embeddings": [6, 16, 128], "n_positions": [16], "max_seq_len": [16, 128],
     "max_source_positions": [], "max_target_positions": [32],
@@ -121,6 +121,13 @@ OTHERS = {
     "summary_proj_to_labels", "summary_type", "summary_use_proj", "suppress_tokens", "text_config",
     "transformers_version", "vision_config"}
 
+# Models in which keys have an effect that have none in those of models.py.
+WINDOWS = {**models.GROUPED, "use_sliding_window": True, "sliding_window": 3}
+MORE = [("qwen3", {**WINDOWS, "max_window_layers": 2}), ("qwen2", {**WINDOWS, "layer_types": TYPES[2]}),
+        ("mistral", {**models.GROUPED, "head_dim": 8, "sliding_window": 3, "layer_types": TYPES[2]}),
+        ("gemma3_text", {**models.GROUPED, "head_dim": 6, "sliding_window": 3, "sliding_window_pattern": 2,
+                         "rope_local_base_freq": 30.0, "rope_theta": 500.0})]
+
 # Whose default makes a model large.
 KEPT = {"hidden_size", "d_model", "dim", "n_embd", "vocab_size", "intermediate_size", "moe_intermediate_size", "d_ff",
         "hidden_dim", "ffn_dim", "encoder_ffn_dim", "decoder_ffn_dim", "n_routed_experts", "max_source_positions",
@@ -137,21 +144,26 @@ EVERYWHERE = ["alibi", "attention_bias", "attention_chunk_size", "attention_drop
               "sliding_window", "sliding_window_pattern", "use_bidirectional_attention", "use_qk_norm",
               "use_sliding_window"]
 
-# For each rope_type: rope_parameters, and other keys that it may have.
+# rope_type, rope_parameters, other keys that it may have, and keys of config.json without which some have no effect.
 COMMON = ["rope_theta", "partial_rotary_factor", "rope_type", "type", "mrope_section"]
-ROPES = {
-    "default": ({}, ["factor"]),
-    "linear": ({"factor": 4.0}, []),
-    "dynamic": ({"factor": 2.0}, ["attention_factor", "original_max_position_embeddings"]),
-    "llama3": ({"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16},
-               ["attention_factor"]),
-    "yarn": ({"factor": 4.0, "original_max_position_embeddings": 8},
-             ["attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate", "finetuned",
-              "short_factor"]),
-    "longrope": ({"factor": 4.0, "original_max_position_embeddings": 6, "short_factor": "short", "long_factor": "long"},
-                 ["attention_factor", "short_mscale", "long_mscale"]),
-    "su": ({"factor": 4.0, "original_max_position_embeddings": 6, "short_factor": "short", "long_factor": "long"}, []),
-    "proportional": ({"factor": 2.0}, []), "wave": ({"factor": 2.0}, [])}
+YARN = {"factor": 4.0, "original_max_position_embeddings": 8}
+FACTORS = {"factor": 4.0, "short_factor": "short", "long_factor": "long"}
+LONG, SHORT = ({**FACTORS, "original_max_position_embeddings": length} for length in (6, 20))
+ROPES = [
+    ("default", {}, ["factor"], {}),
+    ("linear", {"factor": 4.0}, [], {}),
+    ("dynamic", {"factor": 2.0}, ["attention_factor", "original_max_position_embeddings"], {}),
+    ("dynamic", {"factor": 2.0}, ["attention_factor", "original_max_position_embeddings"],
+     {"max_position_embeddings": 6}),
+    ("llama3", {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16},
+     ["attention_factor"], {}),
+    ("yarn", YARN, ["attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate", "finetuned",
+                    "short_factor"], {}),
+    ("yarn", {**YARN, "mscale": 1.0, "mscale_all_dim": 0.6}, ["attention_factor"], {}),
+    ("longrope", LONG, ["attention_factor", "short_mscale", "long_mscale"], {}),
+    ("longrope", SHORT, ["attention_factor"], {}),
+    ("longrope", LONG, ["attention_factor"], {"original_max_position_embeddings": 6}),
+    ("su", LONG, [], {}), ("proportional", {"factor": 2.0}, [], {}), ("wave", {"factor": 2.0}, [], {})]
 REFUSED_ROPES = {"su", "proportional", "wave"}
 ROPE_VALUES = {
     "rope_theta": [50.0], "factor": [1.0, 3.0], "partial_rotary_factor": [0.5, 1.0], "attention_factor": [0.7],
@@ -187,26 +199,34 @@ def key_mutations(config, key):
 
 def rope_changes():
     """Pairs of a key and a change of the object of rotary positions."""
-    for name, (rope, others) in ROPES.items():
-        whole = {"rope_type": name, "rope_theta": 100.0, **rope}
-        old = {"type": name, **rope}
-        yield "rope_parameters", {"rope_parameters": whole}
+    for name, rope, others, beside in ROPES:
+        for key, change in changes_of_rope(name, rope, others):
+            yield key, {**beside, **change}
+
+
+def changes_of_rope(name, rope, others):
+    whole = {"rope_type": name, "rope_theta": 100.0, **rope}
+    yield "rope_parameters", {"rope_parameters": whole}
+    for key in "type", "rope_type":
+        old = {key: name, **rope}
         yield "rope_scaling", {"rope_scaling": old}
-        if name in REFUSED_ROPES:
-            continue
-        yield "rope_scaling", {"rope_scaling": old, "rope_theta": 50.0}
-        yield "rope_scaling", {"rope_scaling": old, "rope_parameters": {"rope_type": "default", "rope_theta": 50.0}}
-        for key in [*COMMON, *rope, *others]:
-            for value in [*ROPE_VALUES[key], ABSENT]:
-                if value != whole.get(key, ABSENT):
-                    yield f"rope_parameters.{key}", {"rope_parameters": changed(whole, {key: value})}
-        rest = changed(whole, {"original_max_position_embeddings": ABSENT, "rope_theta": ABSENT})
-        for key in BESIDE_ROPES:
-            yield key, {"rope_parameters": whole, key: VALUES[key][0]}
-            yield key, {"rope_parameters": rest, key: VALUES[key][0]}
-        for other in ({"rope_type": "linear", "rope_theta": 20.0, "factor": 3.0}, None):
-            yield f"rope_parameters.{FULL}", {"rope_parameters": {FULL: whole, SLIDING: other}}
-            yield f"rope_parameters.{SLIDING}", {"rope_parameters": {FULL: other, SLIDING: whole}}
+        yield "rope_scaling", {"rope_scaling": old, "rope_parameters": ABSENT}
+    if name in REFUSED_ROPES:
+        return
+    old = {"type": name, **rope}
+    yield "rope_scaling", {"rope_scaling": old, "rope_theta": 50.0}
+    yield "rope_scaling", {"rope_scaling": old, "rope_parameters": {"rope_type": "default", "rope_theta": 50.0}}
+    for key in [*COMMON, *rope, *others]:
+        for value in [*ROPE_VALUES[key], ABSENT]:
+            if value != whole.get(key, ABSENT):
+                yield f"rope_parameters.{key}", {"rope_parameters": changed(whole, {key: value})}
+    rest = changed(whole, {"original_max_position_embeddings": ABSENT, "rope_theta": ABSENT})
+    for key in BESIDE_ROPES:
+        yield key, {"rope_parameters": whole, key: VALUES[key][0]}
+        yield key, {"rope_parameters": rest, key: VALUES[key][0]}
+    for other in ({"rope_type": "linear", "rope_theta": 20.0, "factor": 3.0}, None):
+        yield f"rope_parameters.{FULL}", {"rope_parameters": {FULL: whole, SLIDING: other}}
+        yield f"rope_parameters.{SLIDING}", {"rope_parameters": {FULL: other, SLIDING: whole}}
 
 
 def with_factors(value, pairs):
@@ -228,7 +248,7 @@ def rotary_pairs(config):
 def for_one_type(change, one, other):
     """The same change of rotary positions in the layers of one type."""
     rope = change.get("rope_parameters")
-    if not rope or FULL in rope or SLIDING in rope:
+    if not rope or rope == ABSENT or FULL in rope or SLIDING in rope:
         return change
     return {**change, "rope_parameters": {one: rope, other: {"rope_type": "default", "rope_theta": 20.0}}}
 
@@ -247,7 +267,8 @@ def mutations(config, keys, is_first, with_ropes=True):
             yield key, change
             if f"rope_parameters.{FULL}" in keys:
                 for one, other in ((FULL, SLIDING), (SLIDING, FULL)):
-                    yield key, for_one_type(change, one, other)
+                    if (each := for_one_type(change, one, other)) != change:
+                        yield key, each
 
 
 def layers_of(model_type, config, folder):
@@ -332,7 +353,7 @@ def outcome_of(model_type, config, change):
             return "FAIL", f"differs by {worst:.1e}"
         if refusals:
             names = names_in(change, transformers.CONFIG_MAPPING[inner].attribute_map)
-            unnamed = [text for text in refusals if not any(name in text for name in names)]
+            unnamed = [text for text in refusals if not any(re.search(rf"\b{name}\b", text) for name in names)]
             return ("FAIL", f"does not name the key: {unnamed[0]}") if unnamed else ("refused", refusals[0])
         errors = attn_errors(folder, "same", layers)
         same = all(not isinstance(error, str) and error <= TOLERANCE for error in errors)
@@ -364,8 +385,8 @@ class Report:
 
 
 def bases(only):
-    """The models of models.py, and Gemma 3 with images: pairs of model_type and config.json."""
-    pairs = models.MODELS + [("gemma3", options) for name, options in models.MODELS if name == "gemma3_text"]
+    """The models of models.py, Gemma 3 with images, and MORE: pairs of model_type and config.json."""
+    pairs = models.MODELS + [("gemma3", options) for name, options in models.MODELS if name == "gemma3_text"] + MORE
     for model_type, options in pairs:
         if not only or model_type in only:
             yield model_type, {"model_type": "gemma3_text" if model_type == "gemma3" else model_type, **options}
@@ -411,6 +432,9 @@ def main():
             name = key.removeprefix("rope_parameters.")
             if name == key or name not in {*ROPE_VALUES, FULL, SLIDING}:
                 report.add(model_type, key, {}, "FAIL", f"transformers reads {key}, and VALUES has no values of it")
+        outcome, why = outcome_of(model_type, config, {})
+        if outcome != "no effect":
+            report.add(model_type, "model_type", config, "FAIL", f"the unchanged model is {outcome}: {why}")
         for key, change in mutations(config, keys, model_type not in seen, model_type != "gemma3"):
             report.add(model_type, key, change, *outcome_of(model_type, config, change))
         seen.add(model_type)
