@@ -3,10 +3,13 @@
 A job that reads a FIFO without data waits until the test ends its worker.
 """
 
+import errno
 import json
 import os
 import pathlib
+import platform
 import random
+import re
 import signal
 import subprocess
 import time
@@ -16,6 +19,7 @@ import pytest
 
 from support.attn import ATTN, attn, json_lines, under_sanitizer
 from support.jobs import contents, is_expected, job, manifest_of, slow_job, write_jobs
+from support.traced import Traced
 
 FACTS = dict(line.split(": ", 1) for line in attn("--version", "-v").stdout.decode().splitlines()[1:])
 WAITING = {"Q": "../fifo.npy", "K": "../fifo.npy", "outputs": ["scores"]}
@@ -318,6 +322,60 @@ def test_workers_run_under_a_filter(start):
     status = dict(line.split(":\t", 1) for line in
                   pathlib.Path(f"/proc/{worker}/status").read_text().splitlines() if ":\t" in line)
     assert (status["Seccomp"], status["NoNewPrivs"]) == ("2", "1")
+
+
+class TestSandbox:
+    @pytest.mark.skipif(FACTS["sandbox"].startswith("no seccomp"), reason="the kernel has no seccomp")
+    @pytest.mark.skipif(platform.machine() != "x86_64", reason="makes system calls by their numbers on x86-64")
+    def test_stopped_worker_can_be_made_to_do_little(self, start):
+        """Calls are made in the worker, as an attacker would."""
+        _, worker = start("--summary", "s.csv")
+        try:
+            process = Traced(worker)
+        except OSError:
+            pytest.skip("processes cannot be traced here")
+        parent = os.getpid()
+        mode = os.stat(f"/proc/{worker}/fd/0").st_mode & 0o777
+        calls = {"fchmod": (91, 0, mode), "fcntl(F_SETOWN)": (72, 0, 8, parent), "fcntl(F_SETSIG)": (72, 0, 10, 9),
+                 "fcntl(F_SETFL)": (72, 0, 4, os.O_ASYNC), "kill": (62, parent, 0), "tgkill": (234, parent, parent, 0),
+                 "ptrace": (101, 16, parent), "process_vm_readv": (310, parent, 0, 0, 0, 0, 0), "socket": (41, 1, 1, 0),
+                 "fork": (57,), "clone": (56, 17), "execve": (59, 0, 0, 0), "umask": (95, 0), "unshare": (272, 0),
+                 "memfd_create": (319, 0, 0), "prctl(PR_SET_DUMPABLE)": (157, 4, 0), "ioctl(TIOCSTI)": (16, 0, 0x5412, 0)}
+        with process:
+            found = {name: process.call(*call) for name, call in calls.items()}
+            recent = [process.call(number) for number in (425, 434, 435, 449, 452)]  # io_uring_setup to fchmodat2
+            assert process.call(39) == worker  # getpid
+        assert found == dict.fromkeys(calls, -errno.EPERM)
+        assert recent == [-errno.ENOSYS] * 5
+
+    def test_worker_has_no_file_of_the_main_process_open_for_writing(self, start):
+        main, worker = start("--summary", "s.csv")
+
+        def written(process):
+            files = {}
+            for number in os.listdir(f"/proc/{process}/fd"):
+                flags = int(re.search(r"flags:\s*(\d+)", pathlib.Path(f"/proc/{process}/fdinfo/{number}").read_text())[1], 8)
+                path = os.readlink(f"/proc/{process}/fd/{number}")
+                if int(number) > 2 and flags & os.O_ACCMODE and path.startswith("/") and not path.startswith("/dev"):
+                    files[number] = path
+            return files
+
+        assert len(written(main.pid)) >= 2
+        assert written(worker) == {}
+
+    @pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
+    def test_files_have_the_modes_that_threads_give_them(self, tmp_path, umask):
+        write_jobs(tmp_path / "jobs" / "deep", range(2))
+        modes = []
+        for flags in [], ["--isolate"]:
+            out = tmp_path / f"out{len(flags)}"
+            run = [ATTN, "batch", "jobs", "--out-dir", out.name, "--name", "{job}", *flags]
+            subprocess.run(run, cwd=tmp_path, umask=umask, check=True, capture_output=True)
+            (out / "deep" / "job0000.npz").chmod(0o666)
+            subprocess.run([*run, "--force"], cwd=tmp_path, umask=umask, check=True, capture_output=True)
+            modes.append({path.relative_to(out): oct(path.stat().st_mode) for path in out.rglob("*")})
+        assert modes[0] == modes[1]
+        assert 0o666 in [int(mode, 8) & 0o777 for mode in modes[0].values()]
 
 
 def test_worker_can_use_blas(tmp_path):

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,8 +16,10 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 using namespace attn;
 namespace fs = std::filesystem;
@@ -63,6 +66,66 @@ TEST_CASE("a sandboxed process cannot start programs, use sockets or trace proce
   CHECK(result([] { return socket(AF_UNIX, SOCK_STREAM, 0) >= 0; }) == EPERM);
   CHECK(result([] { return kill(getppid(), 0) == 0; }) == EPERM);
   CHECK(result([&] { return chmod(folder.inside.c_str(), 0777) == 0; }) == EPERM);
+  CHECK(result([] { return fchmod(STDIN_FILENO, 0777) == 0; }) == EPERM);
+  CHECK(result([] { return fcntl(STDIN_FILENO, F_SETOWN, getppid()) == 0; }) == EPERM);
+  CHECK(result([] { return fcntl(STDIN_FILENO, F_SETFL, O_ASYNC) == 0; }) == EPERM);
+}
+
+TEST_CASE("a sandboxed process can make only the system calls that are listed") {
+  if (!sandbox_support().has_seccomp) return;
+  // Besides those that exit, wait for a signal or return from one, which are not made here.
+  const std::set<long> without_result = {SYS_exit, SYS_exit_group, SYS_rt_sigreturn,
+#ifdef SYS_pause
+                                         SYS_pause,
+#endif
+                                         SYS_restart_syscall};
+  // From kFirstReserved to kFirstRecent there are no calls, or only those of the kernel's own code.
+  constexpr long kFirstReserved = 335, kFirstRecent = 424, kCalls = 600;
+  const Folder folder;
+  for (const bool writes : {false, true}) {
+    std::size_t allowed = 0;
+    for (long call = 0; call < kCalls; ++call) {
+      if (without_result.contains(call) || (call >= kFirstReserved && call < kFirstRecent))
+        continue;
+      const pid_t child = fork();
+      if (child == 0) {
+        alarm(2);
+        enter_sandbox(writes ? std::vector{folder.inside.string()} : std::vector<std::string>());
+        errno = 0;
+        syscall(call, -1L, -1L, -1L, -1L, -1L, -1L);
+        _exit(errno == EPERM ? 1 : errno == ENOSYS ? 2 : 0);
+      }
+      int status = 0;
+      waitpid(child, &status, 0);
+      const int refused = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+      if (refused == 0) ++allowed;
+      if (refused == 2 && call != SYS_futex) CHECK(call >= kFirstRecent);  // its operation is -1
+    }
+    CHECK(allowed > 40);
+    CHECK(allowed < (writes ? 100 : 85));
+  }
+}
+
+TEST_CASE("a sandboxed process that writes no results opens no file for writing") {
+  if (!sandbox_support().has_seccomp) return;
+  const Folder folder;
+  std::ofstream(folder.path / "old") << "old";
+  const auto result = [](const std::function<bool()>& act) {
+    const pid_t child = fork();
+    if (child == 0) {
+      enter_sandbox({});
+      errno = 0;
+      _exit(act() ? 0 : errno);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WEXITSTATUS(status);
+  };
+  const std::string old = folder.path / "old";
+  CHECK(result([&] { return open(old.c_str(), O_RDONLY) >= 0; }) == 0);
+  for (const int flags : {O_WRONLY, O_RDWR, O_RDONLY | O_TRUNC, O_WRONLY | O_CREAT})
+    CHECK(result([&] { return open(old.c_str(), flags, 0600) >= 0; }) == EPERM);
+  CHECK(result([&] { return unlink(old.c_str()) == 0; }) == EPERM);
 }
 
 TEST_CASE("a sandboxed process can start threads, map memory, read files and abort") {

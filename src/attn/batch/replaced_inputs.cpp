@@ -62,7 +62,7 @@ void read_in_advance(const Item& item, const BatchContext& context, ReplacedFile
     if (document.find("model") != nullptr) paths.merge(files_of_model(document, files));
   } catch (const Error&) {  // reported by the job
   }
-  for (const std::string& path : paths) note_input(path);  // files.paths() are noted
+  for (const std::string& path : paths) note_input(path);  // files that were read are noted
 }
 
 /// The same for all paths that lead to one file, also if it does not exist.

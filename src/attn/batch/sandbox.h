@@ -15,11 +15,12 @@ struct SandboxSupport {
 /// What the kernel offers.
 SandboxSupport sandbox_support();
 
-/// Limits this process and its future threads for good. With seccomp, they cannot start programs or
-/// processes, open sockets, trace or signal other processes, or administer the system: such calls
-/// fail with EPERM. With Landlock, they can create, change and remove files only in `folders` and
-/// below; reading is not limited. What the kernel lacks is left out. Call it before starting
-/// threads.
+/// Limits this process and its future threads for good. With seccomp, they can read files, use
+/// memory, threads and signals of their own, and write and create files if there are `folders`.
+/// Every other system call fails with EPERM, or with ENOSYS if it is newer than Linux 5.0. With
+/// Landlock, they can create, change and remove files only in `folders` and below; reading is not
+/// limited. What the kernel lacks is left out. Files get their modes when they are created, because
+/// modes cannot be changed (io/staged_file.h). Call it before starting threads.
 void enter_sandbox(const std::vector<std::string>& folders);
 
 }  // namespace attn

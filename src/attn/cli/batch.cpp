@@ -294,8 +294,11 @@ bool is_broken_pipe(const std::exception_ptr& fault) {
 /// the lock if only the main process is killed.
 void begin_worker_process(const BatchContext& context, Manifest* manifest) {
   if (manifest != nullptr) manifest->close();
+  close_files_being_written();  // of the main process: the summary and bundles
+  set_modes_at_creation();
   std::vector<std::string> folders;
-  if (context.naming && !context.dry_run) folders.push_back(context.naming->folder);
+  if (context.naming && context.naming->bundle == 0 && !context.dry_run)
+    folders.push_back(context.naming->folder);
   enter_sandbox(folders);
 }
 

@@ -15,6 +15,7 @@
 #include <optional>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "attn/base/text.h"
 
@@ -173,6 +174,22 @@ void require_readable(const OpenInput& input, const std::string& name) {
 }
 
 }  // namespace
+
+void close_files_being_written() {
+  std::vector<int> written;
+  std::error_code error;
+  for (fs::directory_iterator entry(kOwnDescriptors, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string number = entry->path().filename().string();
+    int fd = -1;
+    std::from_chars(number.data(), number.data() + number.size(), fd);
+    struct stat info {};
+    if (is_own(fd) && (fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDONLY && fstat(fd, &info) == 0 &&
+        S_ISREG(info.st_mode))
+      written.push_back(fd);
+  }
+  for (const int fd : written) ::close(fd);
+}
 
 Descriptor inherited_descriptor(int fd, const std::string& name, ErrorKind kind) {
   if (is_own(fd)) throw refused(kind, name, "is a file that attn itself has open");

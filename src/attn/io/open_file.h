@@ -63,6 +63,10 @@ void wait_for(int fd, short events);
 /// written into results. Call before any file is opened.
 void occupy_closed_streams();
 
+/// Closes the regular files that attn has open for writing, in a forked process that does not use
+/// them.
+void close_files_being_written();
+
 struct OpenInput {
   std::string name;  ///< for errors
   Descriptor descriptor;

@@ -29,14 +29,7 @@ Error refused(const std::string& path, const std::string& reason) {
   return Error(ErrorKind::cannot_create, Problem{.where = {path}, .message = reason});
 }
 
-mode_t mode_of_new_files() {
-  static const mode_t mask = [] {
-    const mode_t old = umask(077);  // can only be read by setting it
-    umask(old);
-    return old;
-  }();
-  return 0666 & ~mask;
-}
+constinit bool modes_at_creation = false;
 
 /// Links an O_TMPFILE file as `to`; false, with errno, on failure. Without a privilege (before
 /// Linux 6.10) this needs the slower way through /proc.
@@ -69,6 +62,12 @@ bool rename_without_replacing(const OutputEntry& from, const OutputEntry& to) {
 }
 
 }  // namespace
+
+void set_modes_at_creation() {
+  mode_of_new(0);  // notes the umask
+  umask(0);
+  modes_at_creation = true;
+}
 
 StagedFile::StagedFile(const std::string& path, const OutputPolicy& policy)
     : path_(path),
@@ -132,7 +131,7 @@ void StagedFile::open(const OutputPolicy& policy) {
     if (errno != ENOENT) throw system_error(ErrorKind::cannot_create, path_, errno);
     claim_.emplace(target_, path_);
     if (policy.nameless && open_nameless()) return;
-    mode_ = mode_of_new_files();
+    mode_ = mode_of_new(0666);
     return open_temporary();
   }
   if (S_ISDIR(info.st_mode)) throw refused(path_, "is a directory");
@@ -153,7 +152,8 @@ void StagedFile::open_temporary() {
     temporary_entry_ = target_.beside(new_temp_name());
     temporary_ = std::make_unique<TempPath>(path_beside(temporary_entry_));
     file_ = Descriptor(openat(temporary_entry_.at(), temporary_entry_.name.c_str(),
-                              O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+                              O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                              modes_at_creation ? mode_ : 0600));
   } while (!file_.is_open() && errno == EEXIST);
   if (file_.is_open()) return;
   const int code = errno;
@@ -180,7 +180,7 @@ bool StagedFile::open_nameless() {
   if (!can_be_named) return false;
   const std::string folder = target_.beside("").name;
   file_ = Descriptor(openat(target_.at(), folder.empty() ? "." : folder.c_str(),
-                            O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
+                            O_WRONLY | O_TMPFILE | O_CLOEXEC, mode_of_new(0666)));
   return nameless_ = file_.is_open();
 }
 
@@ -195,7 +195,7 @@ void StagedFile::require_replaceable() const {
 void StagedFile::close() {
   require_replaceable();
   // Fails on file systems without modes, which is harmless.
-  if (temporary_) fchmod(file_.get(), mode_);
+  if (temporary_ && !modes_at_creation) fchmod(file_.get(), mode_);
   if ((is_staged() || joined_) && durable_ && fsync(file_.get()) != 0)
     throw system_error(ErrorKind::io, path_, errno);
   // An O_TMPFILE file must stay open until it is linked. Closing one of two descriptors still

@@ -34,6 +34,10 @@ struct OutputPolicy {
   bool same = false;  ///< accept an existing file with the same bytes; requires `digest`
 };
 
+/// From now on, files and folders get their modes when they are created, not later, and the umask
+/// is 0. Call it before other threads are started.
+void set_modes_at_creation();
+
 /// Where a tensor is in an unfinished output.
 struct RegionPlace {
   std::uint64_t inode = 0, start = 0, row_bytes = 0;  ///< of the file; in bytes
@@ -60,7 +64,8 @@ struct ExistsAlready : Error {
 };
 
 /// Until give_name() the bytes are in a temporary file ".attn-tmp-PID-TOKEN-N" in the same
-/// directory (io/temp_files.h), with mode 0600, which the destructor removes. Renaming it is
+/// directory (io/temp_files.h), with mode 0600, which the destructor removes (with its final mode
+/// after set_modes_at_creation()). Renaming it is
 /// atomic. With `nameless`, and where the file system supports it, a new file has no name until
 /// then (O_TMPFILE, linkat): this changes the directory once instead of three times, and threads
 /// that write into one directory wait for these changes.

@@ -89,6 +89,15 @@ extern "C" void remove_and_die(int signal_number) {
 
 }  // namespace
 
+mode_t mode_of_new(mode_t mode) {
+  static const mode_t mask = [] {
+    const mode_t old = umask(077);  // can only be read by setting it
+    umask(old);
+    return old;
+  }();
+  return mode & ~mask;
+}
+
 std::string new_temp_name() {
   static std::atomic<std::uint64_t> count = 0;
   return kPrefix + std::to_string(getpid()) + "-" + temp_token() + "-" + std::to_string(count++);
@@ -263,7 +272,7 @@ void ScopedDirectories::make_one(const std::string& path, bool durable) {
     const SignalGuard guard;
     // Registered first, because a signal may interrupt this thread after mkdirat().
     const auto [made, first] = made_.try_emplace(path, path);
-    if (mkdirat(entry.at(), entry.name.c_str(), 0777) != 0) {
+    if (mkdirat(entry.at(), entry.name.c_str(), mode_of_new(0777)) != 0) {
       const int code = errno;
       if (first) made_.erase(made);
       if (code == EEXIST) return require_no_link(entry, path);

@@ -11,6 +11,9 @@
 
 namespace attn {
 
+/// `mode` without the bits of the umask that the process was started with.
+mode_t mode_of_new(mode_t mode);
+
 /// A new name ".attn-tmp-PID-TOKEN-N", or with the number of a member of a team
 /// ".attn-tmp-PID-TOKEN.MEMBER-N". TOKEN is random, the same for the whole run.
 std::string new_temp_name();

@@ -279,12 +279,6 @@ const Json& TensorFiles::document(const std::string& path) {
   return *contents.document;
 }
 
-std::set<std::string> TensorFiles::paths() const {
-  std::set<std::string> all;
-  for (const auto& [path, file] : files_) all.insert(path);
-  return all;
-}
-
 namespace {
 
 /// Keeps only a small part of a mapped file in memory.

@@ -109,7 +109,6 @@ class TensorFiles {
   /// What was read, by name: each file, or FILE#NAME for each tensor of a file that is mapped and
   /// whose tensors were read by name only. The second is the digest of these bytes.
   std::vector<std::pair<std::string, std::string>> digests() const;
-  std::set<std::string> paths() const;  ///< of all files read; outputs must not overwrite them
   /// Takes the elements of a tensor of a mapped file out of memory, when they have been copied.
   /// They are read again when they are used.
   void release_pages(const Tensor& tensor) const;
