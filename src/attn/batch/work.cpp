@@ -17,6 +17,7 @@
 #include "attn/io/json_write.h"
 #include "attn/io/output_path.h"
 #include "attn/job/job.h"
+#include "attn/job/recorded_visibility.h"
 #include "attn/model/layer_series.h"
 #include "attn/model/model_job.h"
 #include "attn/result/execution.h"
@@ -224,6 +225,8 @@ class LayersOfItem {
       results_.emplace(*joined_, nullptr);
       result_ = describe_job(job_, prepared->inputs, series.whole(), files_);
       add_digests_of(files_);
+    } else {
+      keep_common_visibility(prepared->inputs, job_.options, result_.made_by);
     }
     add_digests_of(own);
     Execution execution = within(name, [&] {

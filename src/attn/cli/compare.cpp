@@ -229,6 +229,7 @@ HeatSource source_of(const TensorPair& pair, const ResultFile& labels, const Com
     if (x.data<double>()[i] == unseen && y.data<double>()[i] == unseen)
       masked.mutable_data<double>()[i] = hidden;
   source.masked = masked;
+  source.visible.reset();
   source.is_signed = true;
   source.is_weights = false;
   source.zero_is_hidden = false;

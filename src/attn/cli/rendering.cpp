@@ -16,6 +16,7 @@
 #include "attn/core/plan.h"
 #include "attn/job/fields.h"
 #include "attn/job/recorded_places.h"
+#include "attn/job/recorded_visibility.h"
 #include "attn/report/drawing_memory.h"
 #include "attn/report/heat_picture.h"
 #include "attn/report/png.h"
@@ -255,6 +256,22 @@ PlacesOfMatrices places_of(const ResultFile& result, const Shape& shape, const L
   return places;
 }
 
+/// The keys that the queries of a tensor see, whose last axes are queries and keys.
+std::optional<VisibleOfMatrices> visible_of(const ResultFile& result, const Shape& shape,
+                                            const LeadingAxes& axes) {
+  const auto length_of = [&](std::string_view name) {
+    const auto found = std::find(axes.begin(), axes.end(), name);
+    const auto axis = static_cast<std::size_t>(found - axes.begin()) + 3;
+    return found == axes.end() || axis > shape.size() ? 1 : shape[shape.size() - axis];
+  };
+  const std::size_t items = length_of("batch"), heads = length_of("head");
+  std::optional<VisibleRanges> keys =
+      visibility_in(result.made_by, items, heads, shape[shape.size() - 2], shape.back());
+  if (!keys) return std::nullopt;
+  const std::size_t each = keys->matrices().size() == items ? heads : 1;
+  return VisibleOfMatrices{std::move(*keys), each};
+}
+
 /// Threads are not worth starting for small tensors.
 std::size_t threads_for(const Tensor& tensor) {
   constexpr std::size_t kSmall = std::size_t{1} << 20;  // elements
@@ -314,6 +331,8 @@ HeatSource heat_source(const ResultFile& result, const std::string& requested,
   const Tensor* masked = find(result.tensors, Output::masked_scores);
   if (of_pairs && masked != nullptr && masked->shape() == source.tensor.shape())
     source.masked = *masked;
+  else if (of_pairs && source.tensor.rank() > 1)
+    source.visible = visible_of(result, source.tensor.shape(), source.leading_axes);
   if (source.name.empty()) source.name = file;
   return source;
 }

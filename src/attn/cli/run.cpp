@@ -70,14 +70,6 @@ std::size_t bytes_of_steps(const PlannedOutput& weights, const Job& job, StepsFo
   return picture + picture / 2;  // and a copy while the page is built
 }
 
-/// Whether rows are queries and columns are keys.
-bool is_of_pairs(const Request& request) {
-  const Output* const output = std::get_if<Output>(&request);
-  if (output == nullptr) return false;
-  const AxisList& axes = row_of(*output).axes;
-  return axes.size() >= 2 && axes[axes.size() - 2] == Axis::L && axes[axes.size() - 1] == Axis::S;
-}
-
 }  // namespace
 
 bool RunViewArgs::has_file() const {

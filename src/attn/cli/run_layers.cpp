@@ -14,6 +14,7 @@
 #include "attn/core/fused.h"
 #include "attn/io/open_file.h"
 #include "attn/job/field_value.h"
+#include "attn/job/recorded_visibility.h"
 #include "attn/model/layer_job.h"
 #include "attn/model/layer_series.h"
 #include "attn/model/model_job.h"
@@ -197,6 +198,8 @@ class LayersRun {
   void describe(const ReadLayer& layer, const Inputs& in) {
     if (described_.made_by.find("inputs") == nullptr)
       described_ = describe_job(layer.job, in, series_.whole(), files_);
+    else
+      keep_common_visibility(in, layer.job.options, described_.made_by);
     for (auto& digest : layer.files.digests()) digests_.insert(std::move(digest));
   }
 

@@ -123,15 +123,13 @@ void cap(std::span<T> scores, double c) {
   for (T& x : scores) x = static_cast<T>(c * std::tanh(static_cast<double>(x) / c));
 }
 
-/// Calls add(bias, hides) for each bias of the scores: floats that broadcast to (B, H, R, S), and
-/// whether -inf hides a key.
+/// Calls add(bias) for each bias of the scores: floats that broadcast to (B, H, R, S).
 template <class Add>
 void each_bias(const Inputs& in, const Options& options, Add&& add) {
   for (const std::optional<Tensor>* given : {&in.bias, &in.mask, &in.key_mask})
-    if (*given && is_float((*given)->dtype()))
-      add(fitted_mask(**given, in, options.mask_polarity), true);
-  if (in.slopes) add(alibi_bias(*in.slopes, in), false);
-  if (in.relative_bias) add(relative_bias(*in.relative_bias, in, options), false);
+    if (*given && is_float((*given)->dtype())) add(fitted_mask(**given, in, options.mask_polarity));
+  if (in.slopes) add(alibi_bias(*in.slopes, in));
+  if (in.relative_bias) add(relative_bias(*in.relative_bias, in, options));
 }
 
 template <class T>
@@ -139,22 +137,11 @@ std::pair<Tensor, VisibleKeys> mask_as(const Tensor& scaled, const Inputs& in,
                                        const Options& options) {
   constexpr T kHidden = -std::numeric_limits<T>::infinity();
   Tensor masked = scaled;
-  VisibleKeys result{Tensor(DType::boolean, scaled.shape()), padding(in)};
+  const VisibleKeys result{visible_keys(in, options), padding(in)};
   auto scores = mutable_array_of<T>(masked);
-  auto visible = mutable_array_of<bool>(result.keys);
-  const Tensor by_position = visible_by_position(in, options);
-  xt::noalias(visible) = xt::broadcast(array_of<bool>(by_position), extents_of(scaled));
-  for (const std::optional<Tensor>* given : {&in.bias, &in.mask, &in.key_mask}) {
-    if (!*given || is_float((*given)->dtype())) continue;
-    const Tensor mask = fitted_mask(**given, in, options.mask_polarity);
-    const bool attend = options.mask_polarity == MaskPolarity::attend;
-    xt::noalias(visible) = visible && xt::equal(array_of<bool>(mask), attend);
-  }
-  each_bias(in, options, [&](const Tensor& tensor, bool hides) {
-    const auto bias = array_of<T>(tensor);
-    if (hides) xt::noalias(visible) = visible && xt::not_equal(bias, kHidden);
-    xt::noalias(scores) = scores + bias;
-  });
+  const auto visible = array_of<bool>(result.keys);
+  each_bias(in, options,
+            [&](const Tensor& bias) { xt::noalias(scores) = scores + array_of<T>(bias); });
   if (options.softcap_order == SoftcapOrder::after_mask)
     cap(masked.mutable_data<T>(), options.softcap);
   xt::noalias(scores) = xt::where(visible, scores, kHidden);
@@ -185,13 +172,33 @@ Tensor fitted_mask(const Tensor& given, const Inputs& in, MaskPolarity polarity)
 BiasMagnitudes bias_magnitudes(const Inputs& in, const Options& options) {
   BiasMagnitudes magnitudes{Tensor(DType::f64, {in.B, in.H, in.rows.size(), in.S}), 0};
   auto sums = mutable_array_of<double>(magnitudes.sums);
-  each_bias(in, options, [&](const Tensor& bias, bool) {
+  each_bias(in, options, [&](const Tensor& bias) {
     const Tensor wide = cast(bias, DType::f64);
     const auto size = xt::abs(array_of<double>(wide));
     xt::noalias(sums) = sums + xt::where(xt::isfinite(size), size, 0.0);
     ++magnitudes.count;
   });
   return magnitudes;
+}
+
+Tensor visible_keys(const Inputs& in, const Options& options) {
+  Tensor keys(DType::boolean, {in.B, in.H, in.rows.size(), in.S});
+  auto visible = mutable_array_of<bool>(keys);
+  const Tensor by_position = visible_by_position(in, options);
+  xt::noalias(visible) = xt::broadcast(array_of<bool>(by_position), extents_of(keys));
+  const bool attend = options.mask_polarity == MaskPolarity::attend;
+  for (const std::optional<Tensor>* given : {&in.bias, &in.mask, &in.key_mask}) {
+    if (!*given) continue;
+    const Tensor mask = fitted_mask(**given, in, options.mask_polarity);
+    visit(mask.dtype(), [&]<class T>(Type<T>) {
+      if constexpr (std::is_same_v<T, bool>)
+        xt::noalias(visible) = visible && xt::equal(array_of<T>(mask), attend);
+      else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
+        xt::noalias(visible) =
+            visible && xt::not_equal(array_of<T>(mask), -std::numeric_limits<T>::infinity());
+    });
+  }
+  return keys;
 }
 
 std::pair<Tensor, VisibleKeys> mask_scores(const Tensor& scaled, const Inputs& in,

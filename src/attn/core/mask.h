@@ -32,11 +32,14 @@ struct VisibleKeys {
   Tensor padding;  ///< (B, R), boolean: beyond its batch item's length; EmptyRows does not apply
 };
 
-/// Masked scores (B, H, R, S) and what was masked. Query i sees key j when the boolean mask, the
-/// additive mask and bias (not -inf), causality, the window, documents and lengths all allow it;
-/// appended keys are always visible. The additive mask, the bias, ALiBi and the relative bias are
-/// added, and then, with SoftcapOrder::after_mask, the softcap is applied. Hidden scores are -inf,
-/// even if they were NaN. `scaled` (B, H, R, S) has the rows in.rows of L queries.
+/// Boolean (B, H, R, S): query i sees key j when the boolean mask, the additive mask and bias (not
+/// -inf), causality, the window, documents and lengths all allow it; appended keys are always
+/// visible.
+Tensor visible_keys(const Inputs& in, const Options& options);
+
+/// Masked scores (B, H, R, S) and what was masked. The additive mask, the bias, ALiBi and the
+/// relative bias are added, and then, with SoftcapOrder::after_mask, the softcap is applied. Hidden
+/// scores are -inf, even if they were NaN. `scaled` (B, H, R, S) has the rows in.rows of L queries.
 std::pair<Tensor, VisibleKeys> mask_scores(const Tensor& scaled, const Inputs& in,
                                            const Options& options);
 

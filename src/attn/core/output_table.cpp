@@ -83,6 +83,13 @@ OutputSet outputs_among(const std::vector<Request>& requests) {
   return outputs;
 }
 
+bool is_of_pairs(const Request& request) {
+  const Output* const output = std::get_if<Output>(&request);
+  if (output == nullptr) return false;
+  const AxisList& axes = row_of(*output).axes;
+  return axes.size() >= 2 && axes[axes.size() - 2] == Axis::L && axes[axes.size() - 1] == Axis::S;
+}
+
 std::vector<Request> available_outputs(const TensorMap& tensors, const Options& options) {
   std::vector<Request> requests;
   for (const OutputRow& row : kOutputs)

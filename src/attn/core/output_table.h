@@ -303,6 +303,8 @@ using Request = std::variant<Output, Input>;
 std::string_view name_of(const Request& request);
 std::vector<std::string> names_of(const std::vector<Request>& requests);
 OutputSet outputs_among(const std::vector<Request>& requests);
+/// Whether the last axes are queries and keys.
+bool is_of_pairs(const Request& request);
 
 /// The outputs that this problem has, then the given tensors.
 std::vector<Request> available_outputs(const TensorMap& tensors, const Options& options);

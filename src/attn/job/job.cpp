@@ -24,6 +24,7 @@
 #include "attn/job/fields.h"
 #include "attn/job/random_spec.h"
 #include "attn/job/recorded_places.h"
+#include "attn/job/recorded_visibility.h"
 #include "attn/tensor/transposed.h"
 
 namespace attn {
@@ -327,6 +328,12 @@ Json recorded_value(Entry& entry, const Job& job) {
                    : std::move(entry.value);
 }
 
+/// Whether outputs have elements of hidden keys, and none says which these are.
+bool needs_visibility(const std::vector<Request>& outputs) {
+  return std::any_of(outputs.begin(), outputs.end(), is_of_pairs) &&
+         std::find(outputs.begin(), outputs.end(), Request{Output::masked_scores}) == outputs.end();
+}
+
 Json provenance(const Job& job, const Inputs& in, Document document, const TensorFiles& files) {
   JsonObject options, inputs;
   options.reserve(document.entries.size());
@@ -336,13 +343,16 @@ Json provenance(const Job& job, const Inputs& in, Document document, const Tenso
   for (auto& [name, digest] : files.digests())
     inputs.emplace_back(text_of_name(name), Json{std::move(digest)});
   JsonObject made_by;
-  made_by.reserve(5);  // an initializer list would copy the job
+  made_by.reserve(6);  // an initializer list would copy the job
   made_by.emplace_back("schema", Json{std::string("attn/1")});
   made_by.emplace_back("program", Json{std::string("attn ") + kVersion});
   made_by.emplace_back("job", Json{std::move(options)});
   made_by.emplace_back("inputs", Json{std::move(inputs)});
   if (std::optional<Json> positions = recorded_places(QueryPlaces(in), in.S))
     made_by.emplace_back("positions", std::move(*positions));
+  if (needs_visibility(job.outputs))
+    if (std::optional<Json> visible = recorded_visibility(in, job.options))
+      made_by.emplace_back("visible", std::move(*visible));
   return Json{std::move(made_by)};
 }
 

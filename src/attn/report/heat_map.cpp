@@ -327,7 +327,8 @@ HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice, std::s
   map.cells.values = source.tensor.reshaped(matrices);
   if (source.masked) map.cells.masked = source.masked->reshaped(matrices);
   map.cells.mark = source.masks_zeros ? CellKind::zero : CellKind::hidden;
-  map.cells.marks_zeros = !source.masked && source.zero_is_hidden;
+  if (!source.masked) map.cells.visible = source.visible;
+  map.cells.marks_zeros = !source.masked && !source.visible && source.zero_is_hidden;
   map.panels = panels_of(source, choice, shape);
   map.title = printable(source.name);
   require_drawable(map);
@@ -387,14 +388,29 @@ HeatRow HeatCells::row(std::size_t matrix, std::size_t i) const {
   return out;
 }
 
+namespace {
+
+/// For each of S keys, whether none of the ranges has it.
+std::vector<bool> hidden_keys(const std::vector<VisibleRanges::Range>& visible, std::size_t S) {
+  std::vector<bool> hidden(S, true);
+  for (const auto& [begin, end] : visible)
+    for (std::size_t key = begin; key < end; ++key) hidden[key] = false;
+  return hidden;
+}
+
+}  // namespace
+
 HeatRow HeatCells::cells_of(std::size_t matrix, std::size_t row) const {
   const std::vector<double> numbers = numbers_of(values, matrix, row);
   const std::vector<double> masks = masked ? numbers_of(*masked, matrix, row) : numbers;
   const bool has_mask = masked.has_value();
+  const std::vector<bool> unseen = visible ? hidden_keys(visible->of(matrix, row), numbers.size())
+                                           : std::vector<bool>(numbers.size());
   HeatRow out{std::vector<double>(columns.size()), std::vector<CellKind>(columns.size())};
   for (std::size_t j = 0; j < columns.size(); ++j) {
     const double value = numbers[columns[j]];
     const CellKind kind = has_mask && masks[columns[j]] == kHidden ? mark
+                          : unseen[columns[j]]                     ? CellKind::hidden
                           : value == kHidden                       ? CellKind::hidden
                           : marks_zeros && value == 0              ? CellKind::zero
                           : std::isnan(value)                      ? CellKind::nan

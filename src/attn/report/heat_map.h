@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "attn/core/query_places.h"
+#include "attn/core/visible_ranges.h"
 #include "attn/report/colour.h"
 #include "attn/tensor/tensor.h"
 
@@ -50,13 +51,24 @@ struct HeatRow {
   std::vector<CellKind> kinds;
 };
 
+/// The keys that the queries of a tensor's matrices see.
+struct VisibleOfMatrices {
+  VisibleRanges keys;
+  std::size_t matrices_each = 1;  ///< adjacent matrices that have one of keys.matrices()
+
+  std::vector<VisibleRanges::Range> of(std::size_t matrix, std::size_t query) const {
+    return keys.keys_of(matrix / matrices_each % keys.matrices().size(), query);
+  }
+};
+
 /// The part of each matrix of a tensor that is drawn. Blocks of tall x wide cells become one cell.
 struct HeatCells {
-  Tensor values;                           ///< (matrices, rows, columns)
-  std::optional<Tensor> masked;            ///< same shape; cells are marked where it is -inf
-  CellKind mark = CellKind::hidden;        ///< of these cells: hidden or zero
-  bool marks_zeros = false;                ///< cells that are exactly 0 get the kind `zero`
-  std::vector<std::size_t> rows, columns;  ///< indices of those drawn
+  Tensor values;                                  ///< (matrices, rows, columns)
+  std::optional<Tensor> masked;                   ///< same shape; cells are marked where it is -inf
+  CellKind mark = CellKind::hidden;               ///< of these cells: hidden or zero
+  std::optional<VisibleOfMatrices> visible = {};  ///< other cells are hidden
+  bool marks_zeros = false;                       ///< cells that are exactly 0 get the kind `zero`
+  std::vector<std::size_t> rows, columns;         ///< indices of those drawn
   std::size_t tall = 1, wide = 1;
 
   HeatRow row(std::size_t matrix, std::size_t i) const;
@@ -109,10 +121,11 @@ struct PlacesOfMatrices {
 struct HeatSource {
   Tensor tensor;                 ///< (S), (L, S), or with leading axes head, batch, layer
   std::optional<Tensor> masked;  ///< masked_scores, same shape; cells are hidden where it is -inf
-  bool zero_is_hidden = false;   ///< without `masked`, cells are hidden where they are 0
-  bool masks_zeros = false;      ///< -inf in `masked` means exactly 0, not hidden
-  std::string name, what;        ///< "weights", and a description; may be ""
-  std::string key;               ///< the tensor's name in its file; may be ""
+  std::optional<VisibleOfMatrices> visible = {};  ///< without `masked`: other cells are hidden
+  bool zero_is_hidden = false;  ///< without either, cells are hidden where they are 0
+  bool masks_zeros = false;     ///< -inf in `masked` means exactly 0, not hidden
+  std::string name, what;       ///< "weights", and a description; may be ""
+  std::string key;              ///< the tensor's name in its file; may be ""
   std::string row_axis = "queries", column_axis = "keys";
   bool is_signed = false;  ///< use the diverging map for any values, as for scores
   bool is_weights = true;  ///< pages show statistics of weights

@@ -39,10 +39,19 @@ std::string shortened(const Json& made_by, bool with_job, bool with_positions) {
   return to_json(Json{std::move(members)});
 }
 
-/// The comment with tokens if they fit, otherwise without them. If that is too long, too, it has
-/// only what readers need to know of the positions, if anything.
+/// The comment with visible keys and tokens if they fit, otherwise without the former, or without
+/// both. If that is too long, too, it has only what readers need to know of the positions, if
+/// anything.
 std::string zip_comment(const Result& result) {
   const auto fits = [](const std::string& text) { return text.size() <= kMaxComment; };
+  if (result.made_by.find("visible") != nullptr) {
+    std::string text = metadata_text(result, true);
+    if (fits(text)) return text;
+    Result shorter{{}, {}, result.tokens, result.made_by, {}};
+    std::erase_if(*shorter.made_by.get<JsonObject>(),
+                  [](const auto& member) { return member.first == "visible"; });
+    return zip_comment(shorter);
+  }
   for (const bool with_tokens : {true, false})
     if (std::string text = metadata_text(result, with_tokens); fits(text)) return text;
   if (result.made_by.find("positions") == nullptr) return "";
