@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
+import zipfile
 
 import numpy as np
 import pytest
@@ -366,3 +367,69 @@ def test_dry_run_names_the_bundle(batch):
     plans = json_lines(batch(range(5), "--dry-run").stdout)
     assert [plan["output"] for plan in plans] == [*(f"out/bundle-1.npz#{number}" for number in range(1, 5)),
                                                   "out/bundle-2.npz#5"]
+
+
+# What bundles record about positions of queries and visible keys.
+
+INTERLEAVED = {"Q": [[0.0]] * 6, "K": [[0.0]] * 6, "V": [[0.0]] * 6, "documents": [0, 1, 0, 1, 0, 1], "causal": True,
+               "outputs": ["weights"]}
+PLAIN = {"Q": [[0.0]] * 6, "K": [[0.0]] * 6, "V": [[0.0]] * 6, "outputs": ["weights"]}
+
+
+def first_key_weights(folder, *files):
+    """By the name of the job; None if it is unknown."""
+    run = attn("stats", *files, "--format", "ndjson", cwd=folder)
+    assert run.returncode == 0, run.stderr
+    return {line["name"].split("/")[0]: line["first_key_weight"] for line in json_lines(run.stdout)}
+
+
+def run_bundle(folder, jobs, *flags):
+    lines = "".join(json.dumps(job) + "\n" for job in jobs)
+    run = attn("batch", "-", "--out-dir", "out", "-q", *flags, stdin=lines, cwd=folder)
+    assert run.returncode == 0, run.stderr
+
+
+OF_DOCUMENTS = pytest.approx((1 + 1 / 2 + 1 / 3) / 3)  # the queries of a document see one, two and three of its keys
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+def test_positions_of_each_job_are_recorded(tmp_path, suffix):
+    run_bundle(tmp_path, [PLAIN, INTERLEAVED], "--bundle", "2", "--format", suffix)
+    found = first_key_weights(tmp_path, f"out/bundle-1.{suffix}")
+    assert found == {"1": pytest.approx(1 / 6), "2": OF_DOCUMENTS}
+    named = attn("stats", f"out/bundle-1.{suffix}#2/weights", "--format", "ndjson", cwd=tmp_path)
+    assert json_lines(named.stdout)[0]["first_key_weight"] == OF_DOCUMENTS
+
+
+def test_a_bundle_without_special_positions_records_nothing(tmp_path):
+    run_bundle(tmp_path, [PLAIN] * 2, "--bundle", "2")
+    with zipfile.ZipFile(tmp_path / "out/bundle-1.npz") as archive:
+        assert archive.comment == b""
+
+
+def test_resumed_jobs_keep_their_positions(tmp_path):
+    run_bundle(tmp_path, [PLAIN, INTERLEAVED], "--bundle", "3")
+    run_bundle(tmp_path, [PLAIN, INTERLEAVED, PLAIN], "--bundle", "3", "--resume")
+    found = first_key_weights(tmp_path, "out/bundle-1.npz")
+    assert found == {"1": pytest.approx(1 / 6), "2": OF_DOCUMENTS, "3": pytest.approx(1 / 6)}
+
+
+def test_positions_that_do_not_fit_are_unknown(tmp_path):
+    """An archive comment has at most 65,535 bytes. Visible keys are left out first."""
+    ids = [i % 2 for i in range(1500)]
+    rows = {"randn": {"shape": [1500, 1]}}
+    long = {"Q": rows, "K": rows, "seed": 1, "documents": ids, "outputs": ["weights"]}
+    run_bundle(tmp_path, [long] * 8 + [PLAIN], "--bundle", "9")
+    found = first_key_weights(tmp_path, "out/bundle-1.npz")
+    assert found == {str(number): None for number in range(1, 10)}
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+def test_pictures_of_a_job_hatch_its_hidden_keys(tmp_path, suffix):
+    run_bundle(tmp_path, [PLAIN, INTERLEAVED], "--bundle", "2", "--format", suffix)
+    (tmp_path / "job.json").write_text(json.dumps(INTERLEAVED))
+    assert attn("run", "job.json", "-o", "r.npz", "-q", cwd=tmp_path).returncode == 0
+    for file, picture in [("r.npz", "r.svg"), (f"out/bundle-1.{suffix}#2/weights", "b.svg")]:
+        assert attn("view", file, "-o", picture, cwd=tmp_path).returncode == 0
+    r, b = ((tmp_path / name).read_text() for name in ("r.svg", "b.svg"))
+    assert "url(#hidden)" in r and b.replace("2/weights", "weights") == r

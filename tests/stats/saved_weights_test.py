@@ -181,28 +181,29 @@ def tensors_in(path):
     return {name: np.array(x) for name, x in json.loads(path.read_text()).items() if isinstance(x, list)}
 
 
-def run_jobs(folder, jobs, suffix):
+def run_jobs(folder, jobs, suffix, *flags):
     lines = [json.dumps({k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in job.items()} |
                         {"outputs": ["weights", "weight_sum", "token_ids", *MEANS, *SHARES]}) for job in jobs]
-    run = attn("batch", "-", "--out-dir", "out", "--format", suffix, "-q", stdin="\n".join(lines) + "\n", cwd=folder)
+    run = attn("batch", "-", "--out-dir", "out", "--format", suffix, *flags, "-q", stdin="\n".join(lines) + "\n", cwd=folder)
     assert run.returncode == 0, run.stderr[:2000]
     (folder / "out" / "manifest.ndjson").unlink()
-    return [folder / "out" / f"{number}.{suffix}" for number in range(1, len(jobs) + 1)]
 
 
-@pytest.mark.parametrize("suffix", ["npz", "safetensors", "json"])
-def test_statistics_of_saved_weights(tmp_path, suffix):
-    rng = np.random.default_rng(len(suffix))
-    jobs = [random_job(rng) for _ in range(JOBS)]
-    files = run_jobs(tmp_path, jobs, suffix)
-    run = attn("stats", "out", "--by", "item", "--format", "ndjson", cwd=tmp_path, timeout=600)
+def printed_lines(folder):
+    """The lines of `attn stats` for each job."""
+    run = attn("stats", "out", "--by", "item", "--format", "ndjson", cwd=folder, timeout=600)
     assert run.returncode == 0 and run.stderr == b"", run.stderr[:2000]
-    of_files = {}
+    of_jobs = {}
     for line in map(json.loads, run.stdout.splitlines()):
-        of_files.setdefault(line["file"], []).append(line)
-    for job, file in zip(jobs, files):
-        tensors = tensors_in(file)
-        printed = of_files[f"out/{file.name}"]
+        in_bundle = "/" in line["name"]
+        number = line["name"].split("/")[0] if in_bundle else line["file"].split("/")[1].split(".")[0]
+        of_jobs.setdefault(int(number), []).append(line)
+    return of_jobs
+
+
+def check(jobs, tensors_of, of_jobs):
+    for number, job in enumerate(jobs, 1):
+        tensors, printed = tensors_of(number), of_jobs[number]
         expected = expected_lines(job, tensors["weights"])
         assert len(printed) == len(expected), job
         lines = {f"stats, head {head}: {name}": (found[name], value)
@@ -211,3 +212,26 @@ def test_statistics_of_saved_weights(tmp_path, suffix):
             zip(tensors[name].ravel().tolist(), (row[name] for _, rows in expected for row in rows), strict=True))}
         wrong = {what: pair for what, pair in (lines | outputs).items() if not math.isclose(*pair, rel_tol=1e-9, abs_tol=1e-12)}
         assert not wrong, job
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors", "json"])
+def test_statistics_of_saved_weights(tmp_path, suffix):
+    rng = np.random.default_rng(len(suffix))
+    jobs = [random_job(rng) for _ in range(JOBS)]
+    run_jobs(tmp_path, jobs, suffix)
+    check(jobs, lambda number: tensors_in(tmp_path / "out" / f"{number}.{suffix}"), printed_lines(tmp_path))
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+def test_statistics_of_weights_in_bundles(tmp_path, suffix):
+    """Bundles record no job, so three axes would be taken as heads."""
+    rng = np.random.default_rng(len(suffix))
+    jobs = [job for job in (random_job(rng) for _ in range(JOBS)) if job["Q"].ndim != 3]
+    run_jobs(tmp_path, jobs, suffix, "--bundle", "40")
+    bundles = [tensors_in(file) for file in sorted((tmp_path / "out").iterdir(), key=lambda file: int(file.stem[7:]))]
+
+    def tensors_of(number):
+        start = f"{number}/"
+        return {name[len(start):]: x for name, x in bundles[(number - 1) // 40].items() if name.startswith(start)}
+
+    check(jobs, tensors_of, printed_lines(tmp_path))

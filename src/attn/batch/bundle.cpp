@@ -23,6 +23,7 @@ namespace attn {
 namespace {
 
 constexpr char kBetween = '/';  // job and output, in the name of a tensor
+constexpr std::string_view kPlaces = "positions", kVisible = "visible";  // members of made_by
 
 }  // namespace
 
@@ -45,11 +46,26 @@ std::string encoded_result(const TensorMap& outputs, const std::string& suffix) 
   return text;
 }
 
+std::string encoded_record(const Json& made_by) {
+  std::string text;
+  for (const std::string_view member : {kPlaces, kVisible}) {
+    const Json* recorded = made_by.find(member);
+    pack_text(text, recorded == nullptr ? "" : to_json(*recorded));
+  }
+  return text;
+}
+
 OpenBundle::OpenBundle(const std::string& path, const ReadLimits& limits) {
   const FileBytes file = read_file(open_result(path), path, limits.memory, FileAccess::map);
   ReadBudget budget(limits.memory);
   tensors_ = path.ends_with(".npz") ? read_npz(file, nullptr, limits.npz, &budget)
                                     : read_safetensors(file, nullptr, &budget);
+  made_by_ = read_made_by(file, path, limits.npz, budget);
+  if (const Json* jobs = made_by_.find("jobs")) {
+    if (const auto records = jobs->get<JsonObject>())
+      for (const auto& [name, record] : *records) records_[name_of_text(name)] = record;
+    made_by_ = {};
+  }
   std::size_t index = 0;
   for (const auto& [name, tensor] : tensors_)
     indices_[name.substr(0, name.rfind(kBetween))].push_back(index++);
@@ -64,6 +80,11 @@ TensorMap OpenBundle::result(const std::string& name) const {
     result.set(member.substr(member.rfind(kBetween) + 1), tensor);
   }
   return result;
+}
+
+const Json& OpenBundle::made_by(const std::string& name) const {
+  const auto record = records_.find(name);
+  return record == records_.end() ? made_by_ : record->second;
 }
 
 std::shared_ptr<const OpenBundle> BundleCache::find(const std::string& path) {
@@ -110,6 +131,7 @@ void BundleWriter::begin(std::size_t bundle) {
   bundle_ = bundle;
   results_ = kept_ = bytes_ = 0;
   members_.clear();
+  records_.clear();
   lines_.clear();
   failure_lines_.clear();
   spool_.clear();
@@ -130,7 +152,10 @@ void BundleWriter::add_result(const Outcome& outcome) {
 /// `output` is "bundle-K.npz#NAME".
 void BundleWriter::add_members(const std::string& output, std::string_view result) {
   const std::string name = output.substr(output.find('#') + 1) + kBetween;
-  for (Unpacker parts(result); !parts.empty();) {
+  Unpacker parts(result);
+  Record record{parts.text(), parts.text()};
+  add_record(output.substr(output.find('#') + 1), std::move(record));
+  while (!parts.empty()) {
     Member member;
     member.spec.name = name + parts.text();
     const std::uint64_t dtype = parts.number<std::uint64_t>();
@@ -151,6 +176,33 @@ void BundleWriter::add_members(const std::string& output, std::string_view resul
     bytes_ += member.spec.name.size() + sizeof member;
     members_.push_back(std::move(member));
   }
+}
+
+void BundleWriter::add_record(const std::string& job, Record record) {
+  if (record.places.empty() && record.visible.empty()) return;
+  bytes_ += job.size() + record.places.size() + record.visible.size() + sizeof records_[0];
+  records_.emplace_back(job, std::move(record));
+}
+
+/// As JSON text; "" if no job has a record.
+std::string BundleWriter::made_by() const {
+  if (records_.empty()) return "";
+  const std::string start = "{\"schema\":\"attn/1\",";
+  for (const bool with_visible : {true, false}) {
+    std::string text = start + "\"jobs\":{";
+    for (const auto& [job, record] : records_) {
+      if (record.places.empty() && !with_visible) continue;
+      if (text.back() != '{') text += ',';
+      text += json_quoted(text_of_name(job)) + ":{";
+      if (!record.places.empty()) text += json_quoted(kPlaces) + ":" + record.places;
+      if (!record.visible.empty() && with_visible)
+        text += (record.places.empty() ? "" : ",") + json_quoted(kVisible) + ":" + record.visible;
+      text += '}';
+    }
+    text += "}}";
+    if (text.size() <= kMaxZipComment || context_.naming->suffix != ".npz") return text;
+  }
+  return start + json_quoted(kPlaces) + ":null}";
 }
 
 /// Its tensors stay in the old file until it is known whether the bundle changes.
@@ -196,6 +248,12 @@ void BundleWriter::fetch_kept_results(const OpenBundle& old) {
       members.push_back(std::move(member));
       continue;
     }
+    const Json& made_by = old.made_by(member.spec.name);
+    const auto text_of_member = [&](std::string_view name) {
+      const Json* recorded = made_by.find(name);
+      return recorded == nullptr ? "" : to_json(*recorded);
+    };
+    add_record(member.spec.name, {text_of_member(kPlaces), text_of_member(kVisible)});
     const Format format = *format_of_suffix(context_.naming->suffix);
     for (const auto& [output, tensor] : old.result(member.spec.name)) {
       Elements elements = elements_of(tensor, stored_dtype(format, tensor.dtype()));
@@ -215,18 +273,9 @@ void BundleWriter::write(const std::string& path) {
     if (context_.earlier->has_output(path.substr(context_.naming->folder.size() + 1)))
       policy.ours.insert(path);
   }
-  std::vector<TensorSpec> specs;
-  std::vector<std::uint32_t> checksums;
-  for (const Member& member : members_) {
-    specs.push_back(member.spec);
-    checksums.push_back(member.checksum);
-  }
-  const FileLayout layout = context_.naming->suffix == ".npz"
-                                ? npz_layout(specs, checksums, "", path)
-                                : safetensors_layout(specs, {}, path);
   try {
     OutputFile out(path, policy);
-    for (const LayoutPart& part : layout) {
+    for (const LayoutPart& part : layout(path)) {
       out.write(part.text);
       if (part.tensor) write_elements(members_[*part.tensor], out);
     }
@@ -235,6 +284,20 @@ void BundleWriter::write(const std::string& path) {
     if (context_.earlier == nullptr) throw;
     throw foreign_file_error(error);
   }
+}
+
+FileLayout BundleWriter::layout(const std::string& path) const {
+  std::vector<TensorSpec> specs;
+  std::vector<std::uint32_t> checksums;
+  for (const Member& member : members_) {
+    specs.push_back(member.spec);
+    checksums.push_back(member.checksum);
+  }
+  const std::string recorded = made_by();
+  if (context_.naming->suffix == ".npz") return npz_layout(specs, checksums, recorded, path);
+  SafetensorsMetadata metadata;
+  if (!recorded.empty()) metadata = {{"schema", "attn/1"}, {"made_by", recorded}};
+  return safetensors_layout(specs, metadata, path);
 }
 
 void BundleWriter::write_elements(const Member& member, OutputFile& out) {

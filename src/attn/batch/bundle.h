@@ -5,6 +5,11 @@
 // jobs have been run, and then the manifest gets the lines of these jobs. The output of a job in
 // the manifest is "bundle-K.npz#NAME", with a digest of its tensors, so that a bundle can be
 // replaced, when some of its jobs run again, without changing the digests of the others.
+//
+// made_by of a bundle has the member `jobs`, and in it by name those jobs for which the places of
+// their queries (job/recorded_places.h) or visible keys (job/recorded_visibility.h) are recorded.
+// If all this does not fit in the comment of an .npz file, it has no visible keys, and if it does
+// not fit without them, the places of all jobs are null: unknown.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +28,7 @@
 #include "attn/batch/item.h"
 #include "attn/batch/manifest.h"
 #include "attn/io/file_layout.h"
+#include "attn/io/json_write.h"
 #include "attn/io/spool_file.h"
 #include "attn/tensor/tensor.h"
 
@@ -31,6 +37,9 @@ namespace attn {
 /// The outputs of one job as text: names, dtypes, shapes, checksums and elements, as a bundle with
 /// this suffix (".npz") stores them.
 std::string encoded_result(const TensorMap& outputs, const std::string& suffix);
+/// The members of `made_by` that bundles record, as text, which BundleWriter expects before the
+/// outputs.
+std::string encoded_record(const Json& made_by);
 
 /// A bundle on disk.
 class OpenBundle {
@@ -39,10 +48,14 @@ class OpenBundle {
   OpenBundle(const std::string& path, const ReadLimits& limits);
   /// The outputs of the job called `name`; empty if it has none.
   TensorMap result(const std::string& name) const;
+  /// made_by of the job called `name`; null if it has none.
+  const Json& made_by(const std::string& name) const;
   std::size_t jobs() const { return indices_.size(); }  ///< with results in the bundle
 
  private:
   TensorMap tensors_;
+  Json made_by_;  ///< of all jobs, or null if `records_` has those that have one
+  std::map<std::string, Json, std::less<>> records_;
   std::map<std::string, std::vector<std::size_t>, std::less<>> indices_;  ///< by the job's name
 };
 
@@ -81,9 +94,16 @@ class BundleWriter {
     Tensor tensor = {};        ///< the elements, if the old file has them
     bool is_kept_job = false;  ///< all members of a job, which are still in the old file
   };
+  /// The members that made_by of a bundle has for a job, as JSON text; "" for those that it lacks.
+  struct Record {
+    std::string places, visible;
+  };
   void begin(std::size_t bundle);
   void add_result(const Outcome& outcome);
   void add_members(const std::string& output, std::string_view result);
+  void add_record(const std::string& job, Record record);
+  std::string made_by() const;
+  FileLayout layout(const std::string& path) const;
   void keep_earlier_result(const Outcome& outcome);
   void fetch_kept_results(const OpenBundle& old);
   void commit();
@@ -99,8 +119,9 @@ class BundleWriter {
   std::size_t results_ = 0, kept_ = 0;  ///< jobs with a new result, and with one in the old file
   std::size_t bytes_ = 0;               ///< of names
   std::vector<Member> members_;
-  std::string lines_;          ///< of the manifest
-  std::string failure_lines_;  ///< those of failed jobs
+  std::vector<std::pair<std::string, Record>> records_;  ///< of jobs that have one
+  std::string lines_;                                    ///< of the manifest
+  std::string failure_lines_;                            ///< those of failed jobs
 };
 
 }  // namespace attn

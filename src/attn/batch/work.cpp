@@ -128,8 +128,11 @@ void deliver(const Result& result, ResultWriter* writer, const Attempt& attempt,
   if (writer != nullptr) {
     write_files(*writer, result, attempt, context, outcome);
   } else if (context.naming) {  // in a bundle
-    outcome.text = encoded_result(result.outputs, context.naming->suffix);
-    outcome.outputs = {{context.naming->name_of(attempt.item), digest_of(bytes_of(outcome.text))}};
+    outcome.text = encoded_record(result.made_by);
+    const std::size_t outputs = outcome.text.size();
+    outcome.text += encoded_result(result.outputs, context.naming->suffix);
+    outcome.outputs = {{context.naming->name_of(attempt.item),
+                        digest_of(bytes_of(outcome.text).subspan(outputs))}};
   } else if (context.shapes_only) {
     outcome.text = printable(outcome.name) + ": " +
                    join(result.outputs, ", ",

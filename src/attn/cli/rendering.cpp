@@ -27,9 +27,13 @@ namespace {
 
 constexpr bool is_key(Axis axis) { return axis == Axis::S || axis == Axis::N || axis == Axis::P; }
 
+/// "weights" of "JOB/weights", as tensors in a bundle are called.
+std::string without_job(const std::string& name) { return name.substr(name.rfind('/') + 1); }
+
 /// The axes of an output, or of an input that has a row or column for each token; empty for other
 /// names.
-AxisList axes_of(const std::string& name) {
+AxisList axes_of(const std::string& of) {
+  const std::string name = without_job(of);
   if (const auto output = output_named(name)) return row_of(*output).axes;
   const auto input = input_named(name);
   if (!input) return {};
@@ -238,7 +242,7 @@ double widest_label(const std::vector<std::string>& tokens) {
 }
 
 /// The places of the queries of a tensor with these names of its leading axes.
-PlacesOfMatrices places_of(const ResultFile& result, const Shape& shape, const LeadingAxes& axes) {
+PlacesOfMatrices places_of(const Json& made_by, const Shape& shape, const LeadingAxes& axes) {
   PlacesOfMatrices places;
   const std::size_t rank = shape.size();
   for (std::size_t k = 0; k + 2 < rank && k < axes.size(); ++k) {
@@ -252,12 +256,12 @@ PlacesOfMatrices places_of(const ResultFile& result, const Shape& shape, const L
   if (places.items == 1) places.matrices_of_item = 1;
   if (rank > 0)
     places.places =
-        places_in(result.made_by, places.items, rank > 1 ? shape[rank - 2] : 1, shape[rank - 1]);
+        places_in(made_by, places.items, rank > 1 ? shape[rank - 2] : 1, shape[rank - 1]);
   return places;
 }
 
 /// The keys that the queries of a tensor see, whose last axes are queries and keys.
-std::optional<VisibleOfMatrices> visible_of(const ResultFile& result, const Shape& shape,
+std::optional<VisibleOfMatrices> visible_of(const Json& made_by, const Shape& shape,
                                             const LeadingAxes& axes) {
   const auto length_of = [&](std::string_view name) {
     const auto found = std::find(axes.begin(), axes.end(), name);
@@ -266,7 +270,7 @@ std::optional<VisibleOfMatrices> visible_of(const ResultFile& result, const Shap
   };
   const std::size_t items = length_of("batch"), heads = length_of("head");
   std::optional<VisibleRanges> keys =
-      visibility_in(result.made_by, items, heads, shape[shape.size() - 2], shape.back());
+      visibility_in(made_by, items, heads, shape[shape.size() - 2], shape.back());
   if (!keys) return std::nullopt;
   const std::size_t each = keys->matrices().size() == items ? heads : 1;
   return VisibleOfMatrices{std::move(*keys), each};
@@ -310,29 +314,29 @@ HeatSource heat_source(const ResultFile& result, const std::string& requested,
   source.name = name_in(result, requested, file);
   source.key = source.name;
   source.tensor = result.tensors.at(source.name);
-  if (const std::optional<Output> output = output_named(source.name))
+  const std::string own_name = without_job(source.name);
+  if (const std::optional<Output> output = output_named(own_name))
     source.what = with_superscript_t(std::string(row_of(*output).description));
-  source.zero_is_hidden = output_named(source.name) == Output::weights;
+  source.zero_is_hidden = output_named(own_name) == Output::weights;
   source.is_signed = source.name.ends_with(name_of(Output::scores));  // also of other programs
-  const std::size_t slash = source.name.rfind('/');                   // "JOB/OUTPUT" in a bundle
-  source.is_weights =
-      !source.is_signed &&
-      may_be_weights(slash == std::string::npos ? source.name : source.name.substr(slash + 1));
+  source.is_weights = !source.is_signed && may_be_weights(own_name);
   const AxisNames axes = axis_names(result, source.name);
   source.row_axis = axes.rows;
   source.column_axis = axes.columns;
   source.leading_axes = axes.leading;
   source.layers = axes.layers;
-  source.places = places_of(result, source.tensor.shape(), axes.leading);
+  const Json& made_by = made_by_of(result.made_by, source.name);
+  source.places = places_of(made_by, source.tensor.shape(), axes.leading);
   source.row_tokens = labels_of(axes.rows, axes.known, result);
   source.column_tokens = result.column_names.empty() ? labels_of(axes.columns, axes.known, result)
                                                      : result.column_names;
   const bool of_pairs = axes.rows == "queries" && axes.columns == "keys";
-  const Tensor* masked = find(result.tensors, Output::masked_scores);
+  const std::string job = source.name.substr(0, source.name.size() - own_name.size());
+  const Tensor* masked = result.tensors.find(job + std::string(name_of(Output::masked_scores)));
   if (of_pairs && masked != nullptr && masked->shape() == source.tensor.shape())
     source.masked = *masked;
   else if (of_pairs && source.tensor.rank() > 1)
-    source.visible = visible_of(result, source.tensor.shape(), source.leading_axes);
+    source.visible = visible_of(made_by, source.tensor.shape(), source.leading_axes);
   if (source.name.empty()) source.name = file;
   return source;
 }

@@ -248,7 +248,8 @@ void warn_of_batch(const ResultFile& result, const std::string& label, const Sha
 /// All tensors of "FILE", or the one of "FILE#NAME", with what the file states about its job.
 ResultFile result_of(const TensorRef& ref, TensorFiles& files) {
   if (ref.member.empty()) return read_result(ref.path, files);
-  return {tensors_of(ref, files), {}, read_made_by(ref.path, files)};
+  const Json made_by = read_made_by(ref.path, files);
+  return {tensors_of(ref, files), {}, made_by_of(made_by, ref.member)};
 }
 
 /// Identifies a line of the table; -1 for an axis that the tensor lacks or that is pooled.
@@ -297,10 +298,10 @@ std::vector<std::string> weights_in(const TensorMap& tensors) {
 
 /// The results in a bundle of attn batch, by the names of their jobs: its tensors are called
 /// JOB/OUTPUT. Empty if the file is no bundle with weights or weight_sum.
-std::map<std::string, ResultFile> jobs_of_bundle(const TensorMap& tensors) {
+std::map<std::string, ResultFile> jobs_of_bundle(const ResultFile& bundle) {
   std::map<std::string, ResultFile> jobs;
   bool has_weights = false;
-  for (const auto& [name, tensor] : tensors) {
+  for (const auto& [name, tensor] : bundle.tensors) {
     const std::size_t slash = name.rfind('/');
     if (slash == name.npos) return {};
     const std::string output = name.substr(slash + 1);
@@ -308,6 +309,14 @@ std::map<std::string, ResultFile> jobs_of_bundle(const TensorMap& tensors) {
         has_weights || output == name_of(Output::weights) || output == name_of(Output::weight_sum);
     jobs[name.substr(0, slash)].tensors.set(output, tensor);
   }
+  const Json* recorded = bundle.made_by.find("jobs");
+  const auto records = recorded == nullptr ? nullptr : recorded->get<JsonObject>();
+  if (records == nullptr)
+    for (auto& [name, job] : jobs) job.made_by = bundle.made_by;
+  else
+    for (const auto& [name, made_by] : *records)
+      if (const auto job = jobs.find(name_of_text(name)); job != jobs.end())
+        job->second.made_by = made_by;
   return has_weights ? jobs : std::map<std::string, ResultFile>{};
 }
 
@@ -357,7 +366,7 @@ class Collector {
 
   /// The result of one job, or those of a bundle.
   void add_file(const ResultFile& result) {
-    std::map<std::string, ResultFile> jobs = jobs_of_bundle(result.tensors);
+    std::map<std::string, ResultFile> jobs = jobs_of_bundle(result);
     if (jobs.empty()) return add_tensors(result, false);
     for (const auto& [job, part] : jobs) {
       job_ = job;

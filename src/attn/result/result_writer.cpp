@@ -14,7 +14,6 @@
 namespace attn {
 namespace {
 
-constexpr std::size_t kMaxComment = 65535;  // bytes in a zip archive
 constexpr std::size_t kSmallResult = 1500;  // characters
 
 Json tokens_json(const Result& result) {
@@ -43,7 +42,7 @@ std::string shortened(const Json& made_by, bool with_job, bool with_positions) {
 /// both. If that is too long, too, it has only what readers need to know of the positions, if
 /// anything.
 std::string zip_comment(const Result& result) {
-  const auto fits = [](const std::string& text) { return text.size() <= kMaxComment; };
+  const auto fits = [](const std::string& text) { return text.size() <= kMaxZipComment; };
   if (result.made_by.find("visible") != nullptr) {
     std::string text = metadata_text(result, true);
     if (fits(text)) return text;
@@ -140,13 +139,16 @@ Json parsed(const std::string& text, const std::string& name, ReadBudget& budget
 }  // namespace
 
 Json read_made_by(const std::string& path, TensorFiles& files) {
-  const FileBytes& file = files.file(path);
+  return read_made_by(files.file(path), path, files.limits().npz, files.budget());
+}
+
+Json read_made_by(const FileBytes& file, const std::string& path, const NpzLimits& limits,
+                  ReadBudget& budget) {
   const Format format = format_of(file);
-  ReadBudget& budget = files.budget();
   MemoryCharge charge(&budget, path);
   std::string text;
   if (format == Format::npz) {
-    text = npz_comment(file, files.limits().npz, charge);
+    text = npz_comment(file, limits, charge);
   } else if (format == Format::safetensors) {
     for (const auto& [key, value] : parse_safetensors_header(file, charge).metadata)
       if (key == "made_by") text = value;
@@ -156,6 +158,14 @@ Json read_made_by(const std::string& path, TensorFiles& files) {
     if (const Json* made_by = document.find("made_by")) return *made_by;
   }
   return parsed(text, printable(path), budget);
+}
+
+const Json& made_by_of(const Json& made_by, const std::string& tensor) {
+  static const Json none;
+  const Json* jobs = made_by.find("jobs");
+  if (jobs == nullptr) return made_by;
+  const Json* job = jobs->find(text_of_name(tensor.substr(0, tensor.rfind('/'))));
+  return job == nullptr ? none : *job;
 }
 
 const Json* ResultFile::job(const std::string& key) const {

@@ -39,6 +39,9 @@ bool is_binary(Format format);
 /// The dtype in which a binary format stores an output of `dtype`.
 DType stored_dtype(Format format, DType dtype);
 
+/// The most bytes of made_by in an .npz file.
+inline constexpr std::size_t kMaxZipComment = 65535;
+
 /// Whether the format can store made_by.
 bool stores_provenance(Format format);
 
@@ -59,9 +62,15 @@ struct ResultFile {
   const Json* job(const std::string& key) const;
 };
 
+/// The made_by of the result that `tensor` belongs to: in a bundle of `attn batch`, that of its job
+/// (batch/bundle.h).
+const Json& made_by_of(const Json& made_by, const std::string& tensor);
+
 /// The made_by of a result, without reading its tensors. JSON files are parsed only if they name
 /// layers or positions. Errors: as TensorFiles.
 Json read_made_by(const std::string& path, TensorFiles& files);
+Json read_made_by(const FileBytes& file, const std::string& path, const NpzLimits& limits,
+                  ReadBudget& budget);
 
 /// Comments and metadata keys of other programs are ignored. Errors: as TensorFiles.
 ResultFile read_result(const std::string& path, TensorFiles& files);
