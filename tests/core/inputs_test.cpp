@@ -107,7 +107,8 @@ TEST_CASE("the width must be divisible by the number of heads") {
   CHECK(errors({{"Q", {1, 4, 2, 3}}, {"K", {1, 3, 5, 3}}}) ==
         Lines{"K: expected a divisor of 4, the number of query heads (from Q), found 3"});
   CHECK(errors({{"Q", {1, 4, 2, 3}}, {"K", {1, 4, 5, 3}}}, with_heads(2)) ==
-        Lines{"Q: expected (*, 2, *, *) to match heads = 2, found (1, 4, 2, 3)",
+        Lines{"Q: expected (*, 2, *, *) to match heads = 2, found (1, 4, 2, 3); (B, L, H, D)? set "
+              "layout: blhd",
               "K: expected a divisor of 2, the number of query heads (from heads), found 4"});
   CHECK(errors({{"Q", {1, 0, 2, 3}}, {"K", {1, 0, 5, 3}}}) ==
         Lines{"K: expected a divisor of 0, the number of query heads (from Q), found 0"});
@@ -178,7 +179,8 @@ TEST_CASE("masks broadcast from the right") {
   }
   const std::string expected = "mask: expected a shape that broadcasts to the scores ";
   CHECK(mask_errors({5, 3}, {}) == Lines{expected + "(2, 3, 5), found (5, 3)"});
-  CHECK(mask_errors({2, 5}, {}) == Lines{expected + "(2, 3, 5), found (2, 5)"});
+  CHECK(mask_errors({2, 5}, {}) == Lines{expected + "(2, 3, 5), found (2, 5); a mask (B, S) of " +
+                                         "keys is a key_mask (--key-mask)"});
   CHECK(mask_errors({2, 3, 5}, with_heads(4)) == Lines{expected + "(2, 4, 3, 5), found (2, 3, 5)"});
   CHECK(mask_errors({1, 2, 1, 3, 5}, {}) == Lines{expected + "(2, 3, 5), found (1, 2, 1, 3, 5)"});
 }
