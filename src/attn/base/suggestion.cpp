@@ -209,12 +209,16 @@ std::vector<Suggested> by_other_name(const Lookup& lookup, NameKind kind) {
 
 /// Tensors of a file that another program named: out, if the word is context.
 Names named_otherwise(const Lookup& lookup) {
+  std::vector<std::string_view> others;
+  for (const OtherName& row : other_names())
+    if (is_of_kind(row.kind, NameKind::tensor) && row.value[0] == '\0' &&
+        joined(parts_of(row.ours)) == lookup.whole)
+      others.push_back(row.others);
+  if (others.empty()) return {};
   return lookup.where([&](const Names& parts) {
-    const std::span<const OtherName> rows = other_names();
-    return std::any_of(rows.begin(), rows.end(), [&](const OtherName& row) {
-      return is_of_kind(row.kind, NameKind::tensor) && row.value[0] == '\0' &&
-             joined(parts_of(row.ours)) == lookup.whole && lists(row.others, joined(parts));
-    });
+    return std::any_of(
+        others.begin(), others.end(),
+        [&, name = joined(parts)](std::string_view all) { return lists(all, name); });
   });
 }
 

@@ -56,11 +56,11 @@ std::string encoded_record(const Json& made_by) {
 }
 
 OpenBundle::OpenBundle(const std::string& path, const ReadLimits& limits) {
-  const FileBytes file = read_file(open_result(path), path, limits.memory, FileAccess::map);
-  ReadBudget budget(limits.memory);
-  tensors_ = path.ends_with(".npz") ? read_npz(file, nullptr, limits.npz, &budget)
-                                    : read_safetensors(file, nullptr, &budget);
-  made_by_ = read_made_by(file, path, limits.npz, budget);
+  TensorFiles files(limits);
+  files.add(read_file(open_result(path), path, limits.memory, FileAccess::map));
+  ResultFile file = read_result(path, files);
+  tensors_ = std::move(file.tensors);
+  made_by_ = std::move(file.made_by);
   if (const Json* jobs = made_by_.find("jobs")) {
     if (const auto records = jobs->get<JsonObject>())
       for (const auto& [name, record] : *records) records_[name_of_text(name)] = record;

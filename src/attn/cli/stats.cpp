@@ -337,7 +337,7 @@ class Collector {
   void add(const std::string& file) {
     file_ = file;
     job_.clear();
-    TensorFiles files(limits_);
+    TensorFiles files(parsed_, limits_);
     const TensorRef ref = parse_tensor_ref(file);
     const ResultFile result = result_of(ref, files);
     within(printable(file), [&] {
@@ -500,6 +500,7 @@ class Collector {
 
   const StatsArgs& args_;
   ReadLimits limits_;
+  TensorFiles parsed_{limits_};  ///< what one file has parsed, further tensors of it use, too
   std::optional<Tensor> token_ids_;
   std::string file_;
   std::string job_;  ///< of a bundle; "": the file has one job

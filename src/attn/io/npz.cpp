@@ -92,6 +92,7 @@ NpzIndex index_of(const ZipDirectory& directory, const FileBytes& file, const Np
                   MemoryCharge& charge) {
   constexpr std::size_t kEntry = 320;  // a member and nodes of two maps
   NpzIndex index;
+  index.comment = directory.comment;
   index.start = file.data.get();
   std::map<std::string_view, std::string_view>
       seen;  // the key that NumPy gives a member -> its name
@@ -137,11 +138,6 @@ TensorMap read_npz(const FileBytes& file, std::string* comment, const NpzLimits&
                 within(file.name(), [&] { return read_member(member, member.name, budget); }));
   if (tensors.empty() && !directory.members.empty()) fail_without_arrays(directory, file.name());
   return tensors;
-}
-
-std::string npz_comment(const FileBytes& file, const NpzLimits& limits, MemoryCharge& charge) {
-  return read_zip_directory(file.bytes(), file.name(), {limits.members, limits.name}, charge)
-      .comment;
 }
 
 std::optional<Tensor> read_npz_array(const FileBytes& file, const NpzIndex& index,

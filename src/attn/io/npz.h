@@ -46,13 +46,11 @@ bool is_zip(std::span<const std::byte> bytes);
 TensorMap read_npz(const FileBytes& file, std::string* comment = nullptr,
                    const NpzLimits& limits = {}, ReadBudget* budget = nullptr);
 
-/// The archive's comment. Errors: data.
-std::string npz_comment(const FileBytes& file, const NpzLimits& limits, MemoryCharge& charge);
-
 /// The arrays of an archive, all of whose directory entries have been checked.
 struct NpzIndex {
   std::vector<ZipMember> arrays;  ///< in the archive's order, named without ".npy"
   std::map<std::string, std::size_t, std::less<>> by_name;  ///< indices in `arrays`
+  std::string comment;                                      ///< of the archive
   const std::byte* start = nullptr;                         ///< of the file in which `arrays` are
 };
 

@@ -101,6 +101,10 @@ class TensorFiles {
   const FileBytes& file(const std::string& path);
   /// Of a file in format csv; otherwise empty. Errors: as read().
   CsvNames csv_names(const std::string& path);
+  /// The comment of an .npz file. Errors: as read().
+  const std::string& comment(const std::string& path) { return archive(file(path)).comment; }
+  /// Of a .safetensors file. Errors: as read().
+  const SafetensorsMetadata& metadata(const std::string& path) { return header(path).metadata; }
   /// The value of a JSON file. Errors: as read().
   const Json& document(const std::string& path);
   /// All tensors of the file. Errors: as read().

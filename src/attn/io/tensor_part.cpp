@@ -212,14 +212,15 @@ NamedPart split_part(const std::string& text) {
   std::size_t end = text.size();
   for (;;) {
     const std::string_view rest = std::string_view(text).substr(0, end);
-    const std::size_t open = rest.rfind('[');
-    if (rest.ends_with(kTransposed))
+    if (rest.ends_with(kTransposed)) {
       end -= kTransposed.size();
-    else if (rest.ends_with(']') && open != std::string_view::npos &&
-             rest.substr(open + 1, end - open - 2).find(']') == std::string_view::npos)
-      end = open;
-    else
+      continue;
+    }
+    const std::size_t open = rest.ends_with(']') ? rest.rfind('[') : std::string_view::npos;
+    if (open == std::string_view::npos ||
+        rest.substr(open + 1, end - open - 2).find(']') != std::string_view::npos)
       return {text.substr(0, end), text.substr(end)};
+    end = open;
   }
 }
 

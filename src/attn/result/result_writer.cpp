@@ -139,25 +139,19 @@ Json parsed(const std::string& text, const std::string& name, ReadBudget& budget
 }  // namespace
 
 Json read_made_by(const std::string& path, TensorFiles& files) {
-  return read_made_by(files.file(path), path, files.limits().npz, files.budget());
-}
-
-Json read_made_by(const FileBytes& file, const std::string& path, const NpzLimits& limits,
-                  ReadBudget& budget) {
+  const FileBytes& file = files.file(path);
   const Format format = format_of(file);
-  MemoryCharge charge(&budget, path);
   std::string text;
   if (format == Format::npz) {
-    text = npz_comment(file, limits, charge);
+    text = files.comment(path);
   } else if (format == Format::safetensors) {
-    for (const auto& [key, value] : parse_safetensors_header(file, charge).metadata)
+    for (const auto& [key, value] : files.metadata(path))
       if (key == "made_by") text = value;
   } else if (format == Format::json && (file.text().find("\"layer\"") != std::string::npos ||
                                         file.text().find("\"positions\"") != std::string::npos)) {
-    const Json document = parse_json(file.text(), path, charge);
-    if (const Json* made_by = document.find("made_by")) return *made_by;
+    if (const Json* made_by = files.document(path).find("made_by")) return *made_by;
   }
-  return parsed(text, printable(path), budget);
+  return parsed(text, printable(path), files.budget());
 }
 
 const Json& made_by_of(const Json& made_by, const std::string& tensor) {

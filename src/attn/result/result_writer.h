@@ -69,8 +69,6 @@ const Json& made_by_of(const Json& made_by, const std::string& tensor);
 /// The made_by of a result, without reading its tensors. JSON files are parsed only if they name
 /// layers or positions. Errors: as TensorFiles.
 Json read_made_by(const std::string& path, TensorFiles& files);
-Json read_made_by(const FileBytes& file, const std::string& path, const NpzLimits& limits,
-                  ReadBudget& budget);
 
 /// Comments and metadata keys of other programs are ignored. Errors: as TensorFiles.
 ResultFile read_result(const std::string& path, TensorFiles& files);
