@@ -414,12 +414,31 @@ def test_resumed_jobs_keep_their_positions(tmp_path):
     assert found == {"1": pytest.approx(1 / 6), "2": OF_DOCUMENTS, "3": pytest.approx(1 / 6)}
 
 
+def masked(L):
+    """A job with a mask that takes about 10 L L bytes to record."""
+    mask = np.random.default_rng(L).random((L, L)) < 0.5
+    return {**PLAIN, "Q": [[0.0]] * L, "K": [[0.0]] * L, "V": [[0.0]] * L, "mask": mask.tolist()}
+
+
+def record_of(path):
+    run = attn("inspect", path, "--provenance")
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+@pytest.mark.parametrize("suffix, jobs", [("npz", 4), ("safetensors", 50)])
+def test_visible_keys_that_do_not_fit_are_left_out(tmp_path, suffix, jobs):
+    """An archive comment has at most 65,535 bytes, and made_by of another bundle at most 2^20."""
+    run_bundle(tmp_path, [masked(100)] * jobs + [INTERLEAVED], "--bundle", "99", "--format", suffix, "--max-memory", "32M")
+    assert list(record_of(tmp_path / f"out/bundle-1.{suffix}")["jobs"]) == [str(jobs + 1)]
+    assert first_key_weights(tmp_path, f"out/bundle-1.{suffix}")[str(jobs + 1)] == OF_DOCUMENTS
+
+
 def test_positions_that_do_not_fit_are_unknown(tmp_path):
-    """An archive comment has at most 65,535 bytes. Visible keys are left out first."""
-    ids = [i % 2 for i in range(1500)]
     rows = {"randn": {"shape": [1500, 1]}}
-    long = {"Q": rows, "K": rows, "seed": 1, "documents": ids, "outputs": ["weights"]}
+    long = {"Q": rows, "K": rows, "seed": 1, "documents": [i % 2 for i in range(1500)], "outputs": ["weights"]}
     run_bundle(tmp_path, [long] * 8 + [PLAIN], "--bundle", "9")
+    assert record_of(tmp_path / "out/bundle-1.npz") == {"schema": "attn/1", "positions": None}
     found = first_key_weights(tmp_path, "out/bundle-1.npz")
     assert found == {str(number): None for number in range(1, 10)}
 
@@ -433,3 +452,16 @@ def test_pictures_of_a_job_hatch_its_hidden_keys(tmp_path, suffix):
         assert attn("view", file, "-o", picture, cwd=tmp_path).returncode == 0
     r, b = ((tmp_path / name).read_text() for name in ("r.svg", "b.svg"))
     assert "url(#hidden)" in r and b.replace("2/weights", "weights") == r
+
+
+def test_rollout_refuses_the_weights_of_several_jobs(tmp_path):
+    run_bundle(tmp_path, [PLAIN] * 2, "--bundle", "2")
+    assert_error(attn("rollout", "out/bundle-1.npz", cwd=tmp_path), 65,
+                 "expected the weights of one job, found those of 2; FILE#1/weights selects one")
+    assert attn("rollout", "out/bundle-1.npz#1/weights", cwd=tmp_path).returncode == 0
+
+
+def test_other_outputs_are_not_taken_as_weights(tmp_path):
+    run_bundle(tmp_path, [{**PLAIN, "outputs": ["context"]}] * 2, "--bundle", "2")
+    for command in ("stats", "rollout"):
+        assert_error(attn(command, "out/bundle-1.npz", cwd=tmp_path), 65, "has no weights, but found 1/context, 2/context")

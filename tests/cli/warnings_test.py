@@ -50,6 +50,10 @@ WARNED = {
                                       "mask: query 1 sees no key, but other queries see key 1; if true hides a key"),
     "mask of visible keys": ({**with_axes(3, 2, 4), "mask": LOWER, "convention": "torch-mha"},
                              "each query sees later keys only; if true shows a key, set mask_polarity to attend"),
+    "float key mask": ({**QKV, "key_mask": [1.0, 0.0, 0.0]}, "key_mask: floats are added to the scores, so 0 and 1 hide nothing"),
+    "key mask of hidden keys": ({**with_axes(2, 3, 4), "key_mask": [[False] * 3, [False, False, True]]},
+                                "key_mask: hides all keys of batch item 0; if true hides a key, as in key_padding_mask, set "
+                                "mask_polarity to ignore (--mask-polarity ignore)"),
     "axes": (with_axes(1, 6, 2, 3), "Q (1, 6, 2, 3): 6 heads of 2 queries; if the axes are (B, L, H, D), set layout to blhd "
              "(--layout blhd), otherwise to bhld"),
 }
@@ -72,6 +76,9 @@ SILENT = {
     "padding of queries and keys": {**SQUARE, "mask": PADDED},
     "polarity": {**SQUARE, "mask": UPPER, "mask_polarity": "attend"},
     "hidden keys": {**SQUARE, "mask": UPPER, "mask_polarity": "ignore"},
+    "key mask": {**with_axes(2, 3, 4), "key_mask": [[True] * 3, [True, False, False]]},
+    "key mask with its polarity": {**with_axes(2, 3, 4), "key_mask": [[False] * 3, [False, False, True]],
+                                   "mask_polarity": "attend"},
     "rectangular mask": {**SQUARE, "Q": Q1, "mask": [[False, False, False]]},
     "layout": with_axes(1, 6, 2, 3, layout="bhld"),
     "one query": with_axes(1, 6, 1, 3),

@@ -12,18 +12,37 @@
 #include "attn/batch/message.h"
 #include "attn/io/digest.h"
 #include "attn/io/elements.h"
+#include "attn/io/json_parse.h"
 #include "attn/io/npz.h"
 #include "attn/io/output_path.h"
 #include "attn/io/safetensors.h"
 #include "attn/io/staged_file.h"
 #include "attn/io/tensor_file.h"
+#include "attn/job/recorded_places.h"
+#include "attn/job/recorded_visibility.h"
 #include "attn/result/result_writer.h"
 
 namespace attn {
 namespace {
 
 constexpr char kBetween = '/';  // job and output, in the name of a tensor
-constexpr std::string_view kPlaces = "positions", kVisible = "visible";  // members of made_by
+
+/// The most bytes of made_by in a bundle.
+std::size_t most_recorded(const std::string& suffix) {
+  constexpr std::size_t kMostInHeader = std::size_t{1} << 20;
+  return suffix == ".npz" ? kMaxZipComment : kMostInHeader;
+}
+
+/// JSON text from a worker, written again; "" stays. Errors: BadMessage.
+std::string checked_json(std::string_view text) {
+  if (text.empty()) return "";
+  MemoryCharge charge(nullptr, "");
+  try {
+    return to_json(parse_json(text, "", charge));
+  } catch (const Error&) {
+    throw BadMessage();
+  }
+}
 
 }  // namespace
 
@@ -48,7 +67,7 @@ std::string encoded_result(const TensorMap& outputs, const std::string& suffix) 
 
 std::string encoded_record(const Json& made_by) {
   std::string text;
-  for (const std::string_view member : {kPlaces, kVisible}) {
+  for (const std::string_view member : {kPositionsMember, kVisibleMember}) {
     const Json* recorded = made_by.find(member);
     pack_text(text, recorded == nullptr ? "" : to_json(*recorded));
   }
@@ -129,7 +148,7 @@ std::size_t BundleWriter::abandon() {
 
 void BundleWriter::begin(std::size_t bundle) {
   bundle_ = bundle;
-  results_ = kept_ = bytes_ = 0;
+  results_ = kept_ = bytes_ = visible_bytes_ = places_bytes_ = 0;
   members_.clear();
   records_.clear();
   lines_.clear();
@@ -153,7 +172,7 @@ void BundleWriter::add_result(const Outcome& outcome) {
 void BundleWriter::add_members(const std::string& output, std::string_view result) {
   const std::string name = output.substr(output.find('#') + 1) + kBetween;
   Unpacker parts(result);
-  Record record{parts.text(), parts.text()};
+  Record record{checked_json(parts.text_view()), checked_json(parts.text_view())};
   add_record(output.substr(output.find('#') + 1), std::move(record));
   while (!parts.empty()) {
     Member member;
@@ -179,30 +198,40 @@ void BundleWriter::add_members(const std::string& output, std::string_view resul
 }
 
 void BundleWriter::add_record(const std::string& job, Record record) {
+  const std::size_t most = most_recorded(context_.naming->suffix);
+  visible_bytes_ += record.visible.size();
+  if (visible_bytes_ > most)
+    for (auto& [name, earlier] : records_) earlier.visible.clear();
+  if (visible_bytes_ > most) record.visible.clear();
   if (record.places.empty() && record.visible.empty()) return;
-  bytes_ += job.size() + record.places.size() + record.visible.size() + sizeof records_[0];
+  places_bytes_ += job.size() + record.places.size();
+  if (places_bytes_ > most) return records_.clear();
   records_.emplace_back(job, std::move(record));
 }
 
 /// As JSON text; "" if no job has a record.
 std::string BundleWriter::made_by() const {
-  if (records_.empty()) return "";
+  const std::size_t most = most_recorded(context_.naming->suffix);
   const std::string start = "{\"schema\":\"attn/1\",";
+  const std::string unknown = start + json_quoted(kPositionsMember) + ":null}";
+  if (places_bytes_ > most) return unknown;
+  if (records_.empty()) return "";
   for (const bool with_visible : {true, false}) {
     std::string text = start + "\"jobs\":{";
     for (const auto& [job, record] : records_) {
-      if (record.places.empty() && !with_visible) continue;
+      if (record.places.empty() && (record.visible.empty() || !with_visible)) continue;
       if (text.back() != '{') text += ',';
       text += json_quoted(text_of_name(job)) + ":{";
-      if (!record.places.empty()) text += json_quoted(kPlaces) + ":" + record.places;
+      if (!record.places.empty()) text += json_quoted(kPositionsMember) + ":" + record.places;
       if (!record.visible.empty() && with_visible)
-        text += (record.places.empty() ? "" : ",") + json_quoted(kVisible) + ":" + record.visible;
+        text +=
+            (record.places.empty() ? "" : ",") + json_quoted(kVisibleMember) + ":" + record.visible;
       text += '}';
     }
     text += "}}";
-    if (text.size() <= kMaxZipComment || context_.naming->suffix != ".npz") return text;
+    if (text.size() <= most) return text;
   }
-  return start + json_quoted(kPlaces) + ":null}";
+  return unknown;
 }
 
 /// Its tensors stay in the old file until it is known whether the bundle changes.
@@ -253,7 +282,8 @@ void BundleWriter::fetch_kept_results(const OpenBundle& old) {
       const Json* recorded = made_by.find(name);
       return recorded == nullptr ? "" : to_json(*recorded);
     };
-    add_record(member.spec.name, {text_of_member(kPlaces), text_of_member(kVisible)});
+    add_record(member.spec.name,
+               {text_of_member(kPositionsMember), text_of_member(kVisibleMember)});
     const Format format = *format_of_suffix(context_.naming->suffix);
     for (const auto& [output, tensor] : old.result(member.spec.name)) {
       Elements elements = elements_of(tensor, stored_dtype(format, tensor.dtype()));

@@ -8,8 +8,9 @@
 //
 // made_by of a bundle has the member `jobs`, and in it by name those jobs for which the places of
 // their queries (job/recorded_places.h) or visible keys (job/recorded_visibility.h) are recorded.
-// If all this does not fit in the comment of an .npz file, it has no visible keys, and if it does
-// not fit without them, the places of all jobs are null: unknown.
+// If all this has more bytes than the comment of an .npz file may have, or 2^20 in a .safetensors
+// file, it has no visible keys, and if it has more without them, the places of all jobs are null:
+// unknown.
 #pragma once
 
 #include <cstddef>
@@ -120,6 +121,7 @@ class BundleWriter {
   std::size_t bytes_ = 0;               ///< of names
   std::vector<Member> members_;
   std::vector<std::pair<std::string, Record>> records_;  ///< of jobs that have one
+  std::size_t visible_bytes_ = 0, places_bytes_ = 0;     ///< of all records, also those left out
   std::string lines_;                                    ///< of the manifest
   std::string failure_lines_;                            ///< those of failed jobs
 };

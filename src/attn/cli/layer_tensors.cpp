@@ -27,10 +27,14 @@ std::size_t start_of_number(std::string_view name) {
 
 }  // namespace
 
+bool is_output_of_job(const std::string& name) {
+  const std::size_t slash = name.rfind('/');
+  return slash != name.npos && output_named(name.substr(slash + 1));
+}
+
 std::optional<LayerName> layer_in_name(const std::string& name) {
-  const std::size_t start = start_of_number(name), slash = name.rfind('/');
-  if (start >= name.size() || (slash != name.npos && output_named(name.substr(slash + 1))))
-    return std::nullopt;
+  const std::size_t start = start_of_number(name);
+  if (start >= name.size() || is_output_of_job(name)) return std::nullopt;
   LayerName found;
   const auto [end, error] =
       std::from_chars(name.data() + start, name.data() + name.size(), found.layer);

@@ -16,6 +16,9 @@ struct LayerName {
   std::int64_t layer = 0;
 };
 
+/// Whether this is "JOB/OUTPUT", as bundles of attn batch name the outputs of their jobs.
+bool is_output_of_job(const std::string& name);
+
 /// Of "arr_3", or of a name with a number after "layer" or "layers". Nothing for the outputs of
 /// jobs in a bundle.
 std::optional<LayerName> layer_in_name(const std::string& name);

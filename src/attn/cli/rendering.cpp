@@ -153,7 +153,8 @@ void warn_unknown_places(const std::string& label) {
        ": the positions of the queries are not recorded; statistics that need them are left out");
 }
 
-bool may_be_weights(const std::string& name) {
+bool may_be_weights(const std::string& tensor) {
+  const std::string name = without_job(tensor);
   const auto output = output_named(name);
   if (output)
     return output == Output::weights || output == Output::dropped_weights ||
@@ -319,7 +320,7 @@ HeatSource heat_source(const ResultFile& result, const std::string& requested,
     source.what = with_superscript_t(std::string(row_of(*output).description));
   source.zero_is_hidden = output_named(own_name) == Output::weights;
   source.is_signed = source.name.ends_with(name_of(Output::scores));  // also of other programs
-  source.is_weights = !source.is_signed && may_be_weights(own_name);
+  source.is_weights = !source.is_signed && may_be_weights(source.name);
   const AxisNames axes = axis_names(result, source.name);
   source.row_axis = axes.rows;
   source.column_axis = axes.columns;

@@ -40,7 +40,7 @@ bool warn_of_layers(const LayersOfFile& a, const LayersOfFile& b);
 void warn_unknown_places(const std::string& label);
 
 /// Whether weights may have this name: a tensor of another program, or an output of weights.
-bool may_be_weights(const std::string& name);
+bool may_be_weights(const std::string& tensor);
 
 /// All tensors of "FILE", or the one of "FILE#NAME".
 TensorMap tensors_of(const TensorRef& ref, TensorFiles& files);

@@ -682,6 +682,15 @@ void require_own_keys(const ResultFile& result, const std::string& name, const H
         refuse("query " + std::to_string(begin) + " at key " + std::to_string(place.own));
 }
 
+/// Errors: data, if these are the weights of several jobs in a bundle, which are no layers.
+void require_one_job(const std::vector<std::string>& names) {
+  const auto jobs = std::count_if(names.begin(), names.end(), is_output_of_job);
+  if (jobs > 1)
+    throw Error(ErrorKind::data, Problem{.expected = "the weights of one job",
+                                         .found = "those of " + std::to_string(jobs),
+                                         .hint = "FILE#" + printable(names[0]) + " selects one"});
+}
+
 int print_rollout(const RolloutArgs& args) {
   TensorFiles files(reading_limits(args.limits, FileAccess::map));
   Rollout rollout(args.options);
@@ -694,6 +703,7 @@ int print_rollout(const RolloutArgs& args) {
     const std::vector<std::string> names =
         ref.member.empty() ? within(printable(file), [&] { return weights_in(tensors); })
                            : tensors.names();
+    within(printable(file), [&] { require_one_job(names); });
     for (const std::string& name : names)
       within(label_of(file, name), [&] {
         const HeadAxes axes = head_axes(layer_file, name, 2);

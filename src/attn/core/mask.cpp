@@ -137,7 +137,10 @@ std::pair<Tensor, VisibleKeys> mask_as(const Tensor& scaled, const Inputs& in,
                                        const Options& options) {
   constexpr T kHidden = -std::numeric_limits<T>::infinity();
   Tensor masked = scaled;
-  const VisibleKeys result{visible_keys(in, options), padding(in)};
+  VisibleKeys result{Tensor(DType::boolean, scaled.shape()), padding(in)};
+  const Tensor same = visible_keys(in, options);
+  xt::noalias(mutable_array_of<bool>(result.keys)) =
+      xt::broadcast(array_of<bool>(same), extents_of(scaled));
   auto scores = mutable_array_of<T>(masked);
   const auto visible = array_of<bool>(result.keys);
   each_bias(in, options,
@@ -181,8 +184,18 @@ BiasMagnitudes bias_magnitudes(const Inputs& in, const Options& options) {
   return magnitudes;
 }
 
+Shape shape_of_visible_keys(const Inputs& in) {
+  Shape shape{in.token_positions.size(), 1, in.rows.size(), in.S};
+  for (const std::optional<Tensor>* given : {&in.bias, &in.mask, &in.key_mask}) {
+    if (!*given) continue;
+    if ((*given)->shape()[0] != 1) shape[0] = in.B;
+    if ((*given)->shape()[1] != 1) shape[1] = in.H;
+  }
+  return shape;
+}
+
 Tensor visible_keys(const Inputs& in, const Options& options) {
-  Tensor keys(DType::boolean, {in.B, in.H, in.rows.size(), in.S});
+  Tensor keys(DType::boolean, shape_of_visible_keys(in));
   auto visible = mutable_array_of<bool>(keys);
   const Tensor by_position = visible_by_position(in, options);
   xt::noalias(visible) = xt::broadcast(array_of<bool>(by_position), extents_of(keys));

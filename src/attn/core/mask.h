@@ -32,10 +32,12 @@ struct VisibleKeys {
   Tensor padding;  ///< (B, R), boolean: beyond its batch item's length; EmptyRows does not apply
 };
 
-/// Boolean (B, H, R, S): query i sees key j when the boolean mask, the additive mask and bias (not
+/// Boolean (B, H, R, S), or with 1 for B or H if batch items or heads do not differ: query i sees
+/// key j when the boolean mask, the additive mask and bias (not
 /// -inf), causality, the window, documents and lengths all allow it; appended keys are always
 /// visible.
 Tensor visible_keys(const Inputs& in, const Options& options);
+Shape shape_of_visible_keys(const Inputs& in);
 
 /// Masked scores (B, H, R, S) and what was masked. The additive mask, the bias, ALiBi and the
 /// relative bias are added, and then, with SoftcapOrder::after_mask, the softcap is applied. Hidden

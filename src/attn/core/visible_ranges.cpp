@@ -22,56 +22,70 @@ std::optional<Ranges> steps_between(const Ranges& first, const Ranges& second) {
   return steps;
 }
 
-/// Adds a query that sees `keys`.
-void add_query(std::size_t query, Ranges keys, VisibleRanges::Matrix& matrix) {
-  if (!matrix.empty()) {
-    VisibleRanges::Run& run = matrix.back();
-    if (query == run.begin + 1) {
-      if (auto steps = steps_between(run.keys, keys)) {
-        run.steps = std::move(*steps);
-        return;
-      }
-    } else if (run.keys_of(query) == keys) {
-      return;
-    }
+/// Collects the queries of one matrix after the other.
+class Collector {
+ public:
+  explicit Collector(std::size_t most) : left_(most) {}
+
+  /// Adds the next query. Returns false if there are too many numbers.
+  bool add(std::size_t query, const Ranges& keys) {
+    if (query == 0) matrices.emplace_back();
+    VisibleRanges::Matrix& matrix = matrices.back();
+    if (query > 0 && continues(matrix.back(), query, keys)) return true;
+    constexpr std::size_t kRun = 2, kRange = 4;
+    const std::size_t numbers = kRun + kRange * keys.size();
+    if (numbers > left_) return false;
+    left_ -= numbers;
+    matrix.push_back({query, keys, Ranges(keys.size(), {0, 0})});
+    return true;
   }
-  Ranges steps(keys.size(), {0, 0});
-  matrix.push_back({query, std::move(keys), std::move(steps)});
-}
+
+  std::vector<VisibleRanges::Matrix> matrices;
+
+ private:
+  /// Whether the next query belongs to the run, whose steps its second query sets.
+  static bool continues(VisibleRanges::Run& run, std::size_t query, const Ranges& keys) {
+    if (query > run.begin + 1) return run.keys_of(query) == keys;
+    auto steps = steps_between(run.keys, keys);
+    if (steps) run.steps = std::move(*steps);
+    return steps.has_value();
+  }
+
+  std::size_t left_;
+};
 
 Ranges ranges_of_row(const bool* visible, std::size_t S) {
   Ranges ranges;
-  for (std::size_t begin = 0; (begin = std::find(visible + begin, visible + S, true) - visible) < S;
-       begin = ranges.back().end)
-    ranges.push_back({begin, static_cast<std::size_t>(
-                                 std::find(visible + begin, visible + S, false) - visible)});
+  const auto find = [&](std::size_t from, bool value) {
+    return static_cast<std::size_t>(std::find(visible + from, visible + S, value) - visible);
+  };
+  for (std::size_t begin = find(0, true); begin < S; begin = find(ranges.back().end, true))
+    ranges.push_back({begin, find(begin, false)});
   return ranges;
 }
 
 /// One matrix for each entry of in.token_positions.
-std::vector<VisibleRanges::Matrix> matrices_of_ranges(const Inputs& in) {
-  std::vector<VisibleRanges::Matrix> matrices(in.token_positions.size());
+bool add_ranges(const Inputs& in, Collector& collector) {
   auto range = in.key_ranges->begin();
-  for (VisibleRanges::Matrix& matrix : matrices)
+  for (std::size_t item = 0; item < in.token_positions.size(); ++item)
     for (std::size_t query = 0; query < in.rows.size(); ++query, ++range) {
       Ranges keys;
       if (range->begin < range->end)
         keys.push_back(
             {static_cast<std::size_t>(range->begin), static_cast<std::size_t>(range->end)});
-      add_query(query, std::move(keys), matrix);
+      if (!collector.add(query, keys)) return false;
     }
-  return matrices;
+  return true;
 }
 
-/// One matrix for each head of each batch item. `visible` is boolean (B, H, R, S).
-std::vector<VisibleRanges::Matrix> matrices_of_mask(const Tensor& visible) {
+/// One matrix for each of the first two axes.
+bool add_mask(const Tensor& visible, Collector& collector) {
   const Shape& shape = visible.shape();
-  std::vector<VisibleRanges::Matrix> matrices(shape[0] * shape[1]);
   const bool* row = visible.data<bool>().data();
-  for (VisibleRanges::Matrix& matrix : matrices)
+  for (std::size_t matrix = 0; matrix < shape[0] * shape[1]; ++matrix)
     for (std::size_t query = 0; query < shape[2]; ++query, row += shape[3])
-      add_query(query, ranges_of_row(row, shape[3]), matrix);
-  return matrices;
+      if (!collector.add(query, ranges_of_row(row, shape[3]))) return false;
+  return true;
 }
 
 /// Keeps one of each `count` adjacent matrices if these are equal, in all groups of `count`.
@@ -79,26 +93,51 @@ void merge_equal(std::size_t count, std::vector<VisibleRanges::Matrix>& matrices
   if (count < 2) return;
   for (std::size_t i = 0; i < matrices.size(); ++i)
     if (matrices[i] != matrices[i - i % count]) return;
-  for (std::size_t i = 0; i < matrices.size() / count; ++i)
-    if (i > 0) matrices[i] = std::move(matrices[i * count]);
+  for (std::size_t i = 1; i < matrices.size() / count; ++i)
+    matrices[i] = std::move(matrices[i * count]);
   matrices.resize(matrices.size() / count);
+}
+
+bool uses_ranges(const Inputs& in) {
+  return !in.mask && !in.key_mask && !in.bias && in.key_ranges.has_value();
+}
+
+bool is_computed(const Inputs& in) {
+  constexpr std::size_t kMostElements = std::size_t{1} << 22;
+  return element_count(shape_of_visible_keys(in)) <= kMostElements;
 }
 
 }  // namespace
 
-std::optional<VisibleRanges> VisibleRanges::of(const Inputs& in, const Options& options) {
-  constexpr std::size_t kMostPairs = std::size_t{1} << 22;
-  std::vector<Matrix> matrices;
-  if (!in.mask && !in.key_mask && !in.bias && in.key_ranges) {
-    matrices = matrices_of_ranges(in);
-  } else {
-    const std::size_t rows = in.B * in.H * in.rows.size();
-    if (rows > 0 && in.S > kMostPairs / rows) return std::nullopt;
-    matrices = matrices_of_mask(visible_keys(in, options));
-    merge_equal(in.H, matrices);
+std::optional<VisibleRanges> VisibleRanges::of(const Inputs& in, const Options& options,
+                                               std::size_t most) {
+  if (uses_ranges(in)) {
+    Collector collector(most);
+    if (!add_ranges(in, collector)) return std::nullopt;
+    merge_equal(collector.matrices.size(), collector.matrices);
+    return VisibleRanges(std::move(collector.matrices));
   }
+  if (!is_computed(in)) return std::nullopt;
+  const Tensor visible = visible_keys(in, options);
+  const std::size_t heads = visible.shape()[1];
+  const bool for_each_item = heads > 1 && visible.shape()[0] == 1;  // and the same for all
+  Collector collector(for_each_item ? most / in.B : most);
+  if (!add_mask(visible, collector)) return std::nullopt;
+  std::vector<Matrix>& matrices = collector.matrices;
+  merge_equal(heads, matrices);
   merge_equal(matrices.size(), matrices);
+  if (for_each_item && matrices.size() > 1)
+    for (std::size_t i = 0; i < heads * (in.B - 1); ++i) matrices.push_back(Matrix(matrices[i]));
   return VisibleRanges(std::move(matrices));
+}
+
+std::size_t VisibleRanges::bytes(const Inputs& in, std::size_t most) {
+  constexpr std::size_t kNumber = 64;  // as ranges and steps of vectors that grow, and as JSON
+  const std::size_t rows = in.token_positions.size() * in.rows.size();
+  if (uses_ranges(in)) return std::min(2 * rows, most) * kNumber;
+  if (!is_computed(in)) return 0;
+  const std::size_t elements = element_count(shape_of_visible_keys(in));
+  return 2 * elements + std::min(2 * elements, most) * kNumber;
 }
 
 std::vector<VisibleRanges::Range> VisibleRanges::Run::keys_of(std::size_t query) const {

@@ -20,7 +20,7 @@ class VisibleRanges {
     bool operator==(const Range&) const = default;
   };
   /// The queries from `begin` to that of the next run. Each range is that of the query before, or
-  /// its begin or end is one key further.
+  /// its begin, its end or both are one key further.
   struct Run {
     std::size_t begin;
     std::vector<Range> keys;   ///< of the first query; in ascending order, not empty
@@ -35,8 +35,12 @@ class VisibleRanges {
   /// first run of each begins at 0, and the others in ascending order.
   explicit VisibleRanges(std::vector<Matrix> matrices) : matrices_(std::move(matrices)) {}
 
-  /// Those of in.rows. Nullopt if masks hide keys of more than 2^22 pairs of queries and keys.
-  static std::optional<VisibleRanges> of(const Inputs& in, const Options& options);
+  /// Those of in.rows. Nullopt if they have more than `most` numbers, two for each run and four for
+  /// each range, or if visible_keys() would have to be computed and has more than 2^22 elements.
+  static std::optional<VisibleRanges> of(const Inputs& in, const Options& options,
+                                         std::size_t most);
+  /// An upper bound on the memory that of() takes, its result included.
+  static std::size_t bytes(const Inputs& in, std::size_t most);
 
   const std::vector<Matrix>& matrices() const { return matrices_; }
   /// The keys that this query sees. `matrix` is an index in matrices().

@@ -349,10 +349,10 @@ Json provenance(const Job& job, const Inputs& in, Document document, const Tenso
   made_by.emplace_back("job", Json{std::move(options)});
   made_by.emplace_back("inputs", Json{std::move(inputs)});
   if (std::optional<Json> positions = recorded_places(QueryPlaces(in), in.S))
-    made_by.emplace_back("positions", std::move(*positions));
+    made_by.emplace_back(kPositionsMember, std::move(*positions));
   if (needs_visibility(job.outputs))
     if (std::optional<Json> visible = recorded_visibility(in, job.options))
-      made_by.emplace_back("visible", std::move(*visible));
+      made_by.emplace_back(kVisibleMember, std::move(*visible));
   return Json{std::move(made_by)};
 }
 
@@ -491,6 +491,9 @@ PreparedJob prepare_job(const Job& job, const Document& document, const OutputSe
   return with_origins(job, document, [&] {
     PreparedJob prepared{make_inputs(job.tensors, job.options), {}};
     prepared.plan = plan(prepared.inputs, job.tensors, job.options, job.outputs, offered);
+    if (needs_visibility(job.outputs))
+      prepared.plan.bytes =
+          saturating_sum(prepared.plan.bytes, bytes_of_visibility(prepared.inputs));
     return prepared;
   });
 }

@@ -59,7 +59,7 @@ std::optional<Json> recorded_places(const QueryPlaces& places, std::size_t S) {
 
 std::optional<QueryPlaces> places_in(const Json& made_by, std::size_t items, std::size_t L,
                                      std::size_t S) {
-  const Json* recorded = made_by.find("positions");
+  const Json* recorded = made_by.find(kPositionsMember);
   if (recorded == nullptr) return QueryPlaces(L, S);
   const Json *given = recorded->find("keys"), *runs = recorded->find("runs");
   const auto count = given == nullptr ? nullptr : given->get<std::int64_t>();

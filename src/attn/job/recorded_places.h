@@ -11,11 +11,14 @@
 
 #include <cstddef>
 #include <optional>
+#include <string_view>
 
 #include "attn/core/query_places.h"
 #include "attn/io/json_write.h"
 
 namespace attn {
+
+inline constexpr std::string_view kPositionsMember = "positions";
 
 /// The member for a result with S keys, appended ones included; nullopt if it is not needed.
 std::optional<Json> recorded_places(const QueryPlaces& places, std::size_t S);

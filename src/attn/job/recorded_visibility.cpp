@@ -8,7 +8,6 @@
 namespace attn {
 namespace {
 
-constexpr std::string_view kMember = "visible";
 constexpr std::size_t kMostNumbers = std::size_t{1} << 16;
 
 JsonIntegers numbers_of_matrix(const VisibleRanges::Matrix& runs, std::size_t queries) {
@@ -91,31 +90,28 @@ bool sees_all(const VisibleRanges& visible, std::size_t S) {
 
 std::optional<Json> recorded_visibility(const Inputs& in, const Options& options) {
   if (in.rows.empty() || in.S == 0 || in.B == 0) return std::nullopt;
-  const std::optional<VisibleRanges> visible = VisibleRanges::of(in, options);
+  const std::optional<VisibleRanges> visible = VisibleRanges::of(in, options, kMostNumbers);
   if (!visible || sees_all(*visible, in.S)) return std::nullopt;
   JsonArray matrices;
-  std::size_t count = 0;
-  for (const VisibleRanges::Matrix& runs : visible->matrices()) {
-    JsonIntegers numbers = numbers_of_matrix(runs, in.rows.size());
-    count += numbers.size();
-    if (count > kMostNumbers) return std::nullopt;
-    matrices.push_back(Json{std::move(numbers)});
-  }
+  for (const VisibleRanges::Matrix& runs : visible->matrices())
+    matrices.push_back(Json{numbers_of_matrix(runs, in.rows.size())});
   return Json{std::move(matrices)};
 }
 
+std::size_t bytes_of_visibility(const Inputs& in) { return VisibleRanges::bytes(in, kMostNumbers); }
+
 void keep_common_visibility(const Inputs& in, const Options& options, Json& made_by) {
-  const Json* recorded = made_by.find(kMember);
+  const Json* recorded = made_by.find(kVisibleMember);
   if (recorded == nullptr) return;
   const std::optional<Json> own = recorded_visibility(in, options);
   if (!own || to_json(*own) != to_json(*recorded))
     std::erase_if(*made_by.get<JsonObject>(),
-                  [](const auto& member) { return member.first == kMember; });
+                  [](const auto& member) { return member.first == kVisibleMember; });
 }
 
 std::optional<VisibleRanges> visibility_in(const Json& made_by, std::size_t items,
                                            std::size_t heads, std::size_t L, std::size_t S) {
-  const Json* recorded = made_by.find(kMember);
+  const Json* recorded = made_by.find(kVisibleMember);
   const auto list = recorded == nullptr ? nullptr : recorded->get<JsonArray>();
   if (list == nullptr ||
       (list->size() != 1 && list->size() != items && list->size() != items * heads))

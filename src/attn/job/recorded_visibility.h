@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <string_view>
 
 #include "attn/core/inputs.h"
 #include "attn/core/options.h"
@@ -20,8 +21,12 @@
 
 namespace attn {
 
+inline constexpr std::string_view kVisibleMember = "visible";
+
 /// The member for a result; nullopt if there is none.
 std::optional<Json> recorded_visibility(const Inputs& in, const Options& options);
+/// An upper bound on the memory that this takes.
+std::size_t bytes_of_visibility(const Inputs& in);
 
 /// Removes the member unless it is that of this job, too, whose result is joined to the others.
 void keep_common_visibility(const Inputs& in, const Options& options, Json& made_by);

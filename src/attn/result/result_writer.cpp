@@ -10,6 +10,8 @@
 #include "attn/io/npy.h"
 #include "attn/io/npz.h"
 #include "attn/io/safetensors.h"
+#include "attn/job/recorded_places.h"
+#include "attn/job/recorded_visibility.h"
 
 namespace attn {
 namespace {
@@ -34,7 +36,7 @@ std::string shortened(const Json& made_by, bool with_job, bool with_positions) {
   JsonObject members;
   for (const auto& [key, value] : *made_by.get<JsonObject>())
     if (with_job || (key != "job" && key != "inputs"))
-      members.emplace_back(key, key == "positions" && !with_positions ? Json{} : value);
+      members.emplace_back(key, key == kPositionsMember && !with_positions ? Json{} : value);
   return to_json(Json{std::move(members)});
 }
 
@@ -43,17 +45,17 @@ std::string shortened(const Json& made_by, bool with_job, bool with_positions) {
 /// anything.
 std::string zip_comment(const Result& result) {
   const auto fits = [](const std::string& text) { return text.size() <= kMaxZipComment; };
-  if (result.made_by.find("visible") != nullptr) {
+  if (result.made_by.find(kVisibleMember) != nullptr) {
     std::string text = metadata_text(result, true);
     if (fits(text)) return text;
     Result shorter{{}, {}, result.tokens, result.made_by, {}};
     std::erase_if(*shorter.made_by.get<JsonObject>(),
-                  [](const auto& member) { return member.first == "visible"; });
+                  [](const auto& member) { return member.first == kVisibleMember; });
     return zip_comment(shorter);
   }
   for (const bool with_tokens : {true, false})
     if (std::string text = metadata_text(result, with_tokens); fits(text)) return text;
-  if (result.made_by.find("positions") == nullptr) return "";
+  if (result.made_by.find(kPositionsMember) == nullptr) return "";
   std::string text = shortened(result.made_by, true, false);
   if (!fits(text)) text = shortened(result.made_by, false, true);
   return fits(text) ? text : shortened(result.made_by, false, false);

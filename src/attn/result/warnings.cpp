@@ -150,11 +150,34 @@ std::string warn_overflow(const Inputs& in, const Result& result,
 }
 
 std::string warn_float_mask(const Job& job) {
-  const Tensor* mask = find(job.tensors, Input::mask);
-  if (mask == nullptr || !is_float(mask->dtype()) || !all_zero_or_one(*mask)) return "";
-  return with_origin(job, std::string(name_of(Input::mask))) +
-         ": floats are added to the scores, so 0 and 1 hide nothing; use booleans or "
-         "integers to mark the visible keys";
+  for (const Input input : {Input::mask, Input::key_mask}) {
+    const Tensor* mask = find(job.tensors, input);
+    if (mask == nullptr || !is_float(mask->dtype()) || !all_zero_or_one(*mask)) continue;
+    return with_origin(job, std::string(name_of(input))) +
+           ": floats are added to the scores, so 0 and 1 hide nothing; use booleans or "
+           "integers to mark the visible keys";
+  }
+  return "";
+}
+
+/// A boolean key mask that hides all keys of a batch item.
+std::string warn_key_polarity(const Job& job) {
+  const Tensor* mask = find(job.tensors, Input::key_mask);
+  if (job.mask_polarity_given || mask == nullptr || mask->dtype() != DType::boolean ||
+      mask->rank() != 2 || mask->size() == 0)
+    return "";
+  const bool visible = job.options.mask_polarity == MaskPolarity::attend;
+  const std::size_t S = mask->shape()[1];
+  const bool* row = mask->data<bool>().data();
+  for (std::size_t item = 0; item < mask->shape()[0]; ++item, row += S)
+    if (std::find(row, row + S, visible) == row + S)
+      return with_origin(job, std::string(name_of(Input::key_mask))) +
+             ": hides all keys of batch item " + std::to_string(item) +
+             (visible
+                  ? "; if true hides a key, as in key_padding_mask, set mask_polarity to ignore "
+                    "(--mask-polarity ignore)"
+                  : "; if true shows a key, set mask_polarity to attend (--mask-polarity attend)");
+  return "";
 }
 
 /// An integer mask that hides all keys.
@@ -178,12 +201,14 @@ std::string warn_hiding_mask(const Job& job) {
 /// The first query of a square matrix of visible keys that sees none, though another query sees the
 /// key at its position; nullopt if there is none.
 std::optional<std::size_t> find_blind_query(const bool* mask, std::size_t length, bool visible) {
+  std::vector<std::size_t> blind;
   for (std::size_t i = 0; i < length; ++i) {
     const bool* const row = mask + i * length;
-    if (std::find(row, row + length, visible) != row + length) continue;
-    for (std::size_t other = 0; other < length; ++other)
-      if (mask[other * length + i] == visible) return i;
+    if (std::find(row, row + length, visible) == row + length) blind.push_back(i);
   }
+  for (std::size_t other = 0; other < length && !blind.empty(); ++other)
+    for (const std::size_t i : blind)
+      if (mask[other * length + i] == visible) return i;
   return std::nullopt;
 }
 
@@ -276,11 +301,11 @@ std::string warn_token_count(const Job& job, const Inputs& in) {
 std::vector<std::string> warnings_of(const Job& job, const Inputs& in, const Result& result,
                                      const std::vector<Request>& outputs, NanPolicy nan) {
   std::vector<std::string> warnings;
-  for (std::string& warning : std::array<std::string, 11>{
+  for (std::string& warning : std::array<std::string, 12>{
            nan_warning(job, result, outputs, nan), warn_overflow(in, result, outputs),
            job.hidden_warning, warn_float_mask(job), warn_hiding_mask(job), warn_mask_polarity(job),
-           warn_layout(job, in), warn_weights_layout(job), warn_missing_values(job, outputs),
-           warn_alignment(job, in), warn_token_count(job, in)})
+           warn_key_polarity(job), warn_layout(job, in), warn_weights_layout(job),
+           warn_missing_values(job, outputs), warn_alignment(job, in), warn_token_count(job, in)})
     if (!warning.empty()) warnings.push_back(std::move(warning));
   return warnings;
 }

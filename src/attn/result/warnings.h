@@ -37,12 +37,13 @@ std::string nan_warning(const Job& job, const Result& result, const std::vector<
 /// One line each, most serious first:
 ///   - NaN in one of `outputs`, unless `nan` allows it;
 ///   - numbers of `outputs` that overflowed the result's dtype and became infinite;
-///   - a floating-point mask whose elements are all 0 or 1: it is added to the scores, as in
+///   - a floating-point mask or key mask whose elements are all 0 or 1: it is added to the scores,
+///   as in
 ///     PyTorch and ONNX, and hides nothing, but was probably meant as boolean;
 ///   - a mask of integers that hides every key;
-///   - a square boolean mask by which a query sees no key, though others see the key at its
-///   position:
-///     true probably has the other meaning (padding is hidden as a query and as a key);
+///   - a square mask of booleans or integers by which a query sees no key, though others see the
+///     key at its position, or a boolean key mask that hides all keys of a batch item: true
+///     probably has the other meaning;
 ///   - four axes without a layout, and more heads than queries and keys;
 ///   - Q and K without V, if one of `outputs` depends on the values;
 ///   - causal with different numbers of queries and keys, without an alignment;
