@@ -157,6 +157,21 @@ def test_manifest_is_no_result(folder, force):
     assert_refused(folder, run, "--manifest out/a.npz: is the result of jobs/a.json", "x.npy")
 
 
+@pytest.mark.parametrize("flag", ["--manifest", "--summary"])
+@pytest.mark.parametrize("force", [[], ["--force"]], ids=str)
+def test_file_of_the_run_is_no_bundle(folder, flag, force):
+    for name in "cde":
+        write_job(folder / "jobs" / f"{name}.json")
+    run = ["batch", "jobs", "--out-dir", "out", "--bundle", "2", *force]
+    if flag == "--summary":
+        (folder / "s.csv").symlink_to("out/bundle-3.npz")
+    name = "out/bundle-3.npz" if flag == "--manifest" else "s.csv"
+    refused = attn(*run, flag, name, cwd=folder)
+    assert_refused(folder, refused, f"{flag} {name}: is the result of bundle 3", "x.npy")
+    other = attn(*run, flag, name.replace("3", "4").replace("s.", "other."), cwd=folder)
+    assert other.returncode == 0
+
+
 def test_list_of_jobs_is_no_result(folder):
     (folder / "out" / "a.npy").write_text("jobs/a.json\n")
     run = attn("batch", "--files-from", "out/a.npy", "--out-dir", "out", "--format", "npy", "--force", cwd=folder)
@@ -172,17 +187,92 @@ def test_results_are_replaced(folder):
     assert (folder / "out" / "a.npy").read_bytes() != before
 
 
-@pytest.mark.parametrize("name, shards", [("model", 1), ("model-00002-of-00002", 2)])
-def test_checkpoint_is_no_result(folder, name, shards):
-    config = {"model_type": "llama", "hidden_size": 2, "num_attention_heads": 1, "num_hidden_layers": 1}
+def write_layers(folder, layers=1, shards=1):
+    """A model with one layer, whose configuration states another number."""
+    config = {"model_type": "llama", "hidden_size": 2, "num_attention_heads": 1, "num_hidden_layers": layers}
     tensors = {f"model.layers.0.self_attn.{name}_proj.weight": np.eye(2) for name in "qkvo"}
     tensors["model.layers.0.input_layernorm.weight"] = np.ones(2)
-    write_model(folder / "out", config, tensors, shards=shards)
+    write_model(folder, config, tensors, shards=shards)
+
+
+@pytest.mark.parametrize("name, shards", [("model", 1), ("model-00002-of-00002", 2)])
+def test_checkpoint_is_no_result(folder, name, shards):
+    write_layers(folder / "out", shards=shards)
     kept = names(folder / "out")
     (folder / "jobs" / "a.json").rename(folder / "jobs" / f"{name}.json")
     (folder / "jobs" / "b.json").write_text(json.dumps({"model": "../out", "layer": 0, "hidden": ROWS}))
     run = attn("batch", "jobs", "--out-dir", "out", "--format", "safetensors", "--force", cwd=folder)
     assert_refused(folder, run, f"out/{name}.safetensors: {INPUT}", *kept)
+
+
+class TestHiddenStates:
+    """Names with {layer} lead to the files of the layers that the job lists."""
+
+    @pytest.fixture
+    def model(self, folder):
+        write_layers(folder / "model", layers=10**9)
+        np.save(folder / "out" / "h0.npy", ROWS)
+
+        def write(**keys):
+            hidden = {"model": "../model", "layer": 0, "hidden": "../out/h{layer}.npy", "outputs": ["context"]}
+            (folder / "jobs" / "b.json").write_text(json.dumps(hidden | keys))
+
+        return write
+
+    def test_are_those_of_listed_layers(self, folder, model):
+        """The configuration states a billion layers."""
+        model()
+        (folder / "jobs" / "h1.json").write_bytes((folder / "jobs" / "a.json").read_bytes())
+        np.save(folder / "out" / "h1.npy", ROWS)
+        assert batch(folder, "--max-memory", "256M").returncode == 0
+        assert names(folder / "out") == ["a.npy", "b.npy", "h0.npy", "h1.npy", "manifest.ndjson", "x.npy"]
+
+    @pytest.mark.parametrize("layer", [0, [0], [3, 0]], ids=str)
+    def test_are_inputs(self, folder, model, layer):
+        model(layer=layer)
+        (folder / "jobs" / "a.json").rename(folder / "jobs" / "h0.json")
+        assert_refused(folder, batch(folder), f"out/h0.npy: {INPUT}", "h0.npy", "x.npy")
+
+    @pytest.mark.parametrize("keys, text", [
+        ({"layer": "all"}, "expected at most 65536 layers, found 1000000000"),
+        ({"layer": list(range(60000)), "hidden": "{layer}" * 1000}, "File name too long"),
+    ], ids=["all", "names that need more memory than there is"])
+    def test_of_too_many_layers_fail_one_job(self, folder, model, keys, text):
+        model(**keys)
+        assert batch(folder, "--max-memory", "64M").returncode == 3
+        manifest = manifest_of(folder / "out")
+        assert manifest["jobs/a.json"]["status"] == "done"
+        assert manifest["jobs/b.json"]["status"] == "failed"
+        assert text in manifest["jobs/b.json"]["error"][0]
+
+
+class TestOutputsOfFolder:
+    """A job writes only the files of its outputs."""
+
+    def run(self, folder, name, **keys):
+        (folder / "out" / "a").mkdir()
+        (folder / "out" / "x.npy").rename(folder / "out" / "a" / f"{name}.npy")
+        (folder / "jobs" / "a.json").write_text(json.dumps({"Q": ROWS, "K": ROWS, "V": ROWS} | keys))
+        write_job(folder / "jobs" / "b.json", V=f"../out/a/{name}.npy")
+        return batch(folder, form="folder")
+
+    def test_given_as_one_word(self, folder):
+        assert_refused(folder, self.run(folder, "entropy", outputs="entropy"), f"out/a/entropy.npy: {INPUT}", "a")
+
+    def test_given_twice(self, folder):
+        run = self.run(folder, "entropy", outputs=["entropy", "entropy"])
+        assert_refused(folder, run, f"out/a/entropy.npy: {INPUT}", "a")
+
+    @pytest.mark.parametrize("name, keys", [("weights", {"outputs": "entropy"}), ("entropy", {}), ("output", {})],
+                             ids=str)
+    def test_that_are_other_files(self, folder, name, keys):
+        assert self.run(folder, name, **keys).returncode == 0
+        assert f"{name}.npy" in names(folder / "out" / "a")
+
+    @pytest.mark.parametrize("name, keys", [("weights", {}), ("output", {"W_O": [[1, 0], [0, 1]]})], ids=str)
+    def test_by_default(self, folder, name, keys):
+        run = self.run(folder, name, **keys)
+        assert_refused(folder, run, f"out/a/{name}.npy: {INPUT}", "a")
 
 
 def test_pruned_result_that_is_an_input_is_kept(folder):

@@ -1,12 +1,16 @@
 #include "attn/batch/replaced_inputs.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <new>
 #include <set>
 #include <utility>
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/batch/item_output.h"
+#include "attn/job/field_value.h"
 #include "attn/job/job.h"
 #include "attn/model/layer_series.h"
 #include "attn/model/model_job.h"
@@ -25,9 +29,30 @@ std::set<std::string> files_of_model(const Document& document, TensorFiles& file
   const auto name = hidden ? hidden->value.get<std::string>() : nullptr;
   if (name == nullptr) return paths;
   const std::string path = parse_tensor_ref(path_in(hidden->folder, *name)).path;
-  const std::int64_t layers = names_layer(path) ? model.count(reference.stack) : 1;
-  for (std::int64_t layer = 0; layer < layers; ++layer) paths.insert(name_of_layer(path, layer));
+  if (!names_layer(path)) {
+    paths.insert(path);
+    return paths;
+  }
+  for (const std::int64_t layer : listed_layers(document.at("layer"), model.count(reference.stack)))
+    paths.insert(name_of_layer(path, layer));
   return paths;
+}
+
+/// The outputs that a valid document lists, or those that it has by default. Whether it has W_O is
+/// not known if a model or random tensors may have it.
+std::vector<std::string> output_names(const Document& document) {
+  const Entry* const outputs = document.find("outputs");
+  const std::vector<std::string> listed =
+      outputs ? strings_of(outputs->value) : std::vector<std::string>();
+  if (listed.empty()) {
+    constexpr const char* kSources[] = {"W_O", "model", "draws"};
+    return names_of(
+        default_outputs(std::any_of(std::begin(kSources), std::end(kSources), [&](const char* key) {
+          return document.find(key) != nullptr;
+        })));
+  }
+  const std::set<std::string> names(listed.begin(), listed.end());  // each once
+  return {names.begin(), names.end()};
 }
 
 /// The existing files of a result that is a folder.
@@ -36,14 +61,7 @@ void add_folder(const Item& item, const Document& document, const Naming& naming
   const std::string folder = naming.path_of(item);
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) return;
-  std::vector<std::string> names = {"scores", "weights", "context", "output"};  // by default
-  const Entry* const outputs = document.find("outputs");
-  if (const auto given = outputs ? outputs->value.get<JsonArray>() : nullptr) {
-    names.clear();
-    for (const Json& name : *given)
-      if (const auto text = name.get<std::string>()) names.push_back(*text);
-  }
-  for (const PlannedFile& plan : planned_files({parse_target(folder)}, names))
+  for (const PlannedFile& plan : planned_files({parse_target(folder)}, output_names(document)))
     if (const auto file = id_of_file(plan.path)) replaced.try_emplace(*file, plan.path);
 }
 
@@ -53,16 +71,17 @@ void read_in_advance(const Item& item, const BatchContext& context, ReplacedFile
   std::error_code ignored;
   if (item.inputs.empty() && !fs::is_regular_file(item.name, ignored)) return;  // a pipe
   TensorFiles files(*context.files);
-  std::set<std::string> paths;
   try {
     std::string id;
     const Document document = ItemDocument(item).read(context, files, id);
+    check_values(document);
     if (replaced != nullptr) add_folder(item, document, *context.naming, *replaced);
-    paths = files_to_read(document, files);
+    std::set<std::string> paths = files_to_read(document, files);
     if (document.find("model") != nullptr) paths.merge(files_of_model(document, files));
-  } catch (const Error&) {  // reported by the job
+    for (const std::string& path : paths) note_input(path);
+  } catch (const Error&) {           // reported by the job
+  } catch (const std::bad_alloc&) {  // the same, if it occurs again
   }
-  for (const std::string& path : paths) note_input(path);  // files that were read are noted
 }
 
 /// The same for all paths that lead to one file, also if it does not exist.
@@ -89,15 +108,24 @@ void refuse_replaced_inputs(const std::vector<JobFile>& files, const BatchContex
 
 void refuse_name_of_result(const std::vector<JobFile>& files, const Naming& naming,
                            const std::string& flag, const std::string& path) {
+  if (path.empty()) return;
   const fs::path place = place_of(path);
   const std::string name = "/" + place.filename().string();
-  if (path.empty() || naming.bundle > 0 || !name.ends_with(naming.suffix)) return;
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    const std::string result = naming.path_of({i + 1, files[i].path, files[i].relative});
+  if (!name.ends_with(naming.suffix)) return;
+  const auto refuse_same = [&](const std::string& result, const std::string& owner) {
     if (result.ends_with(name) && place_of(result) == place)
-      throw Error(ErrorKind::cannot_create,
-                  Problem{.where = {flag + " " + printable(path)},
-                          .message = "is the result of " + printable(files[i].path)});
+      throw Error(ErrorKind::cannot_create, Problem{.where = {flag + " " + printable(path)},
+                                                    .message = "is the result of " + owner});
+  };
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const Item item{i + 1, files[i].path, files[i].relative};
+    if (naming.bundle == 0) {
+      refuse_same(naming.path_of(item), printable(item.name));
+    } else if (i % naming.bundle == 0) {
+      const std::size_t number = naming.bundle_of(item.number);
+      refuse_same(naming.folder + "/" + naming.bundle_file(number),
+                  "bundle " + std::to_string(number));
+    }
   }
 }
 

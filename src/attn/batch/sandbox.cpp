@@ -60,7 +60,7 @@ constexpr int kAllowed[] = {
     SYS_faccessat,
     SYS_faccessat2,
     SYS_getcwd,
-    // Reading files: openat2() is used with O_PATH.
+    // Reading files: openat2() is used with O_PATH, and refuses links such as /proc/self/fd/5.
     SYS_openat2,
 #ifdef SYS_stat
     SYS_stat,
@@ -97,6 +97,8 @@ constexpr int kAllowed[] = {
     SYS_exit_group,
 #ifdef SYS_arch_prctl
     SYS_arch_prctl,
+#endif
+#ifdef SYS_pause
     SYS_pause,
 #endif
     // Time and facts.

@@ -17,10 +17,12 @@ SandboxSupport sandbox_support();
 
 /// Limits this process and its future threads for good. With seccomp, they can read files, use
 /// memory, threads and signals of their own, and write and create files if there are `folders`.
-/// Every other system call fails with EPERM, or with ENOSYS if it is newer than Linux 5.0. With
-/// Landlock, they can create, change and remove files only in `folders` and below; reading is not
-/// limited. What the kernel lacks is left out. Files get their modes when they are created, because
-/// modes cannot be changed (io/staged_file.h). Call it before starting threads.
+/// openat2() is allowed always, because reading uses it, and a filter cannot read its flags:
+/// without Landlock, it can open files for writing. Every other system call fails with EPERM, or
+/// with ENOSYS if it is newer than Linux 5.0. With Landlock, they can create, change and remove
+/// files only in `folders` and below; reading is not limited. What the kernel lacks is left out.
+/// Files get their modes when they are created, because modes cannot be changed (io/staged_file.h).
+/// Call it before starting threads.
 void enter_sandbox(const std::vector<std::string>& folders);
 
 }  // namespace attn

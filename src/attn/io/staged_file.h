@@ -64,11 +64,11 @@ struct ExistsAlready : Error {
 };
 
 /// Until give_name() the bytes are in a temporary file ".attn-tmp-PID-TOKEN-N" in the same
-/// directory (io/temp_files.h), with mode 0600, which the destructor removes (with its final mode
-/// after set_modes_at_creation()). Renaming it is
-/// atomic. With `nameless`, and where the file system supports it, a new file has no name until
-/// then (O_TMPFILE, linkat): this changes the directory once instead of three times, and threads
-/// that write into one directory wait for these changes.
+/// directory (io/temp_files.h), with mode 0600, or with the final mode after
+/// set_modes_at_creation(). The destructor removes it. Renaming it is atomic. With `nameless`, and
+/// where the file system supports it, a new file has no name until then (O_TMPFILE, linkat): this
+/// changes the directory once instead of three times, and threads that write into one directory
+/// wait for these changes.
 ///
 /// The constructor reports errors that can be detected in advance: a name that exists (without
 /// force), an input or another output (even with force; io/used_files.h), a directory, a missing

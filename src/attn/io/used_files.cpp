@@ -4,15 +4,14 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <cstdint>
 #include <mutex>
 #include <new>
 #include <unordered_set>
 
 #include "attn/base/error.h"
 #include "attn/io/open_file.h"
+#include "attn/io/shared_file_ids.h"
 
 namespace attn {
 namespace {
@@ -23,26 +22,6 @@ struct HashOfId {
   }
 };
 using FileIds = std::unordered_set<FileId, HashOfId>;
-
-/// Files in the order in which processes noted them. Pages are in memory only once they are used.
-struct SharedIds {
-  static constexpr std::size_t kMost = std::size_t{1} << 22;
-  struct Slot {
-    dev_t device = 0;
-    std::atomic<ino_t> inode = 0;  ///< 0: not written yet
-  };
-  std::atomic<std::size_t> count = 0;
-  std::array<Slot, kMost> slots = {};
-
-  /// Files beyond kMost are left out.
-  void add(const FileId& id) {
-    const std::size_t place = count.fetch_add(1);
-    if (place >= kMost) return;
-    slots[place].device = id.device;
-    slots[place].inode = id.inode;
-  }
-};
-static_assert(std::atomic<ino_t>::is_always_lock_free);
 
 class UsedFiles {
  public:
@@ -70,29 +49,23 @@ class UsedFiles {
   }
 
   void share() {
-    void* const memory = mmap(nullptr, sizeof(SharedIds), PROT_READ | PROT_WRITE,
+    void* const memory = mmap(nullptr, sizeof(SharedFileIds), PROT_READ | PROT_WRITE,
                               MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
-    shared_ = static_cast<SharedIds*>(memory);  // zeros: no files
+    shared_ = static_cast<SharedFileIds*>(memory);  // zeros: no files
   }
 
  private:
   /// Adds what other processes noted.
   void take_shared() {
-    if (shared_ == nullptr) return;
-    const std::size_t count = std::min(shared_->count.load(), SharedIds::kMost);
-    for (; taken_ < count; ++taken_) {
-      const SharedIds::Slot& slot = shared_->slots[taken_];
-      const ino_t inode = slot.inode;
-      if (inode == 0) return;  // being written
-      inputs_.insert({slot.device, inode});
-    }
+    if (shared_ != nullptr)
+      reader_.read(*shared_, [this](const FileId& id) { inputs_.insert(id); });
   }
 
   std::mutex mutex_;
   FileIds inputs_, outputs_;
-  SharedIds* shared_ = nullptr;
-  std::size_t taken_ = 0;  ///< of shared_
+  SharedFileIds* shared_ = nullptr;
+  SharedFileIdReader reader_;
 };
 
 UsedFiles& used_files() {

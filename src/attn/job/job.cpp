@@ -217,12 +217,6 @@ class TensorReader {
   std::optional<RandomStream> stream_;
 };
 
-std::vector<Request> default_outputs(const TensorMap& tensors) {
-  std::vector<Request> outputs = {Output::scores, Output::weights, Output::context};
-  if (contains(tensors, Input::W_O)) outputs.emplace_back(Output::output);
-  return outputs;
-}
-
 /// The entry of a key. For the name of a group ("rotary") or an absent key of it, the entry of
 /// another key of the group; a flag only if all of them are flags.
 const Entry* entry_of(const Document& document, const std::string& name) {
@@ -358,6 +352,12 @@ Json provenance(const Job& job, const Inputs& in, Document document, const Tenso
 
 }  // namespace
 
+std::vector<Request> default_outputs(bool has_W_O) {
+  std::vector<Request> outputs = {Output::scores, Output::weights, Output::context};
+  if (has_W_O) outputs.emplace_back(Output::output);
+  return outputs;
+}
+
 void check_values(const Document& document) {
   ProblemList problems;
   bool only_flags = true;
@@ -471,7 +471,7 @@ Job make_job(const Document& given, TensorFiles& files) {
   job.tokens = tokens == nullptr ? default_tokens(job, document, files) : strings(tokens);
   check_key_requirements(job, document);
   job.outputs = outputs_named(strings(document.find("outputs")), job, document);
-  if (job.outputs.empty()) job.outputs = default_outputs(job.tensors);
+  if (job.outputs.empty()) job.outputs = default_outputs(contains(job.tensors, Input::W_O));
   files.budget().charge(bytes_of_conversions(job.tensors, job.options), "inputs", "convert");
   return job;
 }

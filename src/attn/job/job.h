@@ -56,6 +56,9 @@ Job make_job(const Document& document, TensorFiles& files);
 std::vector<Request> outputs_named(const std::vector<std::string>& names, const Job& job,
                                    const Document& document);
 
+/// The outputs of a job that lists none.
+std::vector<Request> default_outputs(bool has_W_O);
+
 /// The files that the job's tensors are read from. Reads nothing but the indexes of sharded
 /// checkpoints, of which the files with the job's tensors count. Errors: as
 /// TensorFiles::paths_of().

@@ -36,7 +36,7 @@ struct Architecture {
   std::string_view stack = {};
   /// Keys of the numbers of layers and of heads. The first that is present counts: transformers
   /// sets names that several architectures share last.
-  std::span<const char*const> layers_keys = kLayersKeys, heads_keys = kHeadsKeys;
+  CountKeys layers_keys = kLayersKeys, heads_keys = kHeadsKeys;
   /// What may be in front of the names, tried in this order.
   std::span<const std::string_view> roots;
   std::string_view layer;  ///< "layers.#."; '#' is the number of the layer

@@ -69,23 +69,10 @@ bool has_several_layers(const Document& document) {
          (layer->value.is_array() || word_of(layer->value) != nullptr);
 }
 
-LayerSeries::LayerSeries(Document document, TensorFiles& files)
-    : document_(std::move(document)), files_(files) {
-  const ModelReference reference = model_of(document_);
-  const ModelLayers model(reference.folder, files);
-  const std::int64_t count = model.count(reference.stack);
-  Entry listed = document_.at("layer");
-  layers_ = listed_layers(listed, count);
-  listed_ = std::exchange(listed.value, Json{});
-  document_.set(std::move(listed));
-  for (const std::int64_t layer : layers_) model.require_layer(reference.stack, layer);
-  read_hidden(count);
-}
-
-std::vector<std::int64_t> LayerSeries::listed_layers(const Entry& entry, std::int64_t count) const {
+std::vector<std::int64_t> listed_layers(const Entry& entry, std::int64_t count) {
   std::vector<std::int64_t> layers;
   if (word_of(entry.value) != nullptr) {
-    constexpr std::int64_t kMaxLayers = 65536;  // config.json can state any number
+    constexpr std::int64_t kMaxLayers = 65536;
     if (count > kMaxLayers)
       throw Error(ErrorKind::data,
                   Problem{.where = where_of(entry),
@@ -95,6 +82,7 @@ std::vector<std::int64_t> LayerSeries::listed_layers(const Entry& entry, std::in
     std::iota(layers.begin(), layers.end(), std::int64_t{0});
     return layers;
   }
+  if (!entry.value.is_array()) return {integer_of(entry.value)};
   layers = integers_of(entry.value);
   std::set<std::int64_t> seen;
   for (const std::int64_t layer : layers)
@@ -107,6 +95,19 @@ std::vector<std::int64_t> LayerSeries::listed_layers(const Entry& entry, std::in
         entry.from_flag ? ErrorKind::usage : ErrorKind::data,
         Problem{.where = where_of(entry), .expected = "one layer or more", .found = "none"});
   return layers;
+}
+
+LayerSeries::LayerSeries(Document document, TensorFiles& files)
+    : document_(std::move(document)), files_(files) {
+  const ModelReference reference = model_of(document_);
+  const ModelLayers model(reference.folder, files);
+  const std::int64_t count = model.count(reference.stack);
+  Entry listed = document_.at("layer");
+  layers_ = listed_layers(listed, count);
+  listed_ = std::exchange(listed.value, Json{});
+  document_.set(std::move(listed));
+  for (const std::int64_t layer : layers_) model.require_layer(reference.stack, layer);
+  read_hidden(count);
 }
 
 void LayerSeries::read_hidden(std::int64_t count) {

@@ -40,6 +40,11 @@ std::vector<std::string> lines_of_layers(const std::vector<LayerWarning>& warnin
 /// Whether a document has the key model and several layers: its key layer is "all" or a list.
 bool has_several_layers(const Document& document);
 
+/// The layers that the key layer of a document names, in order, each once. `count` is the number of
+/// layers of the model; config.json can state any number. Errors: usage, data, also if "all" are
+/// too many.
+std::vector<std::int64_t> listed_layers(const Entry& layer, std::int64_t count);
+
 /// The jobs of several layers of a model. Their hidden states are a name with {layer}, or one
 /// tensor (layers, L, M) or (layers, B, L, M), whose first axis has all layers of the stack. It may
 /// have one more element, as hidden_states of transformers does: the output of the last layer.
@@ -57,7 +62,6 @@ class LayerSeries {
   Document document(std::int64_t layer) const;
 
  private:
-  std::vector<std::int64_t> listed_layers(const Entry& entry, std::int64_t count) const;
   void read_hidden(std::int64_t count);
   std::shared_ptr<const Tensor> read_for_a_while(const Entry& hidden, const TensorRef& ref) const;
 
