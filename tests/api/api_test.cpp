@@ -142,7 +142,7 @@ TEST_CASE("api: errors have the exit code and the message of the program") {
         "settings: unknown setting 'thread' (did you mean 'threads'?)");
   fails(
       nullptr, tensors, R"({"max_memory": 10})", 65,
-      "needs 480 bytes of memory, more than the limit of 10 bytes; --max-memory raises the limit; "
+      "needs 736 bytes of memory, more than the limit of 10 bytes; --max-memory raises the limit; "
       "--outputs and --rows reduce the memory");
 }
 

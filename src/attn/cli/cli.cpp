@@ -144,7 +144,6 @@ std::atomic<bool> ran_out = false;
 int run_cli(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "batch") install_status_signal();
   occupy_closed_streams();
-  record_used_files(true);
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe becomes BrokenPipe
   remove_temp_files_on_signals();
   std::set_terminate(handle_terminate);
@@ -152,6 +151,7 @@ int run_cli(int argc, char** argv) {
   configure_blas();
   try {
     require_stack();
+    record_used_files(true);
     return dispatch(argc, argv);
   } catch (...) {
     return report_exception(std::current_exception());

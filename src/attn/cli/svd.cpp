@@ -1,5 +1,6 @@
 #include "attn/cli/svd.h"
 
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -27,10 +28,10 @@ struct SvdArgs {
   LimitArgs limits;
 };
 
-const std::vector<std::pair<std::string, std::string>> kFactors = {
-    {"U", "left singular vectors, a column each"},
-    {"s", "singular values"},
-    {"Vt", "right singular vectors, a row each"}};
+constexpr auto kFactors = std::to_array<std::pair<std::string_view, std::string_view>>(
+    {{"U", "left singular vectors, a column each"},
+     {"s", "singular values"},
+     {"Vt", "right singular vectors, a row each"}});
 
 Svd decompose(const SvdArgs& args, const Tensor& matrix) {
   try {
@@ -52,7 +53,7 @@ Json made_by(const SvdArgs& args, const TensorFiles& files) {
 
 std::string factor_meaning(const std::string& factor) {
   for (const auto& [name, what] : kFactors)
-    if (factor == name) return what;
+    if (factor == name) return std::string(what);
   return "";
 }
 
@@ -70,7 +71,7 @@ std::string kept_text(const Tensor& matrix, const Svd& svd) {
 
 std::vector<std::string> factor_names() {
   std::vector<std::string> names;
-  for (const auto& [name, what] : kFactors) names.push_back(name);
+  for (const auto& [name, what] : kFactors) names.emplace_back(name);
   return names;
 }
 

@@ -8,10 +8,10 @@
 namespace attn {
 namespace {
 
-const std::string kStyle = std::string(kPrintOptions) + "style";
+std::string style_key() { return std::string(kPrintOptions) + "style"; }
 
 TextStyle style_of(const Document& settings) {
-  const Entry* entry = settings.find(kStyle);
+  const Entry* entry = settings.find(style_key());
   const std::string style = entry == nullptr ? "" : *word_of(entry->value);
   return style == "torch" ? TextStyle::torch
          : style == "jax" ? TextStyle::jax
@@ -61,7 +61,8 @@ Document print_settings_of(const Document& document) {
 PrintOptions print_options_of(const Document& settings, const Document& flags) {
   if (!flags.entries.empty()) {
     Document given = flags;
-    if (const Entry* style = settings.find(kStyle); style != nullptr && !flags.find(kStyle))
+    if (const Entry* style = settings.find(style_key());
+        style != nullptr && !flags.find(style_key()))
       given.set(*style);
     check_key_requirements(Job{}, given);
   }
@@ -69,7 +70,7 @@ PrintOptions print_options_of(const Document& settings, const Document& flags) {
   all.set_all(flags);
   PrintOptions print = PrintOptions::defaults_of(style_of(all));
   for (const Entry& entry : all.entries)
-    if (entry.key.starts_with(kPrintOptions) && entry.key != kStyle)
+    if (entry.key.starts_with(kPrintOptions) && entry.key != style_key())
       set_print_option(print, std::string_view(entry.key).substr(kPrintOptions.size()),
                        entry.value);
   return print;
