@@ -50,5 +50,5 @@ def test_a_folder_without_examples_is_one_error(folder, command):
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
 def test_a_small_stack_is_an_error(folder, arguments):
     run = run_with(folder, arguments, stack=32 << 10)
-    assert_error(run, 65, "the stack is limited to 32 KiB (ulimit -s): expected 64 or more")
-    assert run_with(folder, arguments, stack=64 << 10).returncode == 0
+    assert_error(run, 65, "the stack is limited to 32 KiB (ulimit -s): expected 128 or more")
+    assert run_with(folder, arguments, stack=128 << 10).returncode == 0

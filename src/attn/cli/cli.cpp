@@ -102,7 +102,7 @@ int dispatch(int argc, char** argv) {
 
 /// Errors: data, if the stack is too small for any command.
 void require_stack() {
-  constexpr rlim_t kLeast = rlim_t{64} << 10;
+  constexpr rlim_t kLeast = rlim_t{128} << 10;  // arguments and the environment count, too
   rlimit limit{};
   if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kLeast) return;
   throw Error(ErrorKind::data, "the stack is limited to " + std::to_string(limit.rlim_cur >> 10) +

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attn/io/output_path.h"
@@ -18,7 +19,10 @@ namespace attn {
 struct FileId {
   dev_t device = 0;
   ino_t inode = 0;
-  auto operator<=>(const FileId&) const = default;
+  bool operator==(const FileId&) const = default;
+  bool operator<(const FileId& other) const {
+    return std::pair(device, inode) < std::pair(other.device, other.inode);
+  }
 };
 FileId id_of(const struct stat& info);
 
