@@ -90,7 +90,7 @@ class TestLimits:
                 assert b"internal" not in run.stderr
         assert codes[-1] == 0
 
-    @pytest.mark.parametrize("kilobytes", [64, 256, 1024])
+    @pytest.mark.parametrize("kilobytes", [128, 256, 1024])
     def test_stack(self, run, kilobytes):
         assert run(limit=(resource.RLIMIT_STACK, kilobytes << 10)) == 0
 
