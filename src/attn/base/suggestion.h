@@ -1,4 +1,4 @@
-// Comparison of names (of tensors, keys and outputs), and suggestions for misspelt ones.
+// Suggestions for misspelt names of tensors, keys and outputs.
 #pragma once
 
 #include <cstddef>
@@ -9,23 +9,6 @@
 #include "attn/base/other_names.h"
 
 namespace attn {
-
-/// a == b. Compares the last character first, because similar names differ there: W_Q, W_K.
-constexpr bool same_name(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && (a.empty() || a.back() == b.back()) && a == b;
-}
-
-/// Hashes a name for a table of some hundred names; faster than std::hash for short strings.
-struct NameHash {
-  std::size_t operator()(std::string_view name) const {
-    if (name.empty()) return 0;
-    const auto code = [](char c) {
-      return static_cast<std::size_t>(static_cast<unsigned char>(c));
-    };
-    return name.size() + 31 * code(name.back()) + 1009 * code(name[name.size() / 2]) +
-           8017 * code(name.front());
-  }
-};
 
 /// The members of `known` that `word` may mean, at most three but for those that other libraries
 /// call `word`: equal but for case, separators, plurals and words such as "attn"; a few typing

@@ -2,7 +2,7 @@
 
 #include <unordered_map>
 
-#include "attn/base/suggestion.h"
+#include "attn/base/name.h"
 #include "attn/core/output_table.h"
 
 namespace attn {

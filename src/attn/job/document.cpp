@@ -5,6 +5,7 @@
 #include <span>
 
 #include "attn/base/error.h"
+#include "attn/base/name.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 #include "attn/io/json_parse.h"

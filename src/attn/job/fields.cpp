@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "attn/base/error.h"
+#include "attn/base/name.h"
 #include "attn/base/text.h"
 #include "attn/core/input_table.h"
 #include "attn/job/conventions.h"

@@ -10,7 +10,6 @@
 #include <filesystem>
 
 #include "attn/base/error.h"
-#include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 #include "attn/base/version.h"
 #include "attn/core/attention.h"

@@ -11,6 +11,7 @@
 
 #include "attn/base/error.h"
 #include "attn/base/memory_limit.h"
+#include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 
 namespace attn {

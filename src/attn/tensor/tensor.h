@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "attn/base/dtype.h"
-#include "attn/base/suggestion.h"
+#include "attn/base/name.h"
 #include "attn/tensor/shape.h"
 
 namespace attn {
