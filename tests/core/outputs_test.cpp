@@ -17,7 +17,8 @@ TensorMap zeros(const std::vector<std::pair<std::string, Shape>>& given) {
   return tensors;
 }
 
-std::vector<std::string> errors(const TensorMap& tensors, const std::vector<std::string>& outputs) {
+std::vector<std::string> errors_of(const TensorMap& tensors,
+                                   const std::vector<std::string>& outputs) {
   try {
     requests_named(outputs, tensors, {});
   } catch (const Error& error) {
@@ -31,7 +32,7 @@ std::vector<std::string> errors(const TensorMap& tensors, const std::vector<std:
 
 TEST_CASE("an unavailable output is a usage error") {
   const TensorMap tensors = zeros({{"Q", {2, 3}}, {"K", {2, 3}}});
-  CHECK(errors(tensors, {"weight", "output", "inputs", "positions", "V", "W_Q_heads"}) ==
+  CHECK(errors_of(tensors, {"weight", "output", "inputs", "positions", "V", "W_Q_heads"}) ==
         std::vector<std::string>{
             "outputs: unknown output 'weight' (did you mean 'weights'?)",
             "outputs: 'output' requires W_O", "outputs: 'inputs' requires embeddings",

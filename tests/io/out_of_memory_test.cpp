@@ -40,14 +40,14 @@ const std::vector<File> kFiles = {
     {"cut.safetensors", "\x10"},
     {"nothing", ""}};
 
-Tensor matrix() { return Tensor::of<double>({2, 3}, {1, -2.5, 3e300, 4, 5, INFINITY}); }
+Tensor numbers() { return Tensor::of<double>({2, 3}, {1, -2.5, 3e300, 4, 5, INFINITY}); }
 
 std::string (*const kTexts[])() = {
-    [] { return to_csv(matrix(), "M"); },
+    [] { return to_csv(numbers(), "M"); },
     [] {
-      return to_csv(matrix(), "M", {"a", "b,c"}, {"x", "\"y\"", "z"});
+      return to_csv(numbers(), "M", {"a", "b,c"}, {"x", "\"y\"", "z"});
     },
-    [] { return to_json(matrix(), 2); },
+    [] { return to_json(numbers(), 2); },
     [] { return json_quoted("more than a small string holds\n\"\xff"); }};
 
 }  // namespace

@@ -55,7 +55,7 @@ struct attn_result {
 namespace attn {
 namespace {
 
-std::string lines_of(const std::vector<std::string>& messages) {
+std::string joined_lines(const std::vector<std::string>& messages) {
   return join(messages, "\n", printable_message);
 }
 
@@ -99,7 +99,7 @@ void run_job(const char* job_text, const attn_tensor* tensors, std::size_t count
   MemoryEstimate(prepared.plan).require("", settings.limits.memory);
   set_threads(settings.threads);
   Execution execution = execute({job, prepared, document, nullptr, job.outputs, settings.nan});
-  result.warnings = lines_of(execution.warnings);
+  result.warnings = joined_lines(execution.warnings);
   take_outputs(std::move(execution.result.outputs), result);
 }
 
@@ -114,7 +114,7 @@ void compare_outputs(const attn_tensor* given, std::size_t given_count, const ch
       outputs,
       document_of(job, tensors_of(tensors, count, files.budget(), result.copied), files.budget()),
       settings.reference, files);
-  result.warnings = lines_of(report.notes);
+  result.warnings = joined_lines(report.notes);
   result.text = report_text(report);
   result.json = report_json(report);
   result.code = report.same() ? 0 : 1;
@@ -135,7 +135,7 @@ attn_result* result_of(const Act& act) noexcept {
     try {
       act(*result);
     } catch (const Error& error) {
-      fail(*result, static_cast<int>(error.kind()), lines_of(error.lines()));
+      fail(*result, static_cast<int>(error.kind()), joined_lines(error.lines()));
     } catch (const std::bad_alloc& fault) {
       fail(*result, static_cast<int>(ErrorKind::data), message_of(fault));
     } catch (const std::exception& error) {

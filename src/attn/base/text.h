@@ -29,6 +29,9 @@ std::string join(const Items& items, std::string_view separator) {
       items, separator, [](const auto& item) -> const auto& { return item; });
 }
 
+/// The lines of a text, without "\n" and "\r\n".
+std::vector<std::string> split_lines(std::string_view text);
+
 /// "a", "a or b", "a, b or c".
 std::string join_or(const std::vector<std::string>& items);
 

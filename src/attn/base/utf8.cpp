@@ -126,6 +126,14 @@ std::size_t columns_of(std::string_view text) {
   return columns;
 }
 
+std::string left_aligned(const std::string& text, std::size_t columns) {
+  return text + std::string(columns - std::min(columns, columns_of(text)), ' ');
+}
+
+std::string right_aligned(const std::string& text, std::size_t columns) {
+  return std::string(columns - std::min(columns, columns_of(text)), ' ') + text;
+}
+
 std::string cut_to_columns(std::string_view text, std::size_t columns) {
   if (columns_of(text) <= columns) return std::string(text);
   std::string out;

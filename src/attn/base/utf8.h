@@ -32,6 +32,10 @@ std::vector<std::string_view> graphemes_of(std::string_view text);
 /// Columns on a terminal: 2 for East Asian wide characters and emoji.
 std::size_t columns_of(std::string_view text);
 
+/// `text` with spaces after it, or before it, to fill `columns`.
+std::string left_aligned(const std::string& text, std::size_t columns);
+std::string right_aligned(const std::string& text, std::size_t columns);
+
 /// `text` if it fits `columns`, otherwise as many of its grapheme clusters as fit, followed by "…".
 std::string cut_to_columns(std::string_view text, std::size_t columns);
 

@@ -338,7 +338,7 @@ Manifest::EarlierRun Manifest::run_in_line(std::string_view line, const DigestOf
 namespace {
 
 /// A number of at least 0 in an object.
-std::optional<std::size_t> number_in(const Json& json, const std::string& key) {
+std::optional<std::size_t> count_in(const Json& json, const std::string& key) {
   const Json* const member = json.find(key);
   const auto number = member ? member->get<std::int64_t>() : nullptr;
   if (number == nullptr || *number < 0) return std::nullopt;
@@ -349,7 +349,7 @@ std::optional<std::size_t> number_in(const Json& json, const std::string& key) {
 std::optional<Outcome> job_in_line(std::string_view line) {
   const Json record = parsed(line);
   const std::string status = text_in(record, "status");
-  Outcome job{.number = number_in(record, "item").value_or(0),
+  Outcome job{.number = count_in(record, "item").value_or(0),
               .name = name_of_text(text_in(record, "job"))};
   if (status == name_of(Status::failed))
     job.status = Status::failed;
@@ -358,7 +358,7 @@ std::optional<Outcome> job_in_line(std::string_view line) {
   else if (status != name_of(Status::done))
     return std::nullopt;
   job.outputs = digests_in(record, "outputs");
-  job.code = static_cast<int>(std::min<std::size_t>(number_in(record, "code").value_or(0), 255));
+  job.code = static_cast<int>(std::min<std::size_t>(count_in(record, "code").value_or(0), 255));
   const Json* const error = record.find("error");
   if (const auto messages = error ? error->get<JsonArray>() : nullptr)
     for (const Json& message : *messages)
@@ -384,9 +384,9 @@ std::vector<RunDescription> Manifest::runs() const {
   for (const std::string_view line : run_lines_) {
     const Json record = parsed(line);
     Shard shard = valid_shard(text_in(record, "shard")).value_or(Shard());
-    shard.block = std::clamp<std::size_t>(number_in(record, "bundle").value_or(1), 1, kMaxBundle);
+    shard.block = std::clamp<std::size_t>(count_in(record, "bundle").value_or(1), 1, kMaxBundle);
     runs.push_back(
-        {.shard = shard, .jobs = number_in(record, "jobs"), .list = text_in(record, "list")});
+        {.shard = shard, .jobs = count_in(record, "jobs"), .list = text_in(record, "list")});
   }
   return runs;
 }
@@ -405,7 +405,7 @@ std::optional<std::size_t> bundle_size_in(const std::string& path) {
   if (end == std::string::npos || !line.starts_with(kFirstLineStart)) return std::nullopt;
   const Json record = parsed(std::string_view(line).substr(0, end));
   if (record.find("program") == nullptr) return std::nullopt;
-  return number_in(record, "bundle").value_or(0);
+  return count_in(record, "bundle").value_or(0);
 }
 
 std::string bundle_flag(std::size_t size) {

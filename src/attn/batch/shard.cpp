@@ -71,7 +71,7 @@ std::string assignment(const char* variable) {
 }
 
 /// Errors: usage, if it is missing or not a number.
-std::size_t number_in(const char* variable, const Scheduler& scheduler) {
+std::size_t number_of_variable(const char* variable, const Scheduler& scheduler) {
   const char* const text = std::getenv(variable);
   if (text == nullptr)
     fail_auto(std::string(scheduler.index) + " is set, but " + variable +
@@ -94,7 +94,7 @@ bool is_task_of(const Scheduler& scheduler) {
 /// The shard of a task whose indices are `lowest`, `lowest` + `step`, ...
 Shard shard_at(const Scheduler& scheduler, std::size_t lowest, std::size_t step,
                std::size_t count) {
-  const std::size_t index = number_in(scheduler.index, scheduler);
+  const std::size_t index = number_of_variable(scheduler.index, scheduler);
   if (index < lowest || (index - lowest) % step != 0 || (index - lowest) / step >= count)
     fail_auto(assignment(scheduler.index) + " is not one of " + counted(count, "task") +
               " numbered from " + std::to_string(lowest) +
@@ -104,7 +104,7 @@ Shard shard_at(const Scheduler& scheduler, std::size_t lowest, std::size_t step,
 
 /// Errors: usage, for an array with gaps, in which the position of a task is not known.
 Shard shard_in_range(const Scheduler& scheduler) {
-  const auto number = [&](const char* variable) { return number_in(variable, scheduler); };
+  const auto number = [&](const char* variable) { return number_of_variable(variable, scheduler); };
   const std::size_t lowest = number(scheduler.lowest), highest = number(scheduler.highest),
                     step = number(scheduler.step);
   if (step == 0 || highest < lowest || (highest - lowest) / step == SIZE_MAX)
@@ -125,7 +125,7 @@ Shard shard_from(const Scheduler& scheduler, std::optional<std::size_t> count) {
   if (scheduler.count == nullptr)
     fail_auto(std::string(scheduler.index) +
               " is set, but no variable states the number of tasks; give it as --shard auto/N");
-  return shard_at(scheduler, scheduler.first, 1, number_in(scheduler.count, scheduler));
+  return shard_at(scheduler, scheduler.first, 1, number_of_variable(scheduler.count, scheduler));
 }
 
 /// Reads the variables of the scheduler that started this process. An MPI job of one process inside

@@ -590,7 +590,7 @@ int show_status(const BatchArgs& args) {
 }
 
 /// What all members of a team but the first do.
-int run_as_member(const BatchArgs& args, BatchContext& context, const ReadLimits& limits) {
+int run_batch_as_member(const BatchArgs& args, BatchContext& context, const ReadLimits& limits) {
   const std::string options = options_digest(args, context.base, *context.files);
   const std::string path = join_batch_team(options);
   ScopedDirectories folders;
@@ -637,7 +637,7 @@ int run_batch(const BatchArgs& args) {
   check_values(context.base);
   check_output_names(context.base);
   read_numbers(context.base);
-  if (team() != nullptr && team()->rank() > 0) return run_as_member(args, context, limits);
+  if (team() != nullptr && team()->rank() > 0) return run_batch_as_member(args, context, limits);
   Shard shard = parse_shard(args.shard, team() == nullptr);
   shard.block = std::max<std::size_t>(args.bundle, 1);
   std::atomic<bool> stop = false;

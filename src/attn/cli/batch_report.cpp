@@ -28,14 +28,14 @@ std::atomic<const BatchProgress*> current = nullptr;
 std::atomic<bool> reported = false;
 
 /// Builds a line without allocating or locking, for a signal handler.
-class Line {
+class SignalSafeLine {
  public:
-  Line& operator<<(std::string_view text) {
+  SignalSafeLine& operator<<(std::string_view text) {
     for (const char c : text)
       if (size_ < text_.size()) text_[size_++] = c;
     return *this;
   }
-  Line& operator<<(std::size_t number) {
+  SignalSafeLine& operator<<(std::size_t number) {
     char digits[20];
     return *this << std::string_view(
                digits, std::to_chars(digits, digits + sizeof digits, number).ptr - digits);
@@ -56,7 +56,7 @@ void write_event(const BatchProgress& progress, int signal_number) {
   std::array<char, 6> fraction;
   for (std::size_t i = 0, rest = microseconds; i < 6; ++i, rest /= 10)
     fraction[5 - i] = static_cast<char>('0' + rest % 10);
-  Line line;
+  SignalSafeLine line;
   line << "{\"event\":\"end\"";
   if (progress.total) line << ",\"total\":" << *progress.total;
   line << ",\"done\":" << progress.done << ",\"failed\":" << progress.failed
@@ -68,7 +68,7 @@ void write_event(const BatchProgress& progress, int signal_number) {
 
 void write_line(const BatchProgress& progress) {
   const std::size_t finished = progress.finished(), all = progress.total.value_or(finished);
-  Line line;
+  SignalSafeLine line;
   if (progress.bar_on_screen) line << "\r\x1b[K";
   line << "attn: stopped after " << finished;
   if (progress.total) line << " of " << all;

@@ -54,7 +54,7 @@ std::string line_of(const char* name, const NumberSet& jobs) {
 
 /// A line for each of at most kMaxListed items, then the number of the others.
 template <class Item, class Text>
-std::string listed(const std::vector<Item>& items, Text text) {
+std::string first_lines(const std::vector<Item>& items, Text text) {
   std::string lines;
   for (std::size_t i = 0; i < std::min(items.size(), kMaxListed); ++i)
     lines += "  " + text(items[i]) + "\n";
@@ -86,14 +86,14 @@ std::string text_of(const BatchStatus& status, const std::vector<std::string>& d
   std::string text = status.jobs ? counted(*status.jobs, "job") + "\n"
                                  : "number of jobs not known: no run has read all lines\n";
   text += line_of("done", status.done) + line_of("failed", status.failed);
-  text += listed(status.failures, [](const Outcome& job) {
+  text += first_lines(status.failures, [](const Outcome& job) {
     return job.error.empty() ? printable(job.name) : printable_message(job.error.front());
   });
   if (!deleted.empty())
     text += "failed, and their files do not exist: " + std::to_string(deleted.size()) +
-            "; --status DIR JOB... counts only the jobs given\n" + listed(deleted, printable);
+            "; --status DIR JOB... counts only the jobs given\n" + first_lines(deleted, printable);
   text += status.jobs ? line_of("missing", status.missing) : lines_missing(status);
-  text += listed(status.missing_names, printable);
+  text += first_lines(status.missing_names, printable);
   if (status.is_complete()) return text;
   const bool can_run = deleted.size() < status.failures.size() || status.missing.size() > 0;
   if (status.jobs && !can_run) return text;

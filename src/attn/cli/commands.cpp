@@ -51,7 +51,7 @@ constexpr char kDescription[] =
 constexpr char kFooter[] = "\nSee 'attn help COMMAND' and 'attn help TOPIC' for details.\n";
 
 /// "  run          compute attention"
-std::string listed(std::string name, const std::string& what) {
+std::string summary_line(std::string name, const std::string& what) {
   name.resize(13, ' ');
   return "  " + name + what + "\n";
 }
@@ -98,9 +98,9 @@ Command make_command(const CommandEntry& entry) {
 
 std::string overview() {
   std::string text = std::string(kDescription) + "\nUsage: attn COMMAND [ARGUMENTS]\n\nCommands:\n";
-  for (const CommandEntry& entry : kCommands) text += listed(entry.name, entry.summary);
+  for (const CommandEntry& entry : kCommands) text += summary_line(entry.name, entry.summary);
   text += "\nTopics:\n";
-  for (const Topic& topic : topics()) text += listed(topic.name, topic.what);
+  for (const Topic& topic : topics()) text += summary_line(topic.name, topic.what);
   return text +
          "\nOptions:\n  -h, --help     show this help; after a command, its help: -h is short\n" +
          "      --version  show the version; with -v, also kernels, BLAS and processors\n" +

@@ -26,7 +26,7 @@ struct CommandCompletions {
 };
 
 /// A shell command that prints the names of examples.
-std::string names_of(const CommandCompletions& offer, const std::string& program) {
+std::string command_that_lists(const CommandCompletions& offer, const std::string& program) {
   // They follow two spaces; headings do not.
   return program + " " + offer.name + " list 2>/dev/null | grep \"^  \" | cut -d\" \" -f3";
 }
@@ -64,7 +64,7 @@ std::vector<CommandCompletions> all_completions() {
 }
 
 /// All names of all options.
-std::vector<std::string> flags_of(const CommandCompletions& offer) {
+std::vector<std::string> flags_of_command(const CommandCompletions& offer) {
   std::vector<std::string> flags;
   for (const Option& option : offer.options)
     flags.insert(flags.end(), option.names.begin(), option.names.end());
@@ -89,7 +89,7 @@ std::string bash() {
   std::string values, flags, firsts, names, commands;
   for (const CommandCompletions& offer : all_completions()) {
     commands += (commands.empty() ? "" : " ") + offer.name;
-    flags += "    " + offer.name + ") flags=" + quoted(join(flags_of(offer), " ")) +
+    flags += "    " + offer.name + ") flags=" + quoted(join(flags_of_command(offer), " ")) +
              " booleans=" + quoted(flags_with(offer, is_boolean)) +
              " texts=" + quoted(flags_with(offer, takes_free_text)) + " ;;\n";
     if (!offer.words.empty())
@@ -97,7 +97,7 @@ std::string bash() {
     for (const std::string& word : offer.takers)
       names += "    " + quoted(offer.name + " " + word) + ") [[ " +
                quoted(flags_with(offer, takes_file)) + " == *\" $previous \"* ]] || words=$(" +
-               names_of(offer, "\"${COMP_WORDS[0]}\"") + ") ;;\n";
+               command_that_lists(offer, "\"${COMP_WORDS[0]}\"") + ") ;;\n";
     for (const Option& option : offer.options) {
       if (option.known_values().empty()) continue;
       for (const std::string& name : option.names)
@@ -184,8 +184,9 @@ std::string zsh() {
         cases += " \\\n      " + quoted(spec);
       }
     const std::string first = offer.words.empty() ? "_files" : "(" + join(offer.words, " ") + ")";
-    const std::string rest =
-        offer.takers.empty() ? "_files" : "{compadd -- $(" + names_of(offer, "attn") + ")}";
+    const std::string rest = offer.takers.empty()
+                                 ? "_files"
+                                 : "{compadd -- $(" + command_that_lists(offer, "attn") + ")}";
     cases += " \\\n      " + quoted("1: :" + first) + " " + quoted("*: :" + rest) + " ;;\n";
   }
   return "#compdef attn\n# Completions of attn for zsh: install as _attn in a folder of $fpath.\n"
@@ -219,7 +220,7 @@ std::string fish() {
     if (!offer.takers.empty())
       text += "complete -c attn -n '__fish_seen_subcommand_from " + offer.name +
               "; and __fish_seen_subcommand_from " + join(offer.takers, " ") + "' -f -a " +
-              quoted("(" + names_of(offer, "attn") + ")") + "\n";
+              quoted("(" + command_that_lists(offer, "attn") + ")") + "\n";
     for (const Option& option : offer.options) {
       text += within;
       for (const std::string& name : option.names)

@@ -34,8 +34,7 @@ struct ExampleArgs {
 };
 
 std::string padded(const std::string& name, std::size_t width) {
-  const std::string shown = printable(name);
-  return shown + std::string(width - std::min(width, columns_of(shown)), ' ');
+  return left_aligned(printable(name), width);
 }
 
 std::size_t widest(const std::vector<std::string>& names) {
@@ -60,7 +59,7 @@ std::vector<std::string> chosen(const ExampleArgs& args, const std::string& fold
 }
 
 /// "Andrej Karpathy: Let's build GPT (MIT)"
-std::string heading(const Example& example) {
+std::string source_heading(const Example& example) {
   return printable(example.source) +
          (example.licence.empty() ? "" : " (" + printable(example.licence) + ")");
 }
@@ -75,7 +74,7 @@ int list_examples(const ExampleArgs& args) {
     const Example example = read_example(path_of(folder, name));
     const std::string section =
         example.section.empty() ? "" : " [" + printable(example.section) + "]";
-    groups[heading(example)] +=
+    groups[source_heading(example)] +=
         "  " + padded(name, width) + "  " + printable(example.title) + section + "\n";
   }
   for (const auto& [source, lines] : groups) print(source + "\n" + lines);
@@ -83,7 +82,7 @@ int list_examples(const ExampleArgs& args) {
 }
 
 /// The files of the example's jobs, without repetitions, relative to its folder.
-std::vector<std::string> job_files(const Example& example) {
+std::vector<std::string> files_of_jobs(const Example& example) {
   std::vector<std::string> files;
   for (const Recipe& recipe : example.recipes)
     if (recipe.kind == Recipe::Kind::job &&
@@ -99,7 +98,7 @@ int view_example(const ExampleArgs& args) {
   if (args.all || names.size() != 1)
     throw Error(ErrorKind::usage, "--view and --explain require the name of one example");
   const Example example = read_example(path_of(folder, names[0]));
-  std::vector<std::string> jobs = job_files(example);
+  std::vector<std::string> jobs = files_of_jobs(example);
   if (!example.view.empty()) jobs.push_back(example.view);
   if (args.job.empty() && !example.view.empty()) jobs = {example.view};
   if (!args.job.empty()) {

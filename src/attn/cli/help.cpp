@@ -108,7 +108,7 @@ std::string wrapped(const std::string& text, std::size_t indent) {
 }
 
 /// "  NAME     WHAT"; WHAT starts on the next line if NAME is too long.
-std::string entry(const std::string& name, const std::string& what, std::size_t column) {
+std::string help_entry(const std::string& name, const std::string& what, std::size_t column) {
   std::string line = "  " + name;
   if (line.size() + 2 > column)
     line += "\n" + std::string(column, ' ');
@@ -171,7 +171,7 @@ std::string text_of_options(const Command& command, const std::string& name,
   for (const OptionGroup& group : option_groups(command)) {
     std::string entries;
     for (const Option* option : group.options)
-      if (is_listed(*option)) entries += entry(flags_of(*option), option->help, kColumn);
+      if (is_listed(*option)) entries += help_entry(flags_of(*option), option->help, kColumn);
     if (!entries.empty()) text += "\n" + group.name + ":\n" + entries;
   }
   return text;
@@ -185,7 +185,7 @@ std::string help_text(const Command& command, const std::string& name) {
   std::string text = text_of_options(command, name, [](const Option&) { return true; });
   if (!command.subcommands.empty()) text += "\nSubcommands:\n";
   for (const Command& subcommand : command.subcommands)
-    text += entry(subcommand.name, subcommand.summary, kSubcommandColumn);
+    text += help_entry(subcommand.name, subcommand.summary, kSubcommandColumn);
   if (!command.notes.empty()) text += "\n" + command.notes;
   return text;
 }

@@ -59,9 +59,8 @@ std::string aligned(const std::vector<Row>& rows) {
   std::string text;
   for (const Row& row : rows) {
     for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string padding(widths[i] - columns_of(row[i]), ' ');
       if (i > 0) text += "  ";
-      text += i < kFirstNumber ? row[i] + padding : padding + row[i];
+      text += i < kFirstNumber ? left_aligned(row[i], widths[i]) : right_aligned(row[i], widths[i]);
     }
     text += "\n";
   }
@@ -92,7 +91,7 @@ std::string as_table(const TensorMap& tensors) {
 }
 
 /// One line. min, max and mean are null if all elements are NaN, or there are none.
-std::string as_json(const std::string& path, const std::string& name, const Tensor& tensor) {
+std::string tensor_as_json(const std::string& path, const std::string& name, const Tensor& tensor) {
   const Statistics statistics = statistics_of(tensor);
   const auto& range = statistics.range;
   const JsonIntegers shape(tensor.shape().begin(), tensor.shape().end());
@@ -115,7 +114,7 @@ std::string report_on(const std::string& file, const InspectArgs& args) {
   const TensorMap tensors = tensors_of(ref, files);
   if (!args.json) return (args.files.size() > 1 ? printable(file) + ":\n" : "") + as_table(tensors);
   std::string lines;
-  for (const auto& [name, tensor] : tensors) lines += as_json(ref.path, name, tensor);
+  for (const auto& [name, tensor] : tensors) lines += tensor_as_json(ref.path, name, tensor);
   return lines;
 }
 

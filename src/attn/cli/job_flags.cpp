@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "attn/base/text.h"
 #include "attn/base/utf8.h"
 #include "attn/io/file.h"
 #include "attn/io/json_parse.h"
@@ -40,7 +41,7 @@ std::string help_of(const Field& field) {
 }
 
 /// The flag and its other spellings.
-std::string names_of(const Field& field) {
+std::string flags_of_field(const Field& field) {
   std::string names = field.flag;
   for (const std::string& other : field.other_flags) names += "," + other;
   return names;
@@ -54,13 +55,14 @@ Option option_of(const Field& field, JobFlags& flags) {
     const auto accepts = [&field](const std::string& word) {
       return !problem_with(field, value_from_flag(field, word, field.flag));
     };
-    option = optional_value(names_of(field), flags.switches[field.key], "true", "", help_of(field),
-                            accepts);
+    option = optional_value(flags_of_field(field), flags.switches[field.key], "true", "",
+                            help_of(field), accepts);
   } else {
     const auto store = [&flags, key = field.key](const std::string& value) {
       flags.texts[key] = value;
     };
-    option = text(names_of(field), Store<std::string>(store), field.placeholder, help_of(field));
+    option =
+        text(flags_of_field(field), Store<std::string>(store), field.placeholder, help_of(field));
     if (field.key == "outputs") option.suggestions = job_output_names();
     if (takes_ranges(field)) option.help += "; 0:3 is 0,1,2";
     if (field.key == "tokens") option.help += "; @FILE reads one from each line";
@@ -134,18 +136,6 @@ Option nan_option(NanPolicy& policy) {
 
 namespace {
 
-std::vector<std::string> lines_of(std::string_view text) {
-  std::vector<std::string> lines;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    lines.emplace_back(line);
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return lines;
-}
-
 /// The tokens of a file as a JSON array. Errors: data, if it is not UTF-8.
 std::string read_tokens(const std::string& path, ReadBudget& budget) {
   const FileBytes file = read_file(path, budget.left());
@@ -171,7 +161,7 @@ std::string read_tokens(const std::string& path, ReadBudget& budget) {
   charge.add(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + 1, kLine);
   charge.add(text.size(), kByte);
   std::string array;
-  for (const std::string& line : lines_of(text))
+  for (const std::string& line : split_lines(text))
     array += (array.empty() ? "" : ",") + json_quoted(line);
   return "[" + array + "]";
 }

@@ -32,7 +32,7 @@ std::string preformatted(const std::string& text) {
   return ".in 2\n.nf\n" + roff(trimmed) + "\n.fi\n.in\n";
 }
 
-std::string heading(const std::string& page, const std::string& what, char section = '1') {
+std::string page_header(const std::string& page, const std::string& what, char section = '1') {
   std::string title = page;
   for (char& c : title) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
   return ".TH " + roff(title) + " " + section + " \"\" \"attn " + kVersion + "\" \"" +
@@ -41,7 +41,7 @@ std::string heading(const std::string& page, const std::string& what, char secti
 }
 
 /// The entry of one option: names, placeholder and help.
-std::string entry(const Option& option) {
+std::string option_entry(const Option& option) {
   std::string names;
   for (const std::string& name : option.names)
     names += (names.empty() ? "" : ", ") + ("\\fB" + roff(name) + "\\fR");
@@ -56,7 +56,7 @@ std::string options_text(const Command& command) {
   std::string text;
   for (const OptionGroup& group : option_groups(command)) {
     text += ".SS " + roff(group.name) + "\n";
-    for (const Option* option : group.options) text += entry(*option);
+    for (const Option* option : group.options) text += option_entry(*option);
   }
   return text;
 }
@@ -78,7 +78,7 @@ std::string examples(const std::string& lines) {
 
 std::string page_of(const CommandEntry& entry) {
   const Command command = make_command(entry);
-  std::string text = heading(std::string("attn-") + entry.name, entry.summary);
+  std::string text = page_header(std::string("attn-") + entry.name, entry.summary);
   text += ".SH SYNOPSIS\n\\fBattn " + roff(entry.name) + "\\fR [\\fIOPTIONS\\fR]";
   for (const Option& option : command.options)
     if (option.is_positional()) text += " \\fI" + roff(synopsis_of(option)) + "\\fR";
@@ -94,7 +94,7 @@ std::string page_of(const CommandEntry& entry) {
 
 std::string page_of(const Topic& topic) {
   const Parts parts = parts_of(topic.text);
-  return heading("attn-" + topic.name, topic.what, '7') + ".SH DESCRIPTION\n" +
+  return page_header("attn-" + topic.name, topic.what, '7') + ".SH DESCRIPTION\n" +
          preformatted(parts.text) + examples(parts.example) + ".SH SEE ALSO\n\\fBattn\\fR(1)\n";
 }
 
@@ -105,7 +105,7 @@ std::string main_page() {
   };
   for (const CommandEntry& entry : commands()) add(entry.name, "(1)");
   for (const Topic& topic : topics()) add(topic.name, "(7)");
-  return heading("attn", "attention from the command line") +
+  return page_header("attn", "attention from the command line") +
          ".SH SYNOPSIS\n\\fBattn\\fR \\fICOMMAND\\fR [\\fIARGUMENTS\\fR]\n.SH DESCRIPTION\n" +
          preformatted(overview()) + ".SH SEE ALSO\n" + others + "\n";
 }

@@ -103,7 +103,7 @@ void warn_coarse_logsumexp(const std::vector<Partial>& parts,
   }
 }
 
-int run(const MergeArgs& args) {
+int run_merge(const MergeArgs& args) {
   check_as(args.as);
   TensorFiles files(reading_limits(args.limits, FileAccess::read));
   std::vector<Partial> parts;
@@ -145,7 +145,7 @@ Command merge_command() {
                    "and of the result; default: e"));
   add_emit_options(command, args->emit);
   add_limit_options(command, args->limits);
-  command.action = [args] { return run(*args); };
+  command.action = [args] { return run_merge(*args); };
   return command;
 }
 

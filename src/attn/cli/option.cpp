@@ -23,8 +23,8 @@ std::vector<std::string> split(const std::string& text, char delimiter) {
   return parts;
 }
 
-[[noreturn]] void refuse(const Option& option, const std::string& expected,
-                         const std::string& found) {
+[[noreturn]] void refuse_value(const Option& option, const std::string& expected,
+                               const std::string& found) {
   throw Error(ErrorKind::usage,
               option.name() + ": expected " + expected + ", found '" + printable(found) + "'");
 }
@@ -48,7 +48,7 @@ bool parse_bool(const Option& option, const std::string& value) {
     if (text == yes) return true;
   for (const char* no : {"false", "off", "no", "0"})
     if (text == no) return false;
-  refuse(option, "true or false", value);
+  refuse_value(option, "true or false", value);
 }
 
 std::int64_t parse_integer(const Option& option, const IntegerValue& integer,
@@ -64,7 +64,7 @@ std::int64_t parse_integer(const Option& option, const IntegerValue& integer,
     expected += " from " + std::to_string(integer.min) + " to " + std::to_string(integer.max);
   else if (integer.min != Limits::min())
     expected += " >= " + std::to_string(integer.min);
-  refuse(option, expected, text);
+  refuse_value(option, expected, text);
 }
 
 double parse_number(const Option& option, NumberRange range, const std::string& text) {
@@ -76,11 +76,11 @@ double parse_number(const Option& option, NumberRange range, const std::string& 
   const bool has_unit =
       option.placeholder == kSeconds && unit < text.size() && parse_decimal(text.substr(0, unit));
   const std::string what = has_unit ? "seconds without a unit" : "a finite number";
-  refuse(option,
-         what + (range == NumberRange::any            ? ""
-                 : range == NumberRange::non_negative ? " >= 0"
-                                                      : " > 0"),
-         text);
+  refuse_value(option,
+               what + (range == NumberRange::any            ? ""
+                       : range == NumberRange::non_negative ? " >= 0"
+                                                            : " > 0"),
+               text);
 }
 
 std::size_t index_of_word(const Option& option, const std::vector<std::string>& words,
@@ -122,7 +122,7 @@ struct Storer {
     std::vector<std::string> parts;
     for (const std::string& value : values)
       for (std::string& part : split(value, form.delimiter)) parts.push_back(std::move(part));
-    if (parts.empty()) refuse(option, "values", values.back());
+    if (parts.empty()) refuse_value(option, "values", values.back());
     form.store(parts);
   }
 };

@@ -15,8 +15,6 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
-[[noreturn]] void refuse(const std::string& text) { throw Error(ErrorKind::usage, text); }
-
 CLI::Option* declare(const Option& option, CLI::App& app) {
   if (std::holds_alternative<SwitchValue>(option.value))
     return app.add_flag(join(option.names, ","));
@@ -78,8 +76,8 @@ struct CommandParser {
   const Option* option = command.find(last);
   for (const Command& subcommand : command.subcommands)
     if (option == nullptr) option = subcommand.find(last);
-  if (option == nullptr) refuse(printable(last) + ": expected a value, found nothing");
-  refuse(option->name() + ": expected " + option->placeholder + ", found nothing");
+  if (option == nullptr) fail_usage(printable(last) + ": expected a value, found nothing");
+  fail_usage(option->name() + ": expected " + option->placeholder + ", found nothing");
 }
 
 std::string suggest_flag(const std::string& flag, const std::set<const Command*>& commands) {
@@ -139,15 +137,15 @@ void refuse_extras(Arguments extras, const Command& command, const Command& give
     const bool is_flag = flag.size() > 1 && flag[0] == '-' &&
                          std::find(end_of_flags, words.end(), word) == words.end();
     if (is_flag)
-      refuse("unknown flag '" + printable(flag) + "'" + suggest_flag(flag, {&command, &given}));
+      fail_usage("unknown flag '" + printable(flag) + "'" + suggest_flag(flag, {&command, &given}));
   }
   Arguments subcommands;
   for (const Command& subcommand : command.subcommands) subcommands.push_back(subcommand.name);
   std::string hint = hint_detached_value(command, words);
   if (hint.empty()) hint = hint_list(command, extras, words);
   if (hint.empty()) hint = given.extra_hint;
-  refuse("unexpected argument '" + printable(extras[0]) + "'" +
-         (hint.empty() ? did_you_mean(extras[0], subcommands, NameKind::other) : "; " + hint));
+  fail_usage("unexpected argument '" + printable(extras[0]) + "'" +
+             (hint.empty() ? did_you_mean(extras[0], subcommands, NameKind::other) : "; " + hint));
 }
 
 void store_options(const CommandParser& parser, ParsedCommand& parsed) {
@@ -208,7 +206,8 @@ void parse_words(const Command& command, const Arguments& words, ParsedCommand& 
   }
   refuse_extras(app.remaining(true), command, *parsed.command, words);
   for (const Option& option : parsed.command->options)
-    if (option.required && !parsed.given.contains(&option)) refuse(option.name() + " is required");
+    if (option.required && !parsed.given.contains(&option))
+      fail_usage(option.name() + " is required");
 }
 
 }  // namespace
@@ -234,21 +233,21 @@ void check_requirements(const Command& command, const ParsedCommand& parsed) {
       const auto is_allowed = [&](const std::string& name) { return option->has_name(name); };
       if (!is_allowed(sole.name) &&
           std::none_of(sole.companions.begin(), sole.companions.end(), is_allowed))
-        refuse(sole.name + " cannot be combined with " + option->name());
+        fail_usage(sole.name + " cannot be combined with " + option->name());
     }
   }
   for (const Requirement& requirement : command.requirements) {
     const auto flag = std::find_if(requirement.flags.begin(), requirement.flags.end(), is_given);
     if (flag == requirement.flags.end()) continue;
     if (requirement.is_met ? !requirement.is_met() : !is_given(requirement.companion))
-      refuse(*flag + " requires " + requirement.companion);
+      fail_usage(*flag + " requires " + requirement.companion);
   }
   for (const Conflict& conflict : command.conflicts)
     if (is_given(conflict.first) && is_given(conflict.second))
-      refuse(conflict.reason.empty()
-                 ? conflict.first + " and " + conflict.second + " are mutually exclusive"
-                 : conflict.first + " cannot be combined with " + conflict.second + ": " +
-                       conflict.reason);
+      fail_usage(conflict.reason.empty()
+                     ? conflict.first + " and " + conflict.second + " are mutually exclusive"
+                     : conflict.first + " cannot be combined with " + conflict.second + ": " +
+                           conflict.reason);
 }
 
 std::string hint_detached_value(const Command& command, const Arguments& words) {

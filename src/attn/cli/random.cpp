@@ -215,7 +215,7 @@ int run_random(const RandomArgs& args) {
   return 0;
 }
 
-Option option_of(const RandomArgument& argument, RandomArgs& args) {
+Option option_of_argument(const RandomArgument& argument, RandomArgs& args) {
   const std::string flag_name = flag_of(argument), name(argument.name);
   switch (argument.kind) {
     case ArgumentKind::tensor:
@@ -232,7 +232,7 @@ Option option_of(const RandomArgument& argument, RandomArgs& args) {
 std::vector<Option> argument_options(RandomArgs& args) {
   std::vector<Option> options;
   for (const RandomArgument& argument : random_argument_table()) {
-    options.push_back(option_of(argument, args));
+    options.push_back(option_of_argument(argument, args));
     options.back().is_common = argument.is_common;
   }
   return options;

@@ -215,7 +215,7 @@ void append_missing(std::vector<Request>& outputs, const std::vector<Request>& m
 }
 
 /// The result without outputs that were computed for other purposes.
-Result only(const Result& result, const std::vector<Request>& outputs) {
+Result with_outputs(const Result& result, const std::vector<Request>& outputs) {
   Result part = result;
   part.outputs = {};
   for (const std::string& name : names_of(outputs))
@@ -342,7 +342,7 @@ TeamRun team_run(const Job& job, const std::vector<Request>& requested, const Pl
 }
 
 /// What all members of a team but the first do.
-int run_as_member(const RunArgs& args) {
+int run_job_as_member(const RunArgs& args) {
   const ReadLimits limits = limits_of_run(args);
   TensorFiles files(limits);
   return as_member([&] {
@@ -366,8 +366,8 @@ int run_as_member(const RunArgs& args) {
   });
 }
 
-int run(const RunArgs& args) {
-  if (team() != nullptr && team()->rank() > 0) return run_as_member(args);
+int run_job(const RunArgs& args) {
+  if (team() != nullptr && team()->rank() > 0) return run_job_as_member(args);
   Destination destination = destination_of(args);
   const ReadLimits limits = limits_of_run(args);
   TensorFiles files(limits);
@@ -437,7 +437,7 @@ int run(const RunArgs& args) {
   const auto [all, warnings] =
       is_shared ? execute_shared(request, *sharing, *team(), &writer) : execute(request, &writer);
   if (progress) progress->finish();
-  const Result result = only(all, outputs);
+  const Result result = with_outputs(all, outputs);
   writer.write(result);
   views.write_files(job, all);
   writer.commit();
@@ -450,7 +450,7 @@ int run(const RunArgs& args) {
 
 int run_unless_there(const RunArgs& args) {
   try {
-    return run(args);
+    return run_job(args);
   } catch (const ExistsAlready& error) {
     if (!args.no_clobber) throw;
     note(std::string(error.what()) + "; nothing was done");
@@ -465,7 +465,7 @@ int run_job_views(const std::string& job, const RunViewArgs& views, bool force) 
   args.job = job;
   args.views = views;
   args.show.force = force;
-  return run(args);
+  return run_job(args);
 }
 
 Command run_command() {

@@ -51,7 +51,7 @@ struct StatsArgs {
 };
 
 /// The format of -o, or that of --format on standard output. Errors: usage, for other suffixes.
-StatsFormat format_of(const StatsArgs& args) {
+StatsFormat stats_format_of(const StatsArgs& args) {
   if (is_stream(args.output)) return args.format;
   if (args.output.ends_with(".csv")) return StatsFormat::csv;
   if (args.output.ends_with(".ndjson")) return StatsFormat::ndjson;
@@ -545,7 +545,7 @@ std::vector<Line> lines_of(const Similarities& similarities, const std::string& 
 /// Prints the statistics of all files that can be read, then reports the others. The first error
 /// sets the exit code.
 int print_statistics(const StatsArgs& args) {
-  const StatsFormat format = format_of(args);
+  const StatsFormat format = stats_format_of(args);
   const std::vector<std::string> files = files_of(args.inputs);
   for (const std::string& file : files) note_input(parse_tensor_ref(file).path);
   if (!args.token_ids.empty()) note_input(parse_tensor_ref(args.token_ids).path);

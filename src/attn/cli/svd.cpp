@@ -75,7 +75,7 @@ std::vector<std::string> factor_names() {
   return names;
 }
 
-int run(const SvdArgs& args) {
+int run_svd(const SvdArgs& args) {
   const std::vector<std::string> names = factor_names();
   const Destination destination = destination_of(args.show, names);
   TensorFiles files(reading_limits(args.limits, FileAccess::read));
@@ -119,7 +119,7 @@ Command svd_command() {
   add_limit_options(command, args->limits);
   command.requirements.push_back(
       {{"--force"}, "-o FILE", [destination] { return destination().has_file(); }});
-  command.action = [args] { return run(*args); };
+  command.action = [args] { return run_svd(*args); };
   return command;
 }
 

@@ -80,7 +80,7 @@ void multiply(const std::int64_t* a, const std::int64_t* b, std::int64_t* c, con
     }
 }
 
-double largest_magnitude(const Tensor& integers) {
+double largest_integer(const Tensor& integers) {
   double largest = 0;
   for (const std::int64_t value : integers.data<std::int64_t>())
     largest = std::max(largest, std::fabs(static_cast<double>(value)));
@@ -90,7 +90,7 @@ double largest_magnitude(const Tensor& integers) {
 /// Whether every product and every partial sum, in any order, is an integer that a double
 /// represents exactly.
 bool exact_in_double(const Tensor& a, const Tensor& b, std::size_t k) {
-  return largest_magnitude(a) * largest_magnitude(b) * static_cast<double>(k) <= 0x1p52;
+  return largest_integer(a) * largest_integer(b) * static_cast<double>(k) <= 0x1p52;
 }
 
 /// Whether BLAS is faster even with the conversion of integers to doubles and back.

@@ -52,7 +52,7 @@ void check(const std::vector<Partial>& parts, const std::vector<std::string>& na
   if (!problems.empty()) problems.raise(ErrorKind::data);
 }
 
-DType widest(const std::vector<Partial>& parts) {
+DType widest_dtype(const std::vector<Partial>& parts) {
   DType dtype = parts[0].head_context.dtype();
   for (const Partial& part : parts) {
     const DType other = part.head_context.dtype();
@@ -79,7 +79,7 @@ double total(const std::vector<Tensor>& logs, std::size_t row) {
 Partial merge(const std::vector<Partial>& parts, const std::vector<std::string>& names,
               double lse_base) {
   check(parts, names);
-  const DType dtype = widest(parts);
+  const DType dtype = widest_dtype(parts);
   std::vector<Tensor> logs;
   const double unit = lse_base == std::numbers::e ? 1 : std::log(lse_base);
   for (const Partial& part : parts) {

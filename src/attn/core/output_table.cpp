@@ -40,7 +40,7 @@ std::optional<Request> request_named(std::string_view name) {
   return std::nullopt;
 }
 
-void add(ProblemList& problems, std::string message) {
+void add_problem(ProblemList& problems, std::string message) {
   problems.add({.subject = "outputs", .message = std::move(message)});
 }
 
@@ -51,10 +51,12 @@ void require_available(const Request& request, const TensorMap& tensors, const O
   const Output* output = std::get_if<Output>(&request);
   const std::string_view missing = output ? missing_for(*output, tensors, options) : "";
   if (!missing.empty())
-    add(problems, "'" + std::string(name_of(*output)) + "' requires " + std::string(missing));
+    add_problem(problems,
+                "'" + std::string(name_of(*output)) + "' requires " + std::string(missing));
   else if (input && !contains(tensors, *input))
-    add(problems, "'" + std::string(name_of(*input)) + "' is not an input of this job" +
-                      did_you_mean(std::string(name_of(*input)), output_names(), NameKind::output));
+    add_problem(problems,
+                "'" + std::string(name_of(*input)) + "' is not an input of this job" +
+                    did_you_mean(std::string(name_of(*input)), output_names(), NameKind::output));
 }
 
 }  // namespace
@@ -118,9 +120,9 @@ std::vector<Request> requests_named(const std::vector<std::string>& names, const
       requests.push_back(*request);
     } else {
       all_known = false;
-      add(problems, name.empty()
-                        ? "expected the name of an output, found an empty string"
-                        : "unknown output '" + printable(name) + "'" + nearest_or_all(name));
+      add_problem(problems,
+                  name.empty() ? "expected the name of an output, found an empty string"
+                               : "unknown output '" + printable(name) + "'" + nearest_or_all(name));
     }
   }
   if (!all_known) problems.raise(ErrorKind::usage);

@@ -195,14 +195,15 @@ std::optional<Tensor> given_positions(Input input, const TensorMap& numbers, std
   return std::nullopt;
 }
 
-std::string text_of(double number) {
+std::string factor_text(double number) {
   std::string text;
   append_number(text, number);
   return text;
 }
 
 /// query_positions, and key_positions if keys have any.
-void set_positions(const TensorMap& numbers, bool keys_rotate, Inputs& in, AxisLengths& axes) {
+void set_rotary_positions(const TensorMap& numbers, bool keys_rotate, Inputs& in,
+                          AxisLengths& axes) {
   const auto queries = given_positions(Input::position_ids, numbers, in.B, in.L, axes);
   in.query_positions = queries ? *queries : counted(in.past_of_memory ? 0 : in.P, in.L);
   if (!keys_rotate) return;
@@ -248,13 +249,13 @@ void check_tables(const Tensor& cos, const Tensor& sin, const Inputs& in, AxisLe
 void set_rotary(const TensorMap& numbers, const Options& options, Inputs& in, AxisLengths& axes) {
   const Rotary& rotary = options.rotary;
   const bool rotates = rotary.kind != Rotary::Kind::none;
-  if (rotates || options.query_scale.factor != 0) set_positions(numbers, rotates, in, axes);
+  if (rotates || options.query_scale.factor != 0) set_rotary_positions(numbers, rotates, in, axes);
   if (!rotates) return;
   if (!(rotary.low_frequency_factor < rotary.high_frequency_factor))
     axes.problem({.subject = "rotary.low_frequency_factor",
                   .expected = "less than rotary.high_frequency_factor = " +
-                              text_of(rotary.high_frequency_factor),
-                  .found = text_of(rotary.low_frequency_factor)});
+                              factor_text(rotary.high_frequency_factor),
+                  .found = factor_text(rotary.low_frequency_factor)});
   if (contains(numbers, Input::cos) && contains(numbers, Input::sin))
     return check_tables(at(numbers, Input::cos), at(numbers, Input::sin), in, axes);
   const auto D = static_cast<std::int64_t>(in.D), width = rotary.width > 0 ? rotary.width : D;

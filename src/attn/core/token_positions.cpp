@@ -151,7 +151,7 @@ TokenPositions::Side tokens_of(const std::optional<Tensor>& documents,
 }
 
 /// Sets the positions within each document. The offset of the queries does not count padding.
-void set_positions(TokenPositions& tokens, std::size_t P, const Options& options) {
+void set_token_positions(TokenPositions& tokens, std::size_t P, const Options& options) {
   auto& [queries, keys] = tokens;
   Counts counts, seen;
   for (std::size_t i = 0; i < queries.length; ++i) ++counts[queries.documents[i]].queries;
@@ -201,7 +201,7 @@ std::vector<TokenPositions> make_token_positions(const TensorMap& numbers, const
   std::vector<TokenPositions> all;
   for (std::size_t b = 0; b < (same ? 1 : in.B); ++b) {
     all.push_back({tokens_of(queries, query_lengths, b, in.L), tokens_of(keys, key_lengths, b, S)});
-    set_positions(all.back(), in.P, options);
+    set_token_positions(all.back(), in.P, options);
   }
   return all;
 }

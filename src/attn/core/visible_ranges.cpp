@@ -65,7 +65,7 @@ Ranges ranges_of_row(const bool* visible, std::size_t S) {
 }
 
 /// One matrix for each entry of in.token_positions.
-bool add_ranges(const Inputs& in, Collector& collector) {
+bool add_key_ranges(const Inputs& in, Collector& collector) {
   auto range = in.key_ranges->begin();
   for (std::size_t item = 0; item < in.token_positions.size(); ++item)
     for (std::size_t query = 0; query < in.rows.size(); ++query, ++range) {
@@ -79,7 +79,7 @@ bool add_ranges(const Inputs& in, Collector& collector) {
 }
 
 /// One matrix for each of the first two axes.
-bool add_mask(const Tensor& visible, Collector& collector) {
+bool add_visible(const Tensor& visible, Collector& collector) {
   const Shape& shape = visible.shape();
   const bool* row = visible.data<bool>().data();
   for (std::size_t matrix = 0; matrix < shape[0] * shape[1]; ++matrix)
@@ -113,7 +113,7 @@ std::optional<VisibleRanges> VisibleRanges::of(const Inputs& in, const Options& 
                                                std::size_t most) {
   if (uses_ranges(in)) {
     Collector collector(most);
-    if (!add_ranges(in, collector)) return std::nullopt;
+    if (!add_key_ranges(in, collector)) return std::nullopt;
     merge_equal(collector.matrices.size(), collector.matrices);
     return VisibleRanges(std::move(collector.matrices));
   }
@@ -122,7 +122,7 @@ std::optional<VisibleRanges> VisibleRanges::of(const Inputs& in, const Options& 
   const std::size_t heads = visible.shape()[1];
   const bool for_each_item = heads > 1 && visible.shape()[0] == 1;  // and the same for all
   Collector collector(for_each_item ? most / in.B : most);
-  if (!add_mask(visible, collector)) return std::nullopt;
+  if (!add_visible(visible, collector)) return std::nullopt;
   std::vector<Matrix>& matrices = collector.matrices;
   merge_equal(heads, matrices);
   merge_equal(matrices.size(), matrices);

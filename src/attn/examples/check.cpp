@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <optional>
 #include <span>
-#include <sstream>
 
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
@@ -16,13 +15,6 @@
 
 namespace attn {
 namespace {
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
 
 std::string joined(std::span<const std::string> lines) {
   std::string text;
@@ -70,7 +62,7 @@ std::string different_number(const Show& show, const std::vector<Value>& values,
 }
 
 std::string different_line(const std::string& expected, const std::string& found) {
-  const auto wanted = lines_of(expected), got = lines_of(found);
+  const auto wanted = split_lines(expected), got = split_lines(found);
   const auto [want, have] = std::mismatch(wanted.begin(), wanted.end(), got.begin(), got.end());
   const auto shown = [](auto line, auto end) {
     return line == end ? std::string("no more lines") : "'" + printable(*line) + "'";
@@ -127,7 +119,7 @@ CheckResult check_text(const Example& example, const Evaluation& evaluation,
   for (const Decomposition& decomposition : evaluation.decompositions)
     if (const std::string flaw = find_flaw(decomposition); !flaw.empty()) return {false, flaw};
 
-  const std::vector<std::string> lines = lines_of(expected);
+  const std::vector<std::string> lines = split_lines(expected);
   std::span<const std::string> rest = lines;
   const auto take = [&rest](std::size_t count) {
     const auto taken = rest.first(std::min(count, rest.size()));
@@ -141,7 +133,7 @@ CheckResult check_text(const Example& example, const Evaluation& evaluation,
     if (cell != nullptr && cell != shown.cell && take(1) != "\n")
       return {false, "expected.txt: expected an empty line after " + cell->label};
     cell = shown.cell;
-    const std::string different = difference(shown, take(lines_of(shown.text).size()), signs);
+    const std::string different = difference(shown, take(split_lines(shown.text).size()), signs);
     if (!different.empty()) return {false, cell->label + ": " + different};
   }
   if (!expected.ends_with('\n')) return {false, "expected.txt: expected a newline at its end"};

@@ -135,12 +135,6 @@ std::shared_ptr<const std::byte> counted(std::shared_ptr<const std::byte> mapped
   return {start, [mapped = std::move(mapped), memory](const std::byte*) {}};
 }
 
-struct stat status_of(int fd, const std::string& name) {
-  struct stat info {};
-  if (fstat(fd, &info) != 0) throw system_error(ErrorKind::io, name, errno);
-  return info;
-}
-
 }  // namespace
 
 FileBytes read_file(const std::string& path, std::size_t max_bytes, FileAccess access) {
@@ -183,19 +177,18 @@ FileBytes read_file(OpenInput input, const std::string& path, std::size_t max_by
     else
       read_stream(file, fd, max_bytes);
   } catch (const std::bad_alloc&) {
-    throw Error(ErrorKind::data, Problem{.where = {name}, .message = "does not fit in memory"});
+    throw path_error(ErrorKind::data, name, "does not fit in memory");
   }
   if (is_whole) {
     require_unchanged(name, stamp_of(input.info), status_of(fd, name));
     // The offset of an inherited descriptor may be after the first byte.
     if (file.size < size && !input.inherited)
-      throw Error(ErrorKind::io, Problem{.where = {name},
-                                         .message = "ended after " + std::to_string(file.size) +
-                                                    " of its " + std::to_string(size) + " bytes"});
+      throw path_error(ErrorKind::io, name,
+                       "ended after " + std::to_string(file.size) + " of its " +
+                           std::to_string(size) + " bytes");
   }
   if (is_named_pipe && file.size == 0)
-    throw Error(ErrorKind::no_input,
-                Problem{.where = {name}, .message = "is a FIFO without a writer"});
+    throw path_error(ErrorKind::no_input, name, "is a FIFO without a writer");
   return file;
 }
 

@@ -32,7 +32,7 @@ static_assert(std::atomic<std::uintptr_t>::is_always_lock_free);
 
 constexpr std::size_t kMaxMapped = 64;
 constinit std::array<Slot, kMaxMapped> slots = {};
-std::atomic_flag ending;
+std::atomic_flag is_reporting_loss;
 
 Slot* slot_of(std::uintptr_t address) {
   for (Slot& slot : slots) {
@@ -48,7 +48,7 @@ extern "C" void report_lost_bytes(int signal_number, siginfo_t* info, void*) {
     signal(signal_number, SIG_DFL);
     return;
   }
-  while (ending.test_and_set()) pause();  // another thread reports it
+  while (is_reporting_loss.test_and_set()) pause();  // another thread reports it
   remove_temp_files();
   [[maybe_unused]] const ssize_t written =
       write(STDERR_FILENO, slot->message.data(), std::strlen(slot->message.data()));
@@ -86,7 +86,7 @@ struct MappedFile {
 };
 
 [[noreturn]] void fail_as_modified(const std::string& name) {
-  throw Error(ErrorKind::io, Problem{.where = {name}, .message = "was modified while being read"});
+  throw path_error(ErrorKind::io, name, "was modified while being read");
 }
 
 /// The files that are mapped, and those that were modified before their mapping ended.

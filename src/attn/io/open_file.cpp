@@ -76,6 +76,16 @@ Error system_error(ErrorKind kind, const std::string& path, int code) {
                Problem{.where = {path}, .message = std::generic_category().message(code)});
 }
 
+Error path_error(ErrorKind kind, const std::string& path, const std::string& message) {
+  return Error(kind, Problem{.where = {path}, .message = message});
+}
+
+struct stat status_of(int fd, const std::string& name) {
+  struct stat info {};
+  if (fstat(fd, &info) != 0) throw system_error(ErrorKind::io, name, errno);
+  return info;
+}
+
 void wait_for(int fd, short events) {
   pollfd ready{fd, events, 0};
   poll(&ready, 1, -1);
@@ -93,10 +103,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr char kOwnDescriptors[] = "/proc/self/fd";
-
-Error refused(ErrorKind kind, const std::string& name, const std::string& reason) {
-  return Error(kind, Problem{.where = {name}, .message = reason});
-}
 
 /// A descriptor that was inherited does not have FD_CLOEXEC; each of attn's own does.
 bool is_own(int fd) {
@@ -120,12 +126,6 @@ bool is_open_here(const struct stat& info, int besides) {
   return false;
 }
 
-struct stat status_of(const Descriptor& file, const std::string& name) {
-  struct stat info {};
-  if (fstat(file.get(), &info) != 0) throw system_error(ErrorKind::io, name, errno);
-  return info;
-}
-
 /// The file at `path`, which can be neither read nor written through this descriptor.
 Descriptor find_file(const std::string& path) {
   open_how how{};
@@ -139,8 +139,8 @@ Descriptor find_file(const std::string& path) {
   const bool is_magic = errno == ELOOP;
   found = Descriptor(open(path.c_str(), O_PATH | O_CLOEXEC));
   if (!found.is_open() || !is_magic) return found;
-  if (is_open_here(status_of(found, path), found.get()))
-    throw refused(ErrorKind::no_input, path, "is a file that attn itself has open");
+  if (is_open_here(status_of(found.get(), path), found.get()))
+    throw path_error(ErrorKind::no_input, path, "is a file that attn itself has open");
   return found;
 }
 
@@ -169,8 +169,8 @@ void require_readable(const OpenInput& input, const std::string& name) {
   const mode_t mode = input.info.st_mode;
   if (S_ISREG(mode) || S_ISFIFO(mode) || is_null_device(input.info)) return;
   if (input.inherited && (S_ISSOCK(mode) || isatty(input.descriptor.get()) == 1)) return;
-  throw refused(ErrorKind::no_input, name,
-                S_ISDIR(mode) ? "is a directory" : "is a device, not a file");
+  throw path_error(ErrorKind::no_input, name,
+                   S_ISDIR(mode) ? "is a directory" : "is a device, not a file");
 }
 
 }  // namespace
@@ -192,7 +192,7 @@ void close_files_being_written() {
 }
 
 Descriptor inherited_descriptor(int fd, const std::string& name, ErrorKind kind) {
-  if (is_own(fd)) throw refused(kind, name, "is a file that attn itself has open");
+  if (is_own(fd)) throw path_error(kind, name, "is a file that attn itself has open");
   Descriptor copy(fcntl(fd, F_DUPFD_CLOEXEC, 3));
   if (!copy.is_open()) throw system_error(kind, name, errno);
   return copy;
@@ -203,18 +203,18 @@ OpenInput open_input(const std::string& path) {
   input.name = path == "-" ? "standard input" : path;
   const std::string& name = input.name;
   if (path.find('\0') != std::string::npos)
-    throw refused(ErrorKind::no_input, path, "a path cannot contain a NUL");
+    throw path_error(ErrorKind::no_input, path, "a path cannot contain a NUL");
   const std::optional<int> number = path == "-" ? STDIN_FILENO : descriptor_named(path);
   if (number) {
     input.inherited = true;
     input.descriptor = inherited_descriptor(*number, name, ErrorKind::no_input);
-    input.info = status_of(input.descriptor, name);
+    input.info = status_of(input.descriptor.get(), name);
     require_readable(input, name);
     return input;
   }
   const Descriptor found = find_file(path);
   if (!found.is_open()) throw system_error(ErrorKind::no_input, name, errno);
-  input.info = status_of(found, name);
+  input.info = status_of(found.get(), name);
   if (!S_ISDIR(input.info.st_mode)) require_readable(input, name);
   input.descriptor = reopened(found, input.info, path, O_RDONLY | O_NONBLOCK);
   if (!input.descriptor.is_open()) throw system_error(ErrorKind::no_input, name, errno);
@@ -225,10 +225,10 @@ OpenInput open_input(const std::string& path) {
 Descriptor open_special_output(int folder, const std::string& target, const std::string& name) {
   const Descriptor found(openat(folder, target.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   if (!found.is_open()) throw system_error(ErrorKind::cannot_create, name, errno);
-  const struct stat info = status_of(found, name);
+  const struct stat info = status_of(found.get(), name);
   const mode_t mode = info.st_mode;
   if (S_ISREG(mode) || S_ISLNK(mode) || S_ISDIR(mode))
-    throw refused(ErrorKind::cannot_create, name, "was replaced while being opened");
+    throw path_error(ErrorKind::cannot_create, name, "was replaced while being opened");
   Descriptor opened = reopened(found, info, name, O_WRONLY);
   if (!opened.is_open()) throw system_error(ErrorKind::cannot_create, name, errno);
   return opened;

@@ -55,6 +55,12 @@ std::string follow_links(const std::string& path);
 /// ENOMEM, otherwise `kind`.
 Error system_error(ErrorKind kind, const std::string& path, int code);
 
+/// "PATH: message".
+Error path_error(ErrorKind kind, const std::string& path, const std::string& message);
+
+/// The status of an open file. Errors: io, with its name.
+struct stat status_of(int fd, const std::string& name);
+
 /// Waits until `fd`, which returned EAGAIN, can be read (`events` = POLLIN) or written (POLLOUT).
 void wait_for(int fd, short events);
 

@@ -123,9 +123,8 @@ void confine_outputs(const std::string& folder) {
 }
 
 Error link_error(const std::string& path) {
-  return Error(ErrorKind::cannot_create,
-               Problem{.where = {path},
-                       .message = "is a symbolic link, which can lead out of the output folder"});
+  return path_error(ErrorKind::cannot_create, path,
+                    "is a symbolic link, which can lead out of the output folder");
 }
 
 OutputEntry output_entry(const std::string& path) {
@@ -140,8 +139,7 @@ OutputEntry output_entry(const std::string& path) {
   if (code == ELOOP || code == ENOTDIR)
     if (const std::string link = first_link(parent); !link.empty()) throw link_error(link);
   if (code == ENOENT)
-    throw Error(ErrorKind::cannot_create,
-                Problem{.where = {path}, .message = "there is no folder " + printable(parent)});
+    throw path_error(ErrorKind::cannot_create, path, "there is no folder " + printable(parent));
   throw system_error(ErrorKind::cannot_create, path, code);
 }
 
@@ -170,7 +168,7 @@ OpenInput open_result(const std::string& path) {
   if (!input.descriptor.is_open() || fstat(input.descriptor.get(), &input.info) != 0)
     throw system_error(ErrorKind::no_input, path, errno);
   if (!S_ISREG(input.info.st_mode))
-    throw Error(ErrorKind::no_input, Problem{.where = {path}, .message = "is not a regular file"});
+    throw path_error(ErrorKind::no_input, path, "is not a regular file");
   return input;
 }
 

@@ -26,9 +26,7 @@ RunNote::RunNote(const std::string& output)
   if (flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
     const bool is_taken = errno == EWOULDBLOCK;
     file_ = Descriptor();
-    if (is_taken)
-      throw Error(ErrorKind::busy,
-                  Problem{.where = {output}, .message = "another attn-mpi is writing it"});
+    if (is_taken) throw path_error(ErrorKind::busy, output, "another attn-mpi is writing it");
     return;
   }
   char token[64];

@@ -25,10 +25,6 @@ namespace attn {
 namespace fs = std::filesystem;
 namespace {
 
-Error refused(const std::string& path, const std::string& reason) {
-  return Error(ErrorKind::cannot_create, Problem{.where = {path}, .message = reason});
-}
-
 constinit bool modes_at_creation = false;
 
 /// Links an O_TMPFILE file as `to`; false, with errno, on failure. Without a privilege (before
@@ -112,7 +108,8 @@ StagedFile::~StagedFile() {
 }
 
 void StagedFile::open(const OutputPolicy& policy) {
-  if (path_.find('\0') != std::string::npos) throw refused(path_, "a path cannot contain a NUL");
+  if (path_.find('\0') != std::string::npos)
+    throw path_error(ErrorKind::cannot_create, path_, "a path cannot contain a NUL");
   const std::optional<int> number = path_ == "-" ? STDOUT_FILENO : descriptor_named(path_);
   if (path_ == "-") path_ = "standard output";
   if (number) {
@@ -134,7 +131,7 @@ void StagedFile::open(const OutputPolicy& policy) {
     mode_ = mode_of_new(0666);
     return open_temporary();
   }
-  if (S_ISDIR(info.st_mode)) throw refused(path_, "is a directory");
+  if (S_ISDIR(info.st_mode)) throw path_error(ErrorKind::cannot_create, path_, "is a directory");
   if (!S_ISREG(info.st_mode)) {
     file_ = open_special_output(target_.at(), target_.name, path_);
     return;
@@ -159,8 +156,9 @@ void StagedFile::open_temporary() {
   const int code = errno;
   temporary_.reset();
   if (code == ENOENT)
-    throw refused(path_,
-                  "there is no folder " + printable(fs::path(target_.name).parent_path().string()));
+    throw path_error(
+        ErrorKind::cannot_create, path_,
+        "there is no folder " + printable(fs::path(target_.name).parent_path().string()));
   throw system_error(ErrorKind::cannot_create, path_, code);
 }
 

@@ -43,7 +43,7 @@ constinit std::atomic<Registry*> registry = &private_registry;
 constinit std::atomic<pid_t> sharing_process = 0;  // that called share_temp_files()
 constinit std::atomic<void (*)()> end_hook = nullptr;
 std::atomic<int> guarded = 0;
-std::atomic<bool> ending = false;
+std::atomic<bool> is_exiting = false;
 
 constexpr char kPrefix[] = ".attn-tmp-";
 
@@ -140,7 +140,7 @@ void remove_leftovers(const std::string& folder, const std::set<std::string>& to
 }
 
 void remove_temp_files() {
-  ending = true;
+  is_exiting = true;
   constexpr timespec kMillisecond{0, 1000000};
   if (void (*const hook)() = end_hook) hook();
   for (int waited = 0; guarded > 0 && waited < 200; ++waited) nanosleep(&kMillisecond, nullptr);
@@ -185,7 +185,7 @@ void remove_folders_of_ended_processes() {
 
 SignalGuard::SignalGuard() {
   ++guarded;
-  if (!ending) return;
+  if (!is_exiting) return;
   --guarded;
   for (;;) pause();
 }

@@ -73,10 +73,6 @@ UsedFiles& used_files() {
   return *files;
 }
 
-Error refused_output(const std::string& path, const std::string& reason) {
-  return Error(ErrorKind::cannot_create, Problem{.where = {path}, .message = reason});
-}
-
 }  // namespace
 
 FileId id_of(const struct stat& info) { return {info.st_dev, info.st_ino}; }
@@ -106,12 +102,12 @@ void share_noted_inputs() { used_files().share(); }
 
 void require_unused(const FileId& file, const std::string& path) {
   if (used_files().has_input(file))
-    throw refused_output(path, "is an input and cannot be overwritten");
+    throw path_error(ErrorKind::cannot_create, path, "is an input and cannot be overwritten");
   if (used_files().has_output(file)) throw same_output_error(path);
 }
 
 Error same_output_error(const std::string& path) {
-  return refused_output(path, "is another output of this run");
+  return path_error(ErrorKind::cannot_create, path, "is another output of this run");
 }
 
 constinit std::mutex OutputClaim::mutex = {};

@@ -48,7 +48,7 @@ long double sum_without_nan(std::span<const T> values) {
 }
 
 template <class T>
-Statistics statistics(const Tensor& tensor) {
+Statistics statistics_as(const Tensor& tensor) {
   Statistics result;
   T min{}, max{};
   std::size_t count = 0;
@@ -73,7 +73,7 @@ Statistics statistics(const Tensor& tensor) {
 }  // namespace
 
 Statistics statistics_of(const Tensor& tensor) {
-  return visit(tensor.dtype(), [&]<class T>(Type<T>) { return statistics<T>(tensor); });
+  return visit(tensor.dtype(), [&]<class T>(Type<T>) { return statistics_as<T>(tensor); });
 }
 
 namespace {

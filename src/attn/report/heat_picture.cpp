@@ -32,7 +32,7 @@ struct Figure {
 };
 
 /// Width of the widest label shown.
-double widest(const std::vector<std::string>& labels, std::size_t step, double size) {
+double shown_label_width(const std::vector<std::string>& labels, std::size_t step, double size) {
   double max = 0;
   for (std::size_t i = 0; i < labels.size(); i += step)
     max = std::max(max, text_width(labels[i], size));
@@ -117,9 +117,9 @@ Figure figure_of(const HeatMap& map) {
   f.label_size = std::clamp(f.cell * 0.9, kSmallest, kTextSize);
   f.row_step = round_step(f.label_size * 1.1 / f.tall);
   f.column_step = round_step(f.label_size * 1.1 / f.wide);
-  const double across = widest(map.column_labels, f.column_step, f.label_size);
+  const double across = shown_label_width(map.column_labels, f.column_step, f.label_size);
   f.vertical = across > f.wide - 4;
-  f.left = widest(map.row_labels, f.row_step, f.label_size) + 8;
+  f.left = shown_label_width(map.row_labels, f.row_step, f.label_size) + 8;
   f.top = f.vertical ? across + 8 : f.label_size + 8;
   return f;
 }

@@ -27,14 +27,10 @@ struct Measures {
   bool half_blocks = false;  ///< two rows per line
 };
 
-std::string padded(const std::string& text, std::size_t columns) {
-  const std::size_t width = columns_of(text);
-  return text + std::string(columns - std::min(width, columns), ' ');
-}
-
 std::string centred(const std::string& text, std::size_t columns) {
   const std::size_t width = columns_of(text);
-  return padded(std::string(columns > width ? (columns - width) / 2 : 0, ' ') + text, columns);
+  return left_aligned(std::string(columns > width ? (columns - width) / 2 : 0, ' ') + text,
+                      columns);
 }
 
 std::string repeated(const std::string& text, std::size_t count) {
@@ -140,7 +136,7 @@ class Painter {
   TerminalColours colours_;
 };
 
-std::size_t widest(const std::vector<std::string>& labels) {
+std::size_t widest_label_columns(const std::vector<std::string>& labels) {
   std::size_t max = 0;
   for (const std::string& label : labels) max = std::max(max, columns_of(label));
   return max;
@@ -152,13 +148,13 @@ bool is_index(const std::string& label) {
 
 /// The labels of every n-th column in one line, each starting at its column.
 std::string ticks(const HeatMap& map, const Measures& m) {
-  const std::size_t width = std::min(widest(map.column_labels), kWidestTick) + 1;
+  const std::size_t width = std::min(widest_label_columns(map.column_labels), kWidestTick) + 1;
   const std::size_t step = round_step(static_cast<double>(width) / static_cast<double>(m.cell));
   std::string line;
   for (std::size_t j = 0; j < map.columns(); j += step) {
     const std::string label = cut_to_columns(map.column_labels[j], step * m.cell - 1);
     if (j > 0 && j * m.cell + columns_of(label) > m.panel) break;
-    line = padded(line, j * m.cell) + label;
+    line = left_aligned(line, j * m.cell) + label;
   }
   return cut_to_columns(line, m.panel);
 }
@@ -190,7 +186,7 @@ Lines column_heads(const HeatMap& map, const Measures& m) {
       const std::size_t above = tallest - shown;
       std::string letter(k < above ? " " : label[k - above]);
       if (label.size() > tallest && k + 1 == tallest) letter = "…";
-      line += padded(columns_of(letter) > m.cell ? "·" : letter, m.cell);
+      line += left_aligned(columns_of(letter) > m.cell ? "·" : letter, m.cell);
     }
     lines.push_back(line);
   }
@@ -201,8 +197,9 @@ Lines column_heads(const HeatMap& map, const Measures& m) {
 Lines panel_lines(const HeatMap& map, const HeatPanel& panel, const Measures& m,
                   const TerminalStyle& style) {
   Lines lines;
-  if (!panel.name.empty()) lines.push_back(padded(cut_to_columns(panel.name, m.panel), m.panel));
-  for (const std::string& line : column_heads(map, m)) lines.push_back(padded(line, m.panel));
+  if (!panel.name.empty())
+    lines.push_back(left_aligned(cut_to_columns(panel.name, m.panel), m.panel));
+  for (const std::string& line : column_heads(map, m)) lines.push_back(left_aligned(line, m.panel));
   const Painter painter(map, panel, m, style.colours);
   const std::string rest(m.panel - m.cell * map.columns(), ' ');
   for (std::size_t i = 0; i < map.rows(); i += m.half_blocks ? 2 : 1)
@@ -214,7 +211,7 @@ Lines panel_lines(const HeatMap& map, const HeatPanel& panel, const Measures& m,
 Lines label_lines(const HeatMap& map, const Measures& m, std::size_t count) {
   Lines lines;
   for (std::size_t i = 0; i < map.rows(); i += m.half_blocks ? 2 : 1)
-    lines.push_back(padded(cut_to_columns(map.row_labels[i], m.label - 1), m.label));
+    lines.push_back(left_aligned(cut_to_columns(map.row_labels[i], m.label - 1), m.label));
   lines.insert(lines.begin(), count - lines.size(), std::string(m.label, ' '));
   return lines;
 }
@@ -298,7 +295,7 @@ std::string group_text(const HeatMap& map, std::size_t first, std::size_t end, c
 std::string heat_text(const HeatMap& whole, const TerminalStyle& style) {
   const std::vector<std::size_t> groups = group_ends(whole);
   const bool grid = whole.panels.size() > 1;
-  const std::size_t label = std::min({widest(whole.row_labels),
+  const std::size_t label = std::min({widest_label_columns(whole.row_labels),
                                       grid ? kWidestGridLabel : kWidestLabel, style.width / 4}) +
                             1;
   const auto available_for = [&](std::size_t across) {

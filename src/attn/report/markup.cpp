@@ -128,7 +128,7 @@ std::string mathml_parentheses(const Math& inside) {
          element("mtr", element("mtd", mathml(inside), "parentheses")) + "</mtable>";
 }
 
-std::string all(const Math& math, std::string (*write)(const Math&)) {
+std::string written_parts(const Math& math, std::string (*write)(const Math&)) {
   std::string text;
   for (const Math& part : math.parts) text += write(part);
   return text;
@@ -251,7 +251,7 @@ std::string latex(const Math& math) {
     case Math::Kind::sign:
       return command_for(math.text);
     case Math::Kind::row:
-      return all(math, latex);
+      return written_parts(math, latex);
     case Math::Kind::superscript:
       return latex(math.parts[0]) + "^{" + latex(math.parts[1]) + "}";
     case Math::Kind::subscript:
@@ -277,15 +277,15 @@ std::string mathml(const Math& math) {
     case Math::Kind::sign:
       return mathml_sign(math.text);
     case Math::Kind::row:
-      return element("mrow", all(math, mathml));
+      return element("mrow", written_parts(math, mathml));
     case Math::Kind::superscript:
-      return element("msup", all(math, mathml));
+      return element("msup", written_parts(math, mathml));
     case Math::Kind::subscript:
       if (math.parts[0].kind == Math::Kind::name)
         return mathml_name(math.parts[0].text, mathml(math.parts[1]));
-      return element("msub", all(math, mathml));
+      return element("msub", written_parts(math, mathml));
     case Math::Kind::fraction:
-      return element("mfrac", all(math, mathml));
+      return element("mfrac", written_parts(math, mathml));
     case Math::Kind::root:
       return mathml_root(math.parts[0]);
     case Math::Kind::parentheses:

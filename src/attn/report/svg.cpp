@@ -17,7 +17,7 @@ namespace attn {
 namespace {
 
 /// With at most two digits after the point.
-std::string number(double value) {
+std::string svg_number(double value) {
   std::array<char, 32> text{};
   const auto end =
       std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, 2);
@@ -35,8 +35,8 @@ std::string hex(Rgb colour) {
 }
 
 std::string attributes(const Box& box) {
-  return " x=\"" + number(box.x) + "\" y=\"" + number(box.y) + "\" width=\"" + number(box.width) +
-         "\" height=\"" + number(box.height) + "\"";
+  return " x=\"" + svg_number(box.x) + "\" y=\"" + svg_number(box.y) + "\" width=\"" +
+         svg_number(box.width) + "\" height=\"" + svg_number(box.height) + "\"";
 }
 
 void append_svg(std::string& text, const BoxShape& shape) {
@@ -88,17 +88,17 @@ void append_cells(std::string& text, const CellsShape& shape, const Picture& pic
       text += (r == 0 ? "<path fill=\"" : "\"/>\n<path fill=\"") +
               fill_of(runs[r].fill, picture, small) + "\" d=\"";
     const std::size_t row = runs[r].first / shape.columns, column = runs[r].first % shape.columns;
-    const std::string run = number(static_cast<double>(runs[r].count) * wide);
-    text += "M" + number(shape.box.x + static_cast<double>(column) * wide) + " " +
-            number(shape.box.y + static_cast<double>(row) * tall) + "h" + run + "v" + number(tall) +
-            "h-" + run + "z";
+    const std::string run = svg_number(static_cast<double>(runs[r].count) * wide);
+    text += "M" + svg_number(shape.box.x + static_cast<double>(column) * wide) + " " +
+            svg_number(shape.box.y + static_cast<double>(row) * tall) + "h" + run + "v" +
+            svg_number(tall) + "h-" + run + "z";
   }
   text += runs.empty() ? "</g>\n" : "\"/>\n</g>\n";
 }
 
 void append_svg(std::string& text, const TextShape& shape) {
-  const std::string x = number(shape.x), y = number(shape.y);
-  text += "<text x=\"" + x + "\" y=\"" + y + "\" font-size=\"" + number(shape.size) + "\"";
+  const std::string x = svg_number(shape.x), y = svg_number(shape.y);
+  text += "<text x=\"" + x + "\" y=\"" + y + "\" font-size=\"" + svg_number(shape.size) + "\"";
   if (shape.anchor != Anchor::start)
     text += shape.anchor == Anchor::middle ? " text-anchor=\"middle\"" : " text-anchor=\"end\"";
   if (shape.vertical) text += " transform=\"rotate(-90 " + x + " " + y + ")\"";
@@ -143,13 +143,13 @@ std::size_t cells_of(const Picture& picture) {
 }  // namespace
 
 std::string svg_of(const Picture& picture, const PictureStyle& style) {
-  const std::string width = number(picture.width), height = number(picture.height);
+  const std::string width = svg_number(picture.width), height = svg_number(picture.height);
   const double shown = style.width.value_or(picture.width);
   const bool embeds = cells_of(picture) > kMaxVectorCells;
   std::string text = "<svg xmlns=\"http://www.w3.org/2000/svg\"";
   if (embeds) text += " xmlns:xlink=\"http://www.w3.org/1999/xlink\"";
-  text += " width=\"" + number(shown) + "\" height=\"" +
-          number(shown * picture.height / picture.width) + "\" viewBox=\"0 0 " + width + " " +
+  text += " width=\"" + svg_number(shown) + "\" height=\"" +
+          svg_number(shown * picture.height / picture.width) + "\" viewBox=\"0 0 " + width + " " +
           height + "\" font-family=\"'DejaVu Sans', Verdana, sans-serif\" role=\"img\">\n<title>" +
           markup(picture.title) + "</title>\n" + patterns(picture.theme) + "<rect width=\"" +
           width + "\" height=\"" + height + "\" fill=\"" + hex(picture.theme.ground) + "\"/>\n";

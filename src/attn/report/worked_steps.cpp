@@ -106,7 +106,7 @@ struct Latex {
 };
 
 template <class Writer>
-std::string all(const WorkedSteps& steps, const Writer& writer) {
+std::string written_blocks(const WorkedSteps& steps, const Writer& writer) {
   std::string text;
   for (const auto& block : steps.blocks) text += std::visit(writer, block);
   return text;
@@ -115,7 +115,7 @@ std::string all(const WorkedSteps& steps, const Writer& writer) {
 }  // namespace
 
 std::string markdown_of(const WorkedSteps& steps) {
-  return "# " + markdown_text(steps.title) + "\n\n" + all(steps, Markdown{});
+  return "# " + markdown_text(steps.title) + "\n\n" + written_blocks(steps, Markdown{});
 }
 
 std::string html_of(const WorkedSteps& steps) {
@@ -126,8 +126,8 @@ std::string html_of(const WorkedSteps& steps) {
          "; img-src data:\">\n<meta name=\"viewport\" content=\"width=device-width, "
          "initial-scale=1\">\n<title>" +
          markup(steps.title) + "</title>\n<style>" + std::string(style.bytes) +
-         "</style>\n</head>\n<body>\n<h1>" + markup(steps.title) + "</h1>\n" + all(steps, Html{}) +
-         "</body>\n</html>\n";
+         "</style>\n</head>\n<body>\n<h1>" + markup(steps.title) + "</h1>\n" +
+         written_blocks(steps, Html{}) + "</body>\n</html>\n";
 }
 
 std::string latex_of(const WorkedSteps& steps) {
@@ -136,7 +136,7 @@ std::string latex_of(const WorkedSteps& steps) {
          "\\usepackage{amsmath}\n\\usepackage[margin=2cm]{geometry}\n\\setlength{\\parindent}{0pt}"
          "\n"
          "\\setcounter{MaxMatrixCols}{20}\n\\begin{document}\n\\section*{\\LARGE " +
-         latex_text(steps.title) + "}\n" + all(steps, Latex{}) + "\\end{document}\n";
+         latex_text(steps.title) + "}\n" + written_blocks(steps, Latex{}) + "\\end{document}\n";
 }
 
 }  // namespace attn

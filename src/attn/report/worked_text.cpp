@@ -10,12 +10,6 @@ namespace {
 
 constexpr std::size_t kWidestText = 80;
 
-/// `text` with spaces before it (or after it) to fill `width` columns.
-std::string padded(const std::string& text, std::size_t width, bool left) {
-  const std::string spaces(width - std::min(width, columns_of(text)), ' ');
-  return left ? text + spaces : spaces + text;
-}
-
 /// The bracket beside row i of `count` rows.
 std::string bracket(std::size_t i, std::size_t count, bool opens) {
   if (count == 1) return opens ? "[" : "]";
@@ -39,15 +33,15 @@ std::vector<std::string> matrix_lines(const Math& math) {
   if (!math.column_labels.empty()) {
     std::string line(label_width + 1, ' ');
     for (std::size_t j = 0; j < columns; ++j)
-      line += " " + padded(math.column_labels[j], widths[j], false) + " ";
+      line += " " + right_aligned(math.column_labels[j], widths[j]) + " ";
     lines.push_back(line);
   }
   for (std::size_t i = 0; i < count; ++i) {
     std::string line =
-        label_width == 0 ? "" : padded(math.row_labels[i], label_width - 1, true) + " ";
+        label_width == 0 ? "" : left_aligned(math.row_labels[i], label_width - 1) + " ";
     line += bracket(i, count, true);
     for (std::size_t j = 0; j < columns; ++j)
-      line += " " + padded(plain_text(math.parts[i * columns + j]), widths[j], false) + " ";
+      line += " " + right_aligned(plain_text(math.parts[i * columns + j]), widths[j]) + " ";
     lines.push_back(line + bracket(i, count, false));
   }
   return lines;
@@ -56,7 +50,7 @@ std::vector<std::string> matrix_lines(const Math& math) {
 /// "S = Q K^T = ". If the last right side is a matrix, it follows on the same lines, or below if
 /// they are too narrow.
 std::string equation_text(const Equation& equation, std::size_t left_width, std::size_t width) {
-  std::string line = "  " + padded(plain_text(equation.left), left_width, true);
+  std::string line = "  " + left_aligned(plain_text(equation.left), left_width);
   const Math* matrix = nullptr;
   for (const Math& right : equation.rights) {
     line += " =";

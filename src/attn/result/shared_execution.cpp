@@ -346,7 +346,7 @@ double balance_of(const std::vector<MemberCost>& costs) {
   return largest == 0 ? 1 : all / largest / static_cast<double>(costs.size());
 }
 
-std::string rounded(const char* format, double number) {
+std::string formatted(const char* format, double number) {
   char text[32];
   std::snprintf(text, sizeof text, format, number);
   return text;
@@ -365,11 +365,11 @@ std::string sharing_text(const Job& job, const PreparedJob& prepared, const Shar
   text += sharing.kind == Kind::none ? ", of which rank 0 computes everything (because of " +
                                            std::string(sharing.reason) + ")"
                                      : ", which share the " + how(sharing);
-  text += "; balance " + rounded("%.1f", 100 * balance_of(costs)) + " %\n";
+  text += "; balance " + formatted("%.1f", 100 * balance_of(costs)) + " %\n";
   for (std::size_t i = 0; i < members; ++i)
     text += "rank " + std::to_string(i) + ": " + std::to_string(costs[i].queries) +
             (costs[i].queries == 1 ? " query, at most " : " queries, at most ") +
-            size_text(costs[i].bytes) + " of memory, " + rounded("%.3g", costs[i].work) +
+            size_text(costs[i].bytes) + " of memory, " + formatted("%.3g", costs[i].work) +
             " flops\n";
   return text;
 }
@@ -379,12 +379,12 @@ std::string sharing_json(const Job& job, const PreparedJob& prepared, const Shar
   const std::vector<MemberCost> costs = costs_of(job, prepared, sharing, members);
   std::string text = "{\"shared\":" + json_quoted(how(sharing));
   if (sharing.reason != nullptr) text += ",\"reason\":" + json_quoted(sharing.reason);
-  text += ",\"balance\":" + rounded("%.4f", balance_of(costs)) + ",\"ranks\":[";
+  text += ",\"balance\":" + formatted("%.4f", balance_of(costs)) + ",\"ranks\":[";
   for (const MemberCost& cost : costs)
     text += std::string(&cost == costs.data() ? "" : ",") +
             "{\"queries\":" + std::to_string(cost.queries) +
             ",\"memory\":" + std::to_string(cost.bytes) +
-            ",\"flops\":" + rounded("%.4g", cost.work) + "}";
+            ",\"flops\":" + formatted("%.4g", cost.work) + "}";
   return text + "]}";
 }
 
