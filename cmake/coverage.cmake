@@ -1,4 +1,4 @@
-# Rebuilds the program and its unit tests with branch counters in some modules (scripts/coverage). Only these
+# Rebuilds the program and its unit tests with branch counters in some modules (scripts/dev/coverage). Only these
 # modules are compiled again, without optimisation, so that each branch is one in the source. The linker takes
 # these objects in preference to the modules' libraries. Built only on request.
 #

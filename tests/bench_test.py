@@ -1,4 +1,4 @@
-"""scripts/bench: the description of the machine and the table of targets."""
+"""scripts/bench/peers: the description of the machine and the table of targets."""
 
 import sys
 
@@ -6,7 +6,7 @@ import pytest
 
 from support.attn import ROOT
 
-sys.path.append(str(ROOT / "scripts" / "benchmarks"))
+sys.path.append(str(ROOT / "scripts" / "bench" / "measure"))
 import gates  # noqa: E402
 import main  # noqa: E402
 sys.path.pop()  # its peers.py would hide tests/peers

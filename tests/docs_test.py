@@ -135,7 +135,7 @@ def test_demo_ends_with_the_first_command_of_the_readme():
     assert command == first
 
 
-@pytest.mark.parametrize("name", ["kill-test", "bench-batch", "bench-startup"])
+@pytest.mark.parametrize("name", ["stress/kill", "bench/batch", "bench/startup"])
 def test_help_of_script_shows_its_usage(name):
     run = subprocess.run([ROOT / "scripts" / name, "--help"], capture_output=True, text=True, timeout=60)
     assert run.returncode == 0

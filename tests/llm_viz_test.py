@@ -1,4 +1,4 @@
-"""scripts/convert-llm-viz, with a random model in the format of llm-viz. The stages are those of minGPT, in NumPy."""
+"""scripts/dev/convert-llm-viz, with a random model in the format of llm-viz. The stages are those of minGPT, in NumPy."""
 
 import base64
 import json
@@ -52,7 +52,7 @@ def files(tmp_path):
     (tmp_path / "partials.json").write_text(json.dumps({name: entry(array) for name, array in stages.items()}))
 
     def convert():
-        return subprocess.run([sys.executable, ROOT / "scripts/convert-llm-viz", "model.json", "partials.json", "out"],
+        return subprocess.run([sys.executable, ROOT / "scripts/dev/convert-llm-viz", "model.json", "partials.json", "out"],
                               cwd=tmp_path, capture_output=True, check=False)
     return convert
 

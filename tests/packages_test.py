@@ -1,6 +1,6 @@
 """The relocatable archive that scripts/package makes of this build, and the sources of the Debian package.
 
-scripts/test-packages tests packages that are built from a clean copy.
+scripts/release/test-packages tests packages that are built from a clean copy.
 """
 
 import hashlib

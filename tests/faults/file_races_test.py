@@ -1,4 +1,4 @@
-"""A few runs of each group of scripts/file-races. ATTN_FILE_RACES sets their number."""
+"""A few runs of each group of scripts/stress/file-races. ATTN_FILE_RACES sets their number."""
 
 import os
 import random

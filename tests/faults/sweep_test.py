@@ -1,4 +1,4 @@
-"""A sample of the fault sweep that scripts/faults runs in full.
+"""A sample of the fault sweep that scripts/stress/faults runs in full.
 
 The sample has every command and every kind of fault: every 11th of the calls that fail, and every 4001st
 allocation. For a resumed batch, every call fails once. For a picture, every allocation of its text does.

@@ -1,4 +1,4 @@
-"""The inner loops that scripts/kernel-asm finds in the object file of the AVX2 kernels."""
+"""The inner loops that scripts/bench/kernel-asm finds in the object file of the AVX2 kernels."""
 
 import pathlib
 import shutil
@@ -16,5 +16,5 @@ OBJECT = (pathlib.Path(ATTN).resolve().parent / "src" / "attn" / "CMakeFiles" / 
 @pytest.mark.skipif(not OBJECT.exists() or shutil.which("llvm-mca") is None,
                     reason="needs llvm-mca and the kernels for x86-64")
 def test_inner_loops_take_at_most_21_instructions_for_12_multiply_adds():
-    run = subprocess.run([ROOT / "scripts" / "kernel-asm", "--object", OBJECT], capture_output=True, text=True)
+    run = subprocess.run([ROOT / "scripts" / "bench" / "kernel-asm", "--object", OBJECT], capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr

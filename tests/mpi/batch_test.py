@@ -1,6 +1,6 @@
 """attn-mpi batch writes what attn batch writes, for any number of ranks.
 
-scripts/test-mpi runs these tests for each MPI library.
+scripts/test-with/mpi runs these tests for each MPI library.
 """
 
 import csv

@@ -1,6 +1,6 @@
 """Faults of attn-mpi end all ranks soon, with one line, the usual exit code and no partial output.
 
-scripts/test-mpi runs these tests for each MPI library.
+scripts/test-with/mpi runs these tests for each MPI library.
 """
 
 import os

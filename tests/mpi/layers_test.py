@@ -1,4 +1,4 @@
-"""Several layers of a model with attn-mpi. scripts/test-mpi runs these tests for each MPI library."""
+"""Several layers of a model with attn-mpi. scripts/test-with/mpi runs these tests for each MPI library."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The progress of attn-mpi run. scripts/test-mpi runs these tests for each MPI library."""
+"""The progress of attn-mpi run. scripts/test-with/mpi runs these tests for each MPI library."""
 
 import re
 

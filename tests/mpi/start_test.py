@@ -1,4 +1,4 @@
-"""The start of attn-mpi. scripts/test-mpi runs these tests for each MPI library."""
+"""The start of attn-mpi. scripts/test-with/mpi runs these tests for each MPI library."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How scripts/peers judges results."""
+"""How scripts/test-with/peers judges results."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Compares attn with all families of cases and prints the table; started by scripts/peers."""
+"""Compares attn with all families of cases and prints the table; started by scripts/test-with/peers."""
 
 import argparse
 import dataclasses
@@ -161,7 +161,7 @@ def run_equal(name, show):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="scripts/peers")
+    parser = argparse.ArgumentParser(prog="scripts/test-with/peers")
     parser.add_argument("--family", action="append", choices=[*FAMILIES, *EQUAL], help="default: all")
     parser.add_argument("--show", type=int, default=3, help="failures to show for each row")
     parser.add_argument("--golden", action="store_true", help="regenerate tests/golden/peers")

@@ -1,6 +1,6 @@
 """The HTML page in headless Chromium and Firefox: mouse and keys, numbers, pixels, print, accessibility and speed.
 
-The numbers on the page are compared with the file's. scripts/test-page runs this; it needs browsers, so the
+The numbers on the page are compared with the file's. scripts/test-with/browsers runs this; it needs browsers, so the
 name does not end in _test.py. Screenshots go to the folder ATTN_SCREENSHOTS, if set. AXE is the path of
 axe-core's axe.min.js.
 """

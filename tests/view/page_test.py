@@ -1,5 +1,5 @@
 """The HTML page, without a browser: its numbers, its size, and that it runs no scripts but its own.
-scripts/test-page opens it in a browser.
+scripts/test-with/browsers opens it in a browser.
 """
 
 import base64
