@@ -29,7 +29,7 @@ MODULES = {
     "examples": {"result", "job", "report", "core", "random", "io", "tensor", "base"},
     "compare": {"result", "model", "job", "report", "core", "io", "tensor", "base"},
     "api": {"compare", "result", "model", "job", "core", "io", "tensor", "base"},
-    "batch": {"result", "model", "job", "report", "io", "tensor", "base"},
+    "batch": {"result", "model", "job", "report", "core", "io", "tensor", "base"},
     "cli": {"batch", "compare", "examples", "explain", "result", "model", "job", "stats", "report", "core",
             "random", "io", "tensor", "base"},
 }

@@ -50,6 +50,18 @@ def test_row_has_the_statistics_of_each_output(batch, tmp_path, flags):
             {**statistics(want["weights"]), "entropy": entropy(want["weights"], axis=1).mean()}, rel=1e-12)
 
 
+def test_entropy_is_that_of_all_outputs_that_are_weights(tmp_path):
+    weights = expected(1)["weights"]
+    mask = np.arange(weights.size).reshape(weights.shape) % 3 > 0
+    line = job(1) | {"dropout_mask": mask.tolist(), "dropout_p": 0.25, "outputs": ["weights", "dropped_weights", "mean_weights"]}
+    run = attn("batch", "-", "--summary", "s.ndjson", stdin=json.dumps(line), cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    outputs = rows_of(tmp_path / "s.ndjson")[0]["outputs"]
+    for name, w in ("weights", weights), ("dropped_weights", weights * mask / 0.75), ("mean_weights", weights):
+        terms = w * np.log(w, where=w > 0, out=np.zeros(w.shape))
+        assert outputs[name]["entropy"] == pytest.approx(-terms.sum(1).mean(), rel=1e-12)
+
+
 def test_csv_has_the_same_numbers(batch, tmp_path):
     batch(range(3))
     batch(range(3), summary="s.csv")

@@ -156,7 +156,8 @@ test('layers are rows, or rows have equal lengths', () => {
   assert.deepEqual(rowsOfHeads(facts, [3, 1, 0], false, 2), [{title: '', heads: [3, 1]}, {title: '', heads: [0]}]);
 });
 
-const state = () => new State({heads: 10, rows: 5, columns: 7, sets: 1, mode: 'linear', dark: false, order: 'file'});
+const state = () => new State({heads: 10, rows: 5, columns: 7, sets: 1, mode: 'linear', dark: false,
+                                orders: ['file', 'entropy'], order: 'file'});
 
 test('the fragment restores the state', () => {
   const one = state();

@@ -211,6 +211,13 @@ class TestNumbers:
         entropy = np.where(np.isnan(w.sum(1)), np.nan, -(p * np.log(p)).sum(1))
         np.testing.assert_allclose(pages[bits].numbers.rows(f"0-{head}")[:, 1], entropy, rtol=1e-5, atol=1e-6)
 
+    def test_have_entropies_of_the_weights_as_they_are(self, tmp_path):
+        """They are not divided by their sum, which is less than 1 with attention sinks."""
+        w = np.random.default_rng(2).random((5, 7)) / 9
+        np.savez(tmp_path / "w.npz", weights=w)
+        entropies = Numbers(page(tmp_path, "w.npz")[0]).rows("0-0")[:, 1]
+        np.testing.assert_allclose(entropies, -(w * np.log(w)).sum(1), rtol=1e-6)
+
     def test_are_reduced_when_8_bits_do_not_fit(self, pages):
         assert "largest magnitude of" in pages[0].messages
         assert any("largest magnitude of" in note for note in pages[0].numbers.facts["notes"])
@@ -408,6 +415,13 @@ class TestStatistics:
         lines = list(csv.DictReader(run.stdout.decode().splitlines()))
         np.testing.assert_allclose(Numbers(page(tmp_path, "w.npz")[0]).statistic(name)[0],
                                    [float(line[column]) for line in lines], rtol=1e-5)
+
+    def test_have_titles(self, tmp_path):
+        np.savez(tmp_path / "w.npz", weights=np.eye(3))
+        found = {one["name"]: one["title"] for one in Numbers(page(tmp_path, "w.npz", "w.npz")[0]).facts["statistics"]}
+        assert found == {"difference": "largest difference", "entropy": "entropy", "distance": "mean distance",
+                         "first": "weight of first key", "previous": "weight of previous key",
+                         "largest": "largest magnitude"}
 
     def test_have_the_largest_magnitude(self, tmp_path):
         scores = np.random.default_rng(2).standard_normal((3, 4, 4))

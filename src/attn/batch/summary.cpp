@@ -7,12 +7,14 @@
 #include <cerrno>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
+#include "attn/core/row_statistics.h"
 #include "attn/io/csv.h"
 #include "attn/io/elements.h"
 #include "attn/io/file.h"
@@ -26,29 +28,42 @@ namespace {
 
 constexpr std::string_view kCsvStart = "job,id,item,status,code,seconds", kRowStart = "{\"job\":";
 
-/// Whether rows of the output sum to 1.
-bool is_weights(const std::string& output) {
-  return output == "weights" || output == "mean_weights";
+/// Whether rows of the output are weights.
+bool is_weights(const std::string& name) {
+  const std::optional<Output> output = output_named(name);
+  return output && row_of(*output).is_weights;
 }
 
-/// The mean of -sum(w log w), with 0 log 0 = 0, over the rows without NaN and negative numbers.
-/// Empty if there are none.
-std::optional<double> mean_entropy(const Tensor& weights) {
+/// The statistic of rows with this name; nullptr if the summary has none.
+const RowStatistic* row_statistic_named(const std::string& name) {
+  for (const RowStatistic& statistic : kRowStatistics)
+    if (statistic.in_batch_summary && name_of(statistic.output) == name) return &statistic;
+  return nullptr;
+}
+
+/// Whether the summary has a statistic of an output.
+bool applies(const std::string& statistic, const std::string& output) {
+  return row_statistic_named(statistic) == nullptr || is_weights(output);
+}
+
+/// The mean over the rows without NaN and negative numbers. Empty if there are none.
+std::optional<double> mean_over_rows(const RowStatistic& statistic, const Tensor& weights) {
   if (weights.rank() == 0 || weights.size() == 0) return std::nullopt;
   const std::size_t columns = weights.shape().back();
   return visit(weights.dtype(), [&]<class T>(Type<T>) -> std::optional<double> {
-    double sum = 0;
-    std::size_t rows = 0;
-    const auto elements = weights.data<T>();
-    for (std::size_t start = 0; start < elements.size(); start += columns) {
-      double entropy = 0;
-      for (const T element : elements.subspan(start, columns))
-        if (const auto w = static_cast<double>(element); w != 0) entropy -= w * std::log(w);
-      if (std::isnan(entropy)) continue;
-      sum += entropy;
-      ++rows;
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
+      double sum = 0;
+      std::size_t rows = 0;
+      const auto elements = weights.data<T>();
+      for (std::size_t start = 0; start < elements.size(); start += columns) {
+        const double number = statistic.formula(elements.subspan(start, columns), {});
+        if (std::isnan(number)) continue;
+        sum += number;
+        ++rows;
+      }
+      return rows == 0 ? std::nullopt : std::optional(sum / static_cast<double>(rows));
     }
-    return rows == 0 ? std::nullopt : std::optional(sum / static_cast<double>(rows));
+    return mean_over_rows(statistic, cast(weights, DType::f64));
   });
 }
 
@@ -57,9 +72,10 @@ std::string json_of(double number) { return to_json(Json{number}); }
 /// Empty: not defined.
 std::string statistic(const std::string& name, const std::string& output, const Tensor& tensor,
                       const Statistics& statistics) {
-  if (name == "entropy") {
-    const auto entropy = is_weights(output) ? mean_entropy(tensor) : std::nullopt;
-    return entropy ? json_of(*entropy) : "";
+  if (!applies(name, output)) return "";
+  if (const RowStatistic* const of_rows = row_statistic_named(name)) {
+    const auto mean = mean_over_rows(*of_rows, tensor);
+    return mean ? json_of(*mean) : "";
   }
   if (!statistics.range) return "";
   const auto& [minimum, maximum, mean] = *statistics.range;
@@ -74,7 +90,12 @@ std::string statistic(const std::string& name, const std::string& output, const 
 }  // namespace
 
 const std::vector<std::string>& statistic_names() {
-  static const std::vector<std::string> names = {"min", "max", "mean", "entropy"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list = {"min", "max", "mean"};
+    for (const RowStatistic& statistic : kRowStatistics)
+      if (statistic.in_batch_summary) list.emplace_back(name_of(statistic.output));
+    return list;
+  }();
   return names;
 }
 
@@ -203,7 +224,7 @@ std::string SummaryFile::csv_header(const std::vector<std::string>& outputs) con
   for (const std::string& output : outputs) {
     line += "," + output + ".shape";
     for (const std::string& name : chosen_)
-      if (name != "entropy" || is_weights(output)) line += "," + output + "." + name;
+      if (applies(name, output)) line += "," + output + "." + name;
   }
   return line + "\n";
 }
@@ -217,7 +238,7 @@ std::string SummaryFile::csv_row(const Json& row, const std::vector<std::string>
     const Json* const of_output = statistics ? statistics->find(output) : nullptr;
     line += "," + shape_field(of_output);
     for (const std::string& name : chosen_)
-      if (name != "entropy" || is_weights(output)) line += "," + field_of(of_output, name);
+      if (applies(name, output)) line += "," + field_of(of_output, name);
   }
   return line + "\n";
 }

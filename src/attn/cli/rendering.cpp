@@ -155,10 +155,7 @@ void warn_unknown_places(const std::string& label) {
 
 bool may_be_weights(const std::string& tensor) {
   const std::string name = without_job(tensor);
-  const auto output = output_named(name);
-  if (output)
-    return output == Output::weights || output == Output::dropped_weights ||
-           output == Output::mean_weights;
+  if (const auto output = output_named(name)) return row_of(*output).is_weights;
   return find_field(name) == nullptr;
 }
 

@@ -473,13 +473,15 @@ class Collector {
     const std::string total(name_of(Output::weight_sum));
     const Tensor weight_sums = cast(result.tensors.at(total), DType::f64);
     const HeadAxes axes = head_axes(result, total, 1);
-    std::vector<std::optional<Tensor>> rows(kStatistics.size());
+    const StatisticSet used = statistics_with(true, true);
+    std::vector<std::optional<Tensor>> rows(kRowStatistics.size());
     for (std::size_t k = 0; k < rows.size(); ++k)
-      if (const Tensor* given = find(result.tensors, kStatistics[k].output)) {
+      if (const Tensor* given = find(result.tensors, kRowStatistics[k].output);
+          given != nullptr && used.test(k)) {
         if (given->shape() != weight_sums.shape())
           throw Error(
               ErrorKind::data,
-              Problem{.subject = std::string(name_of(kStatistics[k].output)),
+              Problem{.subject = std::string(name_of(kRowStatistics[k].output)),
                       .expected = "the shape of weight_sum, " + to_string(weight_sums.shape()),
                       .found = to_string(given->shape())});
         rows[k] = cast(*given, DType::f64);
@@ -491,7 +493,7 @@ class Collector {
         HeadSums::Numbers numbers{};
         for (std::size_t k = 0; k < rows.size(); ++k)
           if (rows[k]) numbers[k] = rows[k]->data<double>()[i * L + query];
-        group.sums.add(weight_sums.data<double>()[i * L + query], numbers);
+        group.sums.add(numbers);
       }
       for (std::size_t k = 0; k < rows.size(); ++k)
         if (!rows[k]) group.known.reset(k);
@@ -514,7 +516,8 @@ std::vector<std::string> columns_of_table(const StatsArgs& args) {
     return columns;
   }
   columns.emplace_back("queries");
-  for (const StatisticRow& row : kStatistics) columns.emplace_back(name_of(row.output));
+  for (const RowStatistic& statistic : kRowStatistics)
+    if (statistic.summary != Summary::none) columns.emplace_back(name_of(statistic.output));
   return columns;
 }
 
@@ -524,8 +527,9 @@ std::vector<Line> lines_of(const Groups& groups, const std::string& file) {
     Line line = {text_or_null(file),        text_or_null(key.name),
                  number_or_null(key.layer), number_or_null(key.item),
                  number_or_null(key.head),  Json{static_cast<std::int64_t>(group.sums.queries())}};
-    for (std::size_t k = 0; k < kStatistics.size(); ++k)
-      line.push_back(group.known.test(k) ? Json{group.sums.value(k)} : Json{});
+    for (std::size_t k = 0; k < kRowStatistics.size(); ++k)
+      if (const RowStatistic& statistic = kRowStatistics[k]; statistic.summary != Summary::none)
+        line.push_back(group.known.test(k) ? Json{group.sums.value(statistic)} : Json{});
     lines.push_back(std::move(line));
   }
   return lines;
@@ -581,6 +585,16 @@ int print_statistics(const StatsArgs& args) {
   return 0;
 }
 
+/// The names of those that need token ids, or of the others.
+std::vector<std::string> names_of_statistics(bool need_tokens) {
+  std::vector<std::string> names;
+  for (const RowStatistic& statistic : kRowStatistics)
+    if (statistic.summary != Summary::none &&
+        (row_of(statistic.output).source == Input::token_ids) == need_tokens)
+      names.emplace_back(name_of(statistic.output));
+  return names;
+}
+
 }  // namespace
 
 Command stats_command() {
@@ -588,9 +602,10 @@ Command stats_command() {
   Command command;
   command.description =
       "Prints statistics of each attention head, from stored weights or from the outputs of a job "
-      "that computed them for each query: entropy, effective_keys, keys_95, distance, "
-      "first_key_weight, previous_token_weight and, with token ids, duplicate_token_weight and "
-      "induction_weight. 'attn help outputs' describes them.\n\n"
+      "that computed them for each query: " +
+      join(names_of_statistics(false), ", ") + " and, with token ids, " +
+      join(names_of_statistics(true), " and ") +
+      ". 'attn help outputs' describes them.\n\n"
       "If a file has weights, they are used; if not, the statistics; if neither, all tensors. "
       "Weights are (L, S), or have the axes head, batch and layer before L, in the order layer, "
       "batch, head, L, S.";

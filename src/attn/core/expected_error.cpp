@@ -286,13 +286,15 @@ class ErrorOps {
 
   [[noreturn]] Bounded mean_over_heads(const Bounded&) const { throw_unbounded(); }
   [[noreturn]] Bounded sum_over_queries(const Bounded&) const { throw_unbounded(); }
-  [[noreturn]] Bounded row_max(const Bounded&) const { throw_unbounded(); }
-  [[noreturn]] Bounded row_statistic(Output, const Bounded&) const { throw_unbounded(); }
+  Bounded row_statistic(Output statistic, const Bounded& matrix) const {
+    if (statistic != Output::entropy) throw_unbounded();
+    return entropy(matrix);
+  }
 
   /// The derivative of w log w is at most 1 + |log w|. A weight near 0 has an error below the
   /// smallest positive number.
   Bounded entropy(const Bounded& weights) const {
-    const Tensor entropies = exact_.entropy(weights.value);
+    const Tensor entropies = exact_.row_statistic(Output::entropy, weights.value);
     Tensor errors(DType::f64, entropies.shape());
     const auto w = weights.value.data<double>(), e = weights.error.data<double>();
     const double roundings = (growth(in_.S) + 3) * s_, least = precision_.least;

@@ -126,14 +126,12 @@ class Formula {
         return ops_.mean_over_heads(at(Output::weights));
       case Output::key_weights:  // (B, H, S)
         return ops_.sum_over_queries(at(Output::weights));
-      case Output::row_max:  // (B, H, rows)
-        return ops_.row_max(at(Output::masked_scores));
       case Output::logsumexp:  // (B, H, rows)
         if (!natural_logsumexp_) at(Output::weights);
         return ops_.in_lse_base(*natural_logsumexp_);
-      case Output::entropy:  // (B, H, rows)
-        return ops_.entropy(at(Output::weights));
-      case Output::weight_sum:  // (B, H, rows), as are these
+      case Output::row_max:  // (B, H, rows), as are these
+      case Output::weight_sum:
+      case Output::entropy:
       case Output::effective_keys:
       case Output::keys_95:
       case Output::distance:
@@ -141,7 +139,7 @@ class Formula {
       case Output::previous_token_weight:
       case Output::duplicate_token_weight:
       case Output::induction_weight:
-        return ops_.row_statistic(output, at(Output::weights));
+        return ops_.row_statistic(output, at(*row_of(output).reduces));
       case Output::head_context: {  // (B, H, rows, Dv)
         const Value& weights = at(in_.dropout_mask ? Output::dropped_weights : Output::weights);
         return gated(ops_.weighted_values(weights, all_values(), *visible_));

@@ -56,7 +56,7 @@ struct RowOutput {
 /// A reduction of rows and its target.
 template <class T>
 struct ReducedOutput {
-  Output output;
+  RowFormula formula;
   const T* kernel::FinishedRows<T>::*rows;
   T* kept;
 };
@@ -179,11 +179,12 @@ void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
       matrices.push_back({each.rows, kept, request.consumers[index_of(each.output)]});
       results.*each.wanted = true;
     }
-    for (const auto& [reduction, of] : kRowReductions) {
-      if (of != each.output || !request.wants(reduction)) continue;
+    for (const RowStatistic& statistic : kRowStatistics) {
+      const Output output = statistic.output;
+      if (row_of(output).reduces != each.output || !request.wants(output)) continue;
       T* const kept =
-          allocate_if<T>(true, outputs[index_of(reduction)], {matrix[0], matrix[1], matrix[2]});
-      reductions.push_back({reduction, each.rows, kept});
+          allocate_if<T>(true, outputs[index_of(output)], {matrix[0], matrix[1], matrix[2]});
+      reductions.push_back({statistic.formula, each.rows, kept});
       results.*each.wanted = true;
     }
   }
@@ -196,8 +197,8 @@ void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
     }
     for (const ReducedOutput<T>& each : reductions)
       for (std::size_t i = 0; i < rows.count; ++i)
-        each.kept[rows.first + i] = reduce_row(each.output, rows.*each.rows + i * rows.stride, S,
-                                               queries->of(rows.first + i));
+        each.kept[rows.first + i] = static_cast<T>(
+            each.formula({rows.*each.rows + i * rows.stride, S}, queries->of(rows.first + i)));
   };
   results.on_rows = [pass_all, &overflowed,
                      logsumexp = results.logsumexp](const kernel::FinishedRows<T>& rows) {

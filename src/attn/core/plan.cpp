@@ -10,6 +10,7 @@
 #include "attn/core/kernel_problem.h"
 #include "attn/core/projection.h"
 #include "attn/core/row_block.h"
+#include "attn/core/row_statistics.h"
 
 namespace attn {
 namespace {
@@ -150,16 +151,9 @@ class CostOps {
   Cost sum_over_queries(const Cost& weights) const {
     return {{in_.B, in_.H, weights.shape[3]}, false, real_product(weights.shape)};
   }
-  Cost row_max(const Cost& masked) const {
-    return {rows_of(masked), false, real_product(masked.shape)};
-  }
-
-  Cost entropy(const Cost& weights) const {  // logarithm, product, sum
-    return {rows_of(weights), false, 3 * real_product(weights.shape)};
-  }
-
-  Cost row_statistic(Output, const Cost& weights) const {  // product, sum
-    return {rows_of(weights), false, 2 * real_product(weights.shape)};
+  Cost row_statistic(Output statistic, const Cost& matrix) const {
+    return {rows_of(matrix), false,
+            statistic_of(statistic).operations * real_product(matrix.shape)};
   }
 
   Cost weighted_values(const Cost& weights, const Cost& values, Visible) const {

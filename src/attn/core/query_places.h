@@ -1,4 +1,4 @@
-// The keys at the positions of queries. The statistics of weights (core/reductions.h,
+// The keys at the positions of queries. The statistics of weights (core/row_statistics.h,
 // docs/statistics.md) refer to them, and results record them (job/recorded_places.h).
 #pragma once
 

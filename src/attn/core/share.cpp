@@ -5,7 +5,6 @@
 #include "attn/core/gemm.h"
 #include "attn/core/mask.h"
 #include "attn/core/projection.h"
-#include "attn/core/reductions.h"
 #include "attn/kernel/attend.h"
 
 namespace attn {
@@ -54,7 +53,7 @@ bool needs_whole_rows(const OutputSet& outputs) {
   for (const OutputRow& row : kOutputs)
     if (outputs.contains(row.output) &&
         (is_score_matrix(row.output) || row.output == Output::mean_weights ||
-         row.output == Output::key_weights || is_row_reduction(row.output)))
+         row.output == Output::key_weights || row.reduces.has_value()))
       return true;
   return false;
 }

@@ -149,16 +149,8 @@ Tensor TensorOps::sum_over_queries(const Tensor& weights) const {
   return attn::sum_over_queries(weights, in_.row_team);
 }
 
-Tensor TensorOps::row_max(const Tensor& masked) const {
-  return reduce_rows(Output::row_max, masked, RowQueries(in_));
-}
-
-Tensor TensorOps::entropy(const Tensor& weights) const {
-  return reduce_rows(Output::entropy, weights, RowQueries(in_));
-}
-
-Tensor TensorOps::row_statistic(Output statistic, const Tensor& weights) const {
-  return reduce_rows(statistic, weights, RowQueries(in_));
+Tensor TensorOps::row_statistic(Output statistic, const Tensor& matrix) const {
+  return reduce_rows(statistic_of(statistic), matrix, RowQueries(in_));
 }
 
 Tensor TensorOps::weighted_values(const Tensor& weights, const Tensor& values,

@@ -53,9 +53,7 @@ class TensorOps {
   Tensor dropped(const Tensor& weights) const;
   Tensor mean_over_heads(const Tensor& weights) const;
   Tensor sum_over_queries(const Tensor& weights) const;
-  Tensor row_max(const Tensor& masked) const;
-  Tensor entropy(const Tensor& weights) const;
-  Tensor row_statistic(Output statistic, const Tensor& weights) const;
+  Tensor row_statistic(Output statistic, const Tensor& matrix) const;
   Tensor weighted_values(const Tensor& weights, const Tensor& values,
                          const VisibleKeys& visible) const;
   Tensor sigmoid(const Tensor& x) const;

@@ -10,14 +10,12 @@
 namespace attn {
 
 /// The statistics of docs/statistics.md over the drawn queries and keys, without queries whose
-/// weights have no positive sum or a NaN. NaN if no query is left, or if a value is negative; those
-/// that depend on the places of queries also if these are unknown.
+/// weights have no positive sum or a NaN.
 struct HeadSummary {
-  double entropy = 0;
-  double first = 0;  ///< first_key_weight
-  double distance = 0;
-  double previous = 0;  ///< previous_token_weight
-  double largest = 0;   ///< the largest magnitude of all values
+  /// Of kRowStatistics, those that a page shows. NaN if no query is left, or if a value is
+  /// negative; those that depend on the places of queries also if these are unknown.
+  HeadSums::Numbers statistics = {};
+  double largest = 0;  ///< the largest magnitude of all values
 };
 
 /// Collects the rows of a head.

@@ -104,12 +104,12 @@ std::string short_decimal(double number) {
   return {digits, end.ptr};
 }
 
-/// {"name":"entropy","of":[[...],[...]]}, for each statistic; null for NaN.
+/// {"name":"entropy","title":"entropy","of":[[...],[...]]}, for each statistic; null for NaN.
 std::string statistics(const PageSurvey& survey) {
   std::string text;
-  const auto member = [&](const char* name, const std::string& of) {
-    text += (text.empty() ? "{\"name\":\"" : ",{\"name\":\"") + std::string(name) + "\",\"of\":[" +
-            of + "]}";
+  const auto member = [&](std::string_view name, std::string_view title, const std::string& of) {
+    text += (text.empty() ? "{" : ",{") + ("\"name\":\"" + std::string(name)) + "\",\"title\":\"" +
+            std::string(title) + "\",\"of\":[" + of + "]}";
   };
   const auto numbers = [](const auto& items, auto number_of) {
     return "[" +
@@ -120,24 +120,20 @@ std::string statistics(const PageSurvey& survey) {
                 }) +
            "]";
   };
-  const auto of_sets = [&](double HeadSummary::*field) {
-    return join(survey.summaries, ",", [&](const auto& heads) {
-      return numbers(heads, [&](const HeadSummary& head) { return head.*field; });
-    });
+  const auto of_sets = [&](auto number_of) {
+    return join(survey.summaries, ",",
+                [&](const auto& heads) { return numbers(heads, number_of); });
   };
   if (!survey.differences.empty())
-    member("difference", numbers(survey.differences, [](double number) { return number; }));
-  const auto defined = [](const auto& heads) {
-    return std::any_of(heads.begin(), heads.end(),
-                       [](const HeadSummary& head) { return !std::isnan(head.entropy); });
-  };
-  if (std::any_of(survey.summaries.begin(), survey.summaries.end(), defined)) {
-    member("entropy", of_sets(&HeadSummary::entropy));
-    member("first", of_sets(&HeadSummary::first));
-    member("distance", of_sets(&HeadSummary::distance));
-    member("previous", of_sets(&HeadSummary::previous));
-  }
-  member("largest", of_sets(&HeadSummary::largest));
+    member("difference", "largest difference",
+           numbers(survey.differences, [](double number) { return number; }));
+  if (survey.has_statistics())
+    for (std::size_t k = 0; k < kRowStatistics.size(); ++k)
+      if (const RowStatistic& statistic = kRowStatistics[k]; statistic.is_on_page())
+        member(statistic.page_name, statistic.page_title,
+               of_sets([k](const HeadSummary& head) { return head.statistics[k]; }));
+  member("largest", "largest magnitude",
+         of_sets([](const HeadSummary& head) { return head.largest; }));
   return text;
 }
 

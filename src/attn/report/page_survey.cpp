@@ -48,6 +48,14 @@ std::size_t PageSpans::cells() const {
   return count;
 }
 
+bool PageSurvey::has_statistics() const {
+  const auto is_known = [](double number) { return !std::isnan(number); };
+  for (const std::vector<HeadSummary>& heads : summaries)
+    for (const HeadSummary& head : heads)
+      if (std::any_of(head.statistics.begin(), head.statistics.end(), is_known)) return true;
+  return false;
+}
+
 PageSpans reduced(const PageSpans& spans, std::size_t step) {
   PageSpans small;
   for (std::size_t i = 0; i < spans.first.size(); ++i) {

@@ -26,6 +26,8 @@ struct PageSurvey {
   std::vector<std::vector<HeadSummary>> summaries;  ///< for each set and matrix
   /// Of two sets: the largest magnitude of each matrix of their difference.
   std::vector<double> differences;
+
+  bool has_statistics() const;  ///< whether one of `summaries` has statistics
 };
 
 /// The sets have the same shape.

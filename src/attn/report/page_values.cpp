@@ -4,6 +4,9 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <span>
+
+#include "attn/core/row_statistics.h"
 
 namespace attn {
 namespace {
@@ -15,7 +18,7 @@ constexpr double kPageNan = std::numeric_limits<double>::quiet_NaN();
 bool has_number(CellKind kind) { return kind == CellKind::value || kind == CellKind::nan; }
 
 struct RowFacts {
-  double sum = 0, entropy = 0;
+  double sum = kPageNan, entropy = kPageNan;
   float min = std::numeric_limits<float>::infinity(), max = -min;
 };
 
@@ -25,25 +28,18 @@ RowFacts facts_of(const HeatRow& row, bool sums) {
   bool negative = false;
   for (std::size_t j = 0; j < row.values.size(); ++j) {
     const double value = row.values[j];
-    if (!has_number(row.kinds[j])) continue;
-    if (row.kinds[j] == CellKind::nan) {
-      facts.sum = kPageNan;
-      continue;
-    }
-    facts.sum += value;
+    if (row.kinds[j] == CellKind::nan) sums = false;
+    if (row.kinds[j] != CellKind::value) continue;
     negative = negative || value < 0;
     facts.min = std::min(facts.min, static_cast<float>(value));
     facts.max = std::max(facts.max, static_cast<float>(value));
   }
-  if (!sums) facts.sum = kPageNan;
-  if (negative || !(facts.sum > 0)) {
-    facts.entropy = kPageNan;
-    return facts;
-  }
-  for (std::size_t j = 0; j < row.values.size(); ++j) {
-    const double share = row.values[j] / facts.sum;
-    if (row.kinds[j] == CellKind::value && share > 0) facts.entropy -= share * std::log(share);
-  }
+  const auto number = [&](Output statistic) {
+    return statistic_of(statistic).formula(std::span<const double>(row.values), {});
+  };
+  facts.sum = sums ? number(Output::weight_sum) : kPageNan;
+  const bool has_entropy = !negative && facts.sum > 0 && std::isfinite(facts.sum);
+  facts.entropy = has_entropy ? number(Output::entropy) : kPageNan;
   return facts;
 }
 

@@ -21,9 +21,9 @@ struct PagePrecision {
 ///
 /// 64 and 32 bits: floats, hidden cells are -inf. 16 and 8 bits: a step of the row's range, 0 for
 /// the least and 2^bits - 3 for the greatest value; the two codes above mean NaN and hidden. Sums
-/// and entropies (of the row divided by its sum) are NaN if a value is NaN or `step` is not 1
-/// (rows were merged) or the values are not weights; entropies also if a value is negative or the
-/// sum is 0.
+/// and entropies (weight_sum and entropy of core/row_statistics.h) are NaN if a value is NaN or
+/// `step` is not 1 (rows were merged) or the values are not weights; entropies also if a value is
+/// negative or the sum is 0 or infinite.
 class PageValues {
  public:
   /// `spans` are those of blocks, and must outlive this object.

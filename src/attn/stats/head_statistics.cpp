@@ -47,36 +47,31 @@ bool has_weight(std::span<const double> row) {
 
 }  // namespace
 
-void HeadSums::add(double weight_sum, const Numbers& numbers) {
-  if (weight_sum == 0) return;
+void HeadSums::add(const Numbers& numbers) {
+  if (numbers[kWeightSum] == 0) return;
   ++queries_;
-  weight_sum_ += weight_sum;
-  for (std::size_t i = 0; i < numbers.size(); ++i) sums_[i] += numbers[i];
+  for (std::size_t k = 0; k < numbers.size(); ++k) sums_[k] += numbers[k];
 }
 
 void HeadSums::add(const HeadSums& more) {
   queries_ += more.queries_;
-  weight_sum_ += more.weight_sum_;
-  for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] += more.sums_[i];
+  for (std::size_t k = 0; k < sums_.size(); ++k) sums_[k] += more.sums_[k];
 }
 
-double HeadSums::value(std::size_t statistic) const {
+double HeadSums::value(const RowStatistic& statistic) const {
   if (queries_ == 0) return std::numeric_limits<double>::quiet_NaN();
-  const bool is_mean = kStatistics[statistic].summary == Summary::mean;
-  return sums_[statistic] / (is_mean ? static_cast<double>(queries_) : weight_sum_);
-}
-
-double HeadSums::value(Output statistic) const {
-  for (std::size_t k = 0; k < kStatistics.size(); ++k)
-    if (kStatistics[k].output == statistic) return value(k);
-  throw Error(ErrorKind::internal, "not a statistic");
+  const bool is_mean = statistic.summary == Summary::mean;
+  return sums_[statistic_index(statistic.output)] /
+         (is_mean ? static_cast<double>(queries_) : sums_[kWeightSum]);
 }
 
 StatisticSet statistics_with(bool places, bool token_ids) {
   StatisticSet known;
-  for (std::size_t k = 0; k < kStatistics.size(); ++k) {
-    const bool needs_tokens = row_of(kStatistics[k].output).source == Input::token_ids;
-    known.set(k, (places || !kStatistics[k].by_place) && (token_ids || !needs_tokens));
+  for (std::size_t k = 0; k < kRowStatistics.size(); ++k) {
+    const RowStatistic& statistic = kRowStatistics[k];
+    const bool needs_tokens = row_of(statistic.output).source == Input::token_ids;
+    known.set(k, (statistic.summary != Summary::none || k == kWeightSum) &&
+                     (places || !statistic.by_place) && (token_ids || !needs_tokens));
   }
   return known;
 }
@@ -85,8 +80,7 @@ HeadSums::Numbers numbers_of_row(std::span<const double> weights, const RowQuery
                                  const StatisticSet& wanted) {
   HeadSums::Numbers numbers{};
   for (std::size_t k = 0; k < numbers.size(); ++k)
-    if (wanted.test(k))
-      numbers[k] = reduce_row(kStatistics[k].output, weights.data(), weights.size(), query);
+    if (wanted.test(k)) numbers[k] = kRowStatistics[k].formula(weights, query);
   return numbers;
 }
 
@@ -100,8 +94,7 @@ HeadSums sums_of_weights(const Tensor& weights, const SequenceTokens& tokens) {
     require_no_negative(row, i);
     RowQuery query{.token_ids = token_ids};
     if (places != nullptr) query.place = places->of(item, i), query.keys = places->keys();
-    sums.add(reduce_row(Output::weight_sum, row.data(), row.size(), query),
-             numbers_of_row(row, query, known));
+    sums.add(numbers_of_row(row, query, known));
   }
   return sums;
 }

@@ -1,65 +1,39 @@
 // Statistics of attention heads: one number for each head, from the weights of its queries. The
-// numbers of each query are outputs of a job (core/reductions.h); docs/statistics.md has the
+// numbers of each query are outputs of a job (core/row_statistics.h); docs/statistics.md has the
 // formulas.
 #pragma once
 
 #include <array>
-#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "attn/core/output_table.h"
 #include "attn/core/query_places.h"
-#include "attn/core/reductions.h"
+#include "attn/core/row_statistics.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
 
-/// How the numbers of the queries become one number of the head.
-enum class Summary {
-  mean,   ///< their mean over the queries with a weight
-  share,  ///< their sum divided by the sum of all weights
-};
-
-struct StatisticRow {
-  Output output;  ///< names and describes the statistic
-  Summary summary;
-  bool by_place;  ///< whether it depends on the places of the queries
-};
-inline constexpr auto kStatistics = std::to_array<StatisticRow>({
-    {Output::entropy, Summary::mean, false},
-    {Output::effective_keys, Summary::mean, false},
-    {Output::keys_95, Summary::mean, false},
-    {Output::distance, Summary::share, true},
-    {Output::first_key_weight, Summary::share, true},
-    {Output::previous_token_weight, Summary::share, true},
-    {Output::duplicate_token_weight, Summary::share, true},
-    {Output::induction_weight, Summary::share, true},
-});
-using StatisticSet = std::bitset<kStatistics.size()>;
-
-/// The statistics that can be computed from weights with or without places and token ids.
+/// The statistics of heads (RowStatistic::summary), and weight_sum, that can be computed from
+/// weights with or without places and token ids.
 StatisticSet statistics_with(bool places, bool token_ids);
 
 /// The sums from which the statistics of a head follow. They can be added up over sequences.
 class HeadSums {
  public:
-  using Numbers = std::array<double, kStatistics.size()>;
+  using Numbers = std::array<double, kRowStatisticCount>;  ///< in the order of kRowStatistics
 
-  /// Adds a query, unless it has no weight. `numbers` are in the order of kStatistics.
-  void add(double weight_sum, const Numbers& numbers);
+  /// Adds a query, unless its weight_sum is 0.
+  void add(const Numbers& numbers);
   void add(const HeadSums& more);
 
   std::size_t queries() const { return queries_; }  ///< those that have a weight
-  /// NaN if there are no queries.
-  double value(std::size_t statistic) const;
-  double value(Output statistic) const;
+  /// NaN if there are no queries. `statistic` is a row of kRowStatistics that has a summary.
+  double value(const RowStatistic& statistic) const;
 
  private:
   std::size_t queries_ = 0;
-  double weight_sum_ = 0;
   Numbers sums_{};
 };
 

@@ -12,7 +12,7 @@ import {codeOf, codesFrom, kZero, levelOf} from './codes.mjs';
  *   hidden: boolean[], zeros: boolean[], nan: boolean, limits: number[], signed: boolean, log: boolean,
  *   maps: {paper: string, night: string, diverging: string, divergingNight: string},
  *   unit: number, overview: number[], chunk: number, pyramid: number[][],
- *   statistics: {name: string, of: (number | null)[][]}[]}} Facts
+ *   statistics: {name: string, title: string, of: (number | null)[][]}[]}} Facts
  */
 
 /** The set that is the difference of the two results. */

@@ -2,16 +2,6 @@
 
 /** @typedef {import('./data.mjs').Facts} Facts */
 
-/** Names of statistics (report/head_summary.h), as the page shows them. @type {Record<string, string>} */
-export const kStatisticNames = {
-  difference: 'largest difference',
-  entropy: 'entropy',
-  first: 'weight of first key',
-  distance: 'mean distance',
-  previous: 'weight of previous key',
-  largest: 'largest magnitude',
-};
-
 /**
  * A statistic of all heads. That of the difference of two results is its change, first minus second.
  * @param {Facts} facts

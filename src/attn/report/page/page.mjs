@@ -4,7 +4,7 @@ import {Camera} from './camera.mjs';
 import {Data, Matrix, Pauses, blankName, kDifference, kEntropy, kSum, nextTask} from './data.mjs';
 import {Figure} from './figure.mjs';
 import {GlPainter} from './gl.mjs';
-import {kStatisticNames, orderedHeads, statistic} from './order.mjs';
+import {orderedHeads, statistic} from './order.mjs';
 import {Overview} from './overview.mjs';
 import {CanvasPainter} from './paint.mjs';
 import {device, headColour} from './pen.mjs';
@@ -42,7 +42,8 @@ const setNames = compares ? [...facts.sets, `${facts.sets[0]} − ${facts.sets[1
 const state = new State({
   heads: data.headCount, rows, columns, sets: facts.sets.length,
   mode: facts.log ? 'log' : facts.signed || columns <= 64 ? 'linear' : 'root',
-  dark: matchMedia('(prefers-color-scheme: dark)').matches, order: compares ? 'difference' : 'file',
+  dark: matchMedia('(prefers-color-scheme: dark)').matches,
+  orders: ['file', ...facts.statistics.map(({name}) => name)], order: compares ? 'difference' : 'file',
 });
 
 // ---- colours
@@ -474,9 +475,9 @@ byId('overview').addEventListener('click', event => {
 byId('overview').addEventListener('pointermove', event => {
   const head = headAt(event);
   if (head === null) return hideTip();
-  const numbers = facts.statistics.map(({name}) => {
+  const numbers = facts.statistics.map(({name, title}) => {
     const value = statistic(facts, name, state.set)[head];
-    return value === null ? '' : `\n${kStatisticNames[name]}: ${brief(value)}`;
+    return value === null ? '' : `\n${title}: ${brief(value)}`;
   });
   showTip(`${overview.title(head)}${numbers.join('')}`, event.clientX, event.clientY);
 });
@@ -787,7 +788,7 @@ if (compares) [byId('first-name').textContent, byId('second-name').textContent] 
 setNames.forEach((name, set) => select('set').append(new Option(name, String(set))));
 const several = facts.groups.length > 1;
 select('order').append(new Option(several ? 'of layers and heads' : 'of the file', 'file'),
-    ...facts.statistics.map(({name}) => new Option(`by ${kStatisticNames[name]}`, name)));
+    ...facts.statistics.map(({name, title}) => new Option(`by ${title}`, name)));
 if (facts.signed) /** @type {HTMLOptionElement} */ (select('colours').querySelector('[value=log]')).remove();
 const cells = [facts.hidden.some(Boolean) ? 'hatched: hidden' : '', facts.zeros.some(Boolean) ? 'dotted: exactly 0' : '',
                facts.nan ? 'crossed out or filled: NaN' : ''].filter(Boolean);

@@ -5,10 +5,10 @@
 export class State {
   /**
    * @param {{heads: number, rows: number, columns: number, sets: number, mode: Mode, dark: boolean,
-   *   order: string}} defaults
+   *   orders: string[], order: string}} defaults
    */
-  constructor({heads, rows, columns, sets, mode, dark, order}) {
-    this.limits = {heads, rows, columns, sets};
+  constructor({heads, rows, columns, sets, mode, dark, orders, order}) {
+    this.limits = {heads, rows, columns, sets, orders};
     this.defaults = {mode, order, set: sets > 1 ? 2 : 0};
     this.set = this.defaults.set;  // of the overview
     this.head = 0;
@@ -76,8 +76,7 @@ export class State {
     this.locked = parts.get('locked') === '1';
     this.own = parts.get('scale') === 'head';
     this.mode = choice('colours', /** @type {const} */ (['linear', 'root', 'log']), this.defaults.mode);
-    this.order = choice('order', ['file', 'difference', 'entropy', 'first', 'distance', 'previous', 'largest'],
-                        this.defaults.order);
+    this.order = choice('order', limits.orders, this.defaults.order);
     this.least = number('least', -Infinity);
     this.most = number('most', Infinity);
     this.side = choice('side', /** @type {const} */ (['lines', 'text', 'keys']), 'lines');

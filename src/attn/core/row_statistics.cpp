@@ -1,0 +1,205 @@
+#include "attn/core/row_statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace attn {
+namespace {
+
+/// The largest element; NaN if there is one, -inf for an empty row.
+template <class T>
+double row_max(std::span<const T> row) {
+  T max = -std::numeric_limits<T>::infinity();
+  bool has_nan = false;
+  for (const T score : row) {
+    has_nan |= score != score;
+    max = score > max ? score : max;
+  }
+  return has_nan ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(max);
+}
+
+template <class T>
+double weight_sum(std::span<const T> weights) {
+  double sum = 0;
+  for (const T w : weights) sum += static_cast<double>(w);
+  return sum;
+}
+
+/// -sum(w log w), with 0 log 0 = 0. For a softmax this equals logsumexp minus the expected visible
+/// score, because -log w = logsumexp - score; computed from the weights, no large numbers cancel. 0
+/// if all weights are 0.
+template <class T>
+double entropy(std::span<const T> weights) {
+  double sum = 0;
+  for (const T weight : weights)
+    if (const auto w = static_cast<double>(weight); w != 0) sum -= w * std::log(w);
+  return sum;
+}
+
+/// 0 if all weights are 0.
+template <class T>
+double effective_keys(std::span<const T> weights) {
+  const bool is_empty = std::all_of(weights.begin(), weights.end(), [](T w) { return w == 0; });
+  return is_empty ? 0 : std::exp(entropy(weights));
+}
+
+/// Divides `weights` into those above, equal to and below the median of three of them. Returns the
+/// ends of the first two parts.
+std::pair<std::size_t, std::size_t> divide(std::span<double> weights, double& pivot) {
+  const double a = weights.front(), b = weights[weights.size() / 2], c = weights.back();
+  pivot = std::max(std::min(a, b), std::min(std::max(a, b), c));
+  std::size_t above = 0, below = weights.size();
+  for (std::size_t i = 0; i < below;) {
+    if (weights[i] > pivot)
+      std::swap(weights[above++], weights[i++]);
+    else if (weights[i] < pivot)
+      std::swap(weights[i], weights[--below]);
+    else
+      ++i;
+  }
+  return {above, below};
+}
+
+/// The least number of weights whose sum is at least kShare of the sum of all. Selects as
+/// quickselect does, in linear time on average.
+template <class T>
+double keys_95(std::span<const T> weights) {
+  constexpr double kShare = 0.95 - 1e-6;  // so that rounding does not decide about 0.95 itself
+  std::vector<double> positive;
+  positive.reserve(weights.size());
+  for (const T w : weights)
+    if (w > 0) positive.push_back(static_cast<double>(w));
+  double missing = kShare * weight_sum(weights);
+  if (std::isnan(missing)) return missing;
+  std::size_t found = 0;
+  for (std::span<double> rest = positive; missing > 0 && !rest.empty();) {
+    double pivot = 0;
+    const auto [above, below] = divide(rest, pivot);
+    const double of_above = weight_sum<double>(rest.first(above));
+    if (of_above >= missing) {
+      rest = rest.first(above);
+      continue;
+    }
+    missing -= of_above;
+    const double equal = std::min(static_cast<double>(below - above), std::ceil(missing / pivot));
+    found += above + static_cast<std::size_t>(equal);
+    missing -= equal * pivot;
+    rest = equal < static_cast<double>(below - above) ? std::span<double>{} : rest.subspan(below);
+  }
+  return static_cast<double>(found);
+}
+
+/// sum(w |own - j|); appended keys have distance 0, as with ALiBi.
+template <class T>
+double distance(std::span<const T> weights, const RowQuery& query) {
+  double sum = 0;
+  if (query.place.first < 0) return sum;
+  for (std::size_t j = 0; j < query.keys; ++j)
+    sum += static_cast<double>(weights[j]) *
+           std::abs(static_cast<double>(query.place.own - static_cast<std::int64_t>(j)));
+  return sum;
+}
+
+template <class T>
+double weight_at(std::span<const T> weights, std::int64_t key, const RowQuery& query) {
+  const bool exists = key >= 0 && key < static_cast<std::int64_t>(query.keys);
+  return exists ? static_cast<double>(weights[static_cast<std::size_t>(key)]) : 0;
+}
+
+/// The weights of the keys j + `shift` whose token j is the query's own, first <= j < own.
+template <class T>
+double weight_of_equal_tokens(std::span<const T> weights, const RowQuery& query,
+                              std::int64_t shift) {
+  double sum = 0;
+  if (query.place.first < 0 || query.place.own >= static_cast<std::int64_t>(query.keys)) return sum;
+  for (std::int64_t j = query.place.first; j < query.place.own; ++j)
+    if (query.token_ids[j] == query.token_ids[query.place.own])
+      sum += static_cast<double>(weights[static_cast<std::size_t>(j + shift)]);
+  return sum;
+}
+
+/// `of(row, query)` or `of(row)`.
+template <class Of>
+constexpr RowFormula formula(Of) {
+  constexpr auto number = [](auto row, const RowQuery& query) {
+    if constexpr (std::is_invocable_v<Of, decltype(row), const RowQuery&>)
+      return Of()(row, query);
+    else
+      return Of()(row);
+  };
+  return {number, number};
+}
+
+}  // namespace
+
+constexpr std::array<RowStatistic, kRowStatisticCount> kRowStatistics = {{
+    {.output = Output::row_max,
+     .formula = formula([](auto scores) { return row_max(scores); }),
+     .operations = 1},
+    {.output = Output::weight_sum,
+     .formula = formula([](auto weights) { return weight_sum(weights); })},
+    {.output = Output::entropy,
+     .formula = formula([](auto weights) { return entropy(weights); }),
+     .summary = Summary::mean,
+     .operations = 3,
+     .page_name = "entropy",
+     .page_title = "entropy",
+     .in_batch_summary = true},
+    {.output = Output::effective_keys,
+     .formula = formula([](auto weights) { return effective_keys(weights); }),
+     .summary = Summary::mean},
+    {.output = Output::keys_95,
+     .formula = formula([](auto weights) { return keys_95(weights); }),
+     .summary = Summary::mean},
+    {.output = Output::distance,
+     .formula =
+         formula([](auto weights, const RowQuery& query) { return distance(weights, query); }),
+     .summary = Summary::share,
+     .by_place = true,
+     .page_name = "distance",
+     .page_title = "mean distance"},
+    {.output = Output::first_key_weight,
+     .formula = formula([](auto weights, const RowQuery& query) {
+       return weight_at(weights, query.place.first, query);
+     }),
+     .summary = Summary::share,
+     .by_place = true,
+     .page_name = "first",
+     .page_title = "weight of first key"},
+    {.output = Output::previous_token_weight,
+     .formula = formula([](auto weights, const RowQuery& query) {
+       return query.place.own > query.place.first ? weight_at(weights, query.place.own - 1, query)
+                                                  : 0;
+     }),
+     .summary = Summary::share,
+     .by_place = true,
+     .page_name = "previous",
+     .page_title = "weight of previous key"},
+    {.output = Output::duplicate_token_weight,
+     .formula = formula([](auto weights, const RowQuery& query) {
+       return weight_of_equal_tokens(weights, query, 0);
+     }),
+     .summary = Summary::share,
+     .by_place = true},
+    {.output = Output::induction_weight,
+     .formula = formula([](auto weights, const RowQuery& query) {
+       return weight_of_equal_tokens(weights, query, 1);
+     }),
+     .summary = Summary::share,
+     .by_place = true},
+}};
+
+static_assert([] {
+  for (const RowStatistic& statistic : kRowStatistics)
+    if (!row_of(statistic.output).reduces ||
+        &kRowStatistics[statistic_index(statistic.output)] != &statistic)
+      return false;
+  return true;
+}());
+
+}  // namespace attn
