@@ -251,6 +251,77 @@ class TestDtypes:
         np.testing.assert_array_equal(found.matrix("0-0")[0], self.SCORES.astype(np.float16) / np.float16(3))
 
 
+# Places of the exact values in the file.
+
+
+def rounded_page(folder, *arguments):
+    """The numbers of a page that is a byte too small for all digits."""
+    exact, _ = page(folder, *arguments)
+    return Numbers(page(folder, *arguments, "--max-html-bytes", len(exact) - 1)[0])
+
+
+def values_at(path, source):
+    """The elements from the place that the page states to the end of the file or of its packed part."""
+    data = path.read_bytes()
+    assert len(data) == source["size"]
+    if source["packed"]:
+        begin, size = source["packed"]
+        data = zlib.decompress(data[begin:begin + size], -15)
+    if source["dtype"] == "bfloat16":
+        return np.left_shift(np.frombuffer(data[source["offset"]:][:3000 * 2], "<u2").astype("u4"), 16).view("f4")
+    dtype = np.dtype(source["dtype"])
+    return np.frombuffer(data[source["offset"]:][:3000 * dtype.itemsize], dtype)
+
+
+class TestSources:
+    WEIGHTS = np.random.default_rng(9).random((2, 30, 50))
+
+    @pytest.fixture
+    def folder(self, tmp_path):
+        w = self.WEIGHTS
+        np.save(tmp_path / "w.npy", w)
+        np.save(tmp_path / "half.npy", w.astype("f2"))
+        np.savez(tmp_path / "w.npz", first=np.zeros(3), weights=w.astype("f4"), last=np.ones(7))
+        np.savez_compressed(tmp_path / "deflated.npz", first=np.zeros(3), weights=w, last=np.ones(7))
+        for name, *flags in ("w.safetensors",), ("bf16.safetensors", "--dtype", "bf16"):
+            assert attn("convert", "w.npz", "-o", name, *flags, cwd=tmp_path).returncode == 0
+        return tmp_path
+
+    @pytest.mark.parametrize("name, dtype", [("w.npy", "f8"), ("half.npy", "f2"), ("w.npz", "f4"), ("deflated.npz", "f8"),
+                                             ("w.safetensors", "f4")])
+    def test_are_places_of_the_values(self, folder, name, dtype):
+        [source] = rounded_page(folder, name).facts["sources"]
+        assert source["file"] == name and source["places"] == [0, 1]
+        assert bool(source["packed"]) == (name == "deflated.npz")
+        np.testing.assert_array_equal(values_at(folder / name, source), self.WEIGHTS.astype(dtype).ravel())
+
+    def test_are_places_of_bfloat16(self, folder):
+        [source] = rounded_page(folder, "bf16.safetensors").facts["sources"]
+        np.testing.assert_allclose(values_at(folder / "bf16.safetensors", source), self.WEIGHTS.ravel(), rtol=2 ** -8)
+
+    def test_are_those_of_both_files(self, folder):
+        sources = rounded_page(folder, "w.npz", "deflated.npz").facts["sources"]
+        for name, source in zip(("w.npz", "deflated.npz"), sources):
+            np.testing.assert_array_equal(values_at(folder / name, source), self.WEIGHTS.astype(source["dtype"]).ravel())
+
+    def test_state_the_drawn_heads(self, folder):
+        assert rounded_page(folder, "w.npy", "--head", "1").facts["sources"][0]["places"] == [1]
+
+    @pytest.mark.parametrize("save", [lambda path, w: np.save(path, np.asfortranarray(w)),
+                                      lambda path, w: np.save(path, w.astype(">f8"))], ids=["Fortran order", "big-endian"])
+    def test_are_not_in_other_layouts(self, tmp_path, save):
+        save(tmp_path / "w.npy", self.WEIGHTS)
+        assert rounded_page(tmp_path, "w.npy").facts["sources"] is None
+
+    @pytest.mark.parametrize("arguments", [["w.npy", "--rows", "1:"], ["w.npz#weights[0]"], ["w.json"]], ids=" ".join)
+    def test_are_only_of_whole_tensors_of_binary_files(self, folder, arguments):
+        attn("convert", "w.npy", "-o", "w.json", cwd=folder)
+        assert rounded_page(folder, *arguments).facts["sources"] is None
+
+    def test_are_not_needed_for_exact_pages(self, folder):
+        assert Numbers(page(folder, "w.npz")[0]).facts["sources"] is None
+
+
 # Reduced copies for drawing.
 
 

@@ -249,8 +249,7 @@ std::optional<std::string> drawn_difference(const CompareReport& report, const C
   }
   const RenderFormat format = render_format(args.view);
   const ResultFile labels = read_result(parse_tensor_ref(args.a).path, files);
-  std::vector<PageSet> sets = {page_set(source_of(*pair, labels, args), args.choice, args.a)};
-  sets[0].key.reset();  // no file contains the difference
+  const std::vector<PageSet> sets = {page_set(source_of(*pair, labels, args), args.choice, args.a)};
   return (format == RenderFormat::text ? "\n" : "") + render(sets, format, args.style);
 }
 

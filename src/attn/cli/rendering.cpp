@@ -358,7 +358,6 @@ PageSet page_set(const HeatSource& given, const HeatChoice& choice, const std::s
   PageSet set{file, make_heat_map(source, choice, threads_for(source.tensor)), wide ? 64 : 32};
   set.places = source.places;
   set.is_weights = source.is_weights;
-  if (choice.rows.empty() && choice.columns.empty()) set.key = source.key;
   return set;
 }
 

@@ -162,9 +162,7 @@ void RunViews::write(const Job& job, const Result& result, bool streams) {
   if (!view_ || view_streams_ != streams) return;
   const ResultFile file{result.outputs, result.tokens, result.made_by};
   const HeatSource source = heat_source(file, std::string(name_of(drawn_)), "result");
-  PageSet set = page_set(source, {}, "result");
-  set.key.reset();  // no result file exists to read from
-  view_->write(render({set}, render_format(args_.view), args_.style));
+  view_->write(render({page_set(source, {}, "result")}, render_format(args_.view), args_.style));
   view_->finish();
 }
 

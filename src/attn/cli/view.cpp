@@ -10,6 +10,7 @@
 #include "attn/cli/layer_tensors.h"
 #include "attn/cli/shared_options.h"
 #include "attn/cli/terminal.h"
+#include "attn/io/place_in_file.h"
 #include "attn/io/staged_file.h"
 #include "attn/job/job.h"
 #include "attn/job/recorded_places.h"
@@ -27,12 +28,6 @@ struct ViewArgs {
   LimitArgs limits;
   bool force = false;
 };
-
-/// Whether an HTML page can read values from the file (report/page/source.mjs).
-bool read_by_pages(const std::string& file, TensorFiles& files) {
-  const Format format = format_of(files.file(file));
-  return file != "-" && format != Format::json && format != Format::csv;
-}
 
 /// Warns that the labels of a flag are not drawn if no axis has as many elements.
 void check_labels(const std::string& flag, const std::vector<std::string>& labels,
@@ -91,7 +86,10 @@ PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files
       check_labels("--key-tokens", source.column_tokens, {columns}, source);
   }
   PageSet set = page_set(source, args.choice, file);
-  if (is_part || layers || !read_by_pages(path, files)) set.key.reset();
+  const bool is_whole =
+      !is_part && !layers && args.choice.rows.empty() && args.choice.columns.empty();
+  if (is_whole && path != "-" && render_format(args.output) == RenderFormat::html)
+    set.source = place_in_file(files.file(path), source.key, files.limits().npz, files.budget());
   return set;
 }
 

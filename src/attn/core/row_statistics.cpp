@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <span>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -13,7 +12,7 @@ namespace {
 
 /// The largest element; NaN if there is one, -inf for an empty row.
 template <class T>
-double row_max(std::span<const T> row) {
+double row_max(std::span<const T> row, const RowQuery& = {}) {
   T max = -std::numeric_limits<T>::infinity();
   bool has_nan = false;
   for (const T score : row) {
@@ -24,7 +23,7 @@ double row_max(std::span<const T> row) {
 }
 
 template <class T>
-double weight_sum(std::span<const T> weights) {
+double weight_sum(std::span<const T> weights, const RowQuery& = {}) {
   double sum = 0;
   for (const T w : weights) sum += static_cast<double>(w);
   return sum;
@@ -34,7 +33,7 @@ double weight_sum(std::span<const T> weights) {
 /// score, because -log w = logsumexp - score; computed from the weights, no large numbers cancel. 0
 /// if all weights are 0.
 template <class T>
-double entropy(std::span<const T> weights) {
+double entropy(std::span<const T> weights, const RowQuery& = {}) {
   double sum = 0;
   for (const T weight : weights)
     if (const auto w = static_cast<double>(weight); w != 0) sum -= w * std::log(w);
@@ -43,7 +42,7 @@ double entropy(std::span<const T> weights) {
 
 /// 0 if all weights are 0.
 template <class T>
-double effective_keys(std::span<const T> weights) {
+double effective_keys(std::span<const T> weights, const RowQuery& = {}) {
   const bool is_empty = std::all_of(weights.begin(), weights.end(), [](T w) { return w == 0; });
   return is_empty ? 0 : std::exp(entropy(weights));
 }
@@ -68,7 +67,7 @@ std::pair<std::size_t, std::size_t> divide(std::span<double> weights, double& pi
 /// The least number of weights whose sum is at least kShare of the sum of all. Selects as
 /// quickselect does, in linear time on average.
 template <class T>
-double keys_95(std::span<const T> weights) {
+double keys_95(std::span<const T> weights, const RowQuery& = {}) {
   constexpr double kShare = 0.95 - 1e-6;  // so that rounding does not decide about 0.95 itself
   std::vector<double> positive;
   positive.reserve(weights.size());
@@ -123,73 +122,68 @@ double weight_of_equal_tokens(std::span<const T> weights, const RowQuery& query,
   return sum;
 }
 
-/// `of(row, query)` or `of(row)`.
-template <class Of>
-constexpr RowFormula formula(Of) {
-  constexpr auto number = [](auto row, const RowQuery& query) {
-    if constexpr (std::is_invocable_v<Of, decltype(row), const RowQuery&>)
-      return Of()(row, query);
-    else
-      return Of()(row);
-  };
-  return {number, number};
+template <class T>
+double first_key_weight(std::span<const T> weights, const RowQuery& query) {
+  return weight_at(weights, query.place.first, query);
+}
+
+template <class T>
+double previous_token_weight(std::span<const T> weights, const RowQuery& query) {
+  return query.place.own > query.place.first ? weight_at(weights, query.place.own - 1, query) : 0;
+}
+
+template <class T>
+double duplicate_token_weight(std::span<const T> weights, const RowQuery& query) {
+  return weight_of_equal_tokens(weights, query, 0);
+}
+
+template <class T>
+double induction_weight(std::span<const T> weights, const RowQuery& query) {
+  return weight_of_equal_tokens(weights, query, 1);
 }
 
 }  // namespace
 
 constexpr std::array<RowStatistic, kRowStatisticCount> kRowStatistics = {{
-    {.output = Output::row_max,
-     .formula = formula([](auto scores) { return row_max(scores); }),
-     .operations = 1},
-    {.output = Output::weight_sum,
-     .formula = formula([](auto weights) { return weight_sum(weights); })},
+    {.output = Output::row_max, .formula = {row_max<float>, row_max<double>}, .operations = 1},
+    {.output = Output::weight_sum, .formula = {weight_sum<float>, weight_sum<double>}},
     {.output = Output::entropy,
-     .formula = formula([](auto weights) { return entropy(weights); }),
+     .formula = {entropy<float>, entropy<double>},
      .summary = Summary::mean,
      .operations = 3,
      .page_name = "entropy",
      .page_title = "entropy",
      .in_batch_summary = true},
     {.output = Output::effective_keys,
-     .formula = formula([](auto weights) { return effective_keys(weights); }),
+     .formula = {effective_keys<float>, effective_keys<double>},
      .summary = Summary::mean},
     {.output = Output::keys_95,
-     .formula = formula([](auto weights) { return keys_95(weights); }),
+     .formula = {keys_95<float>, keys_95<double>},
      .summary = Summary::mean},
     {.output = Output::distance,
-     .formula =
-         formula([](auto weights, const RowQuery& query) { return distance(weights, query); }),
+     .formula = {distance<float>, distance<double>},
      .summary = Summary::share,
      .by_place = true,
      .page_name = "distance",
      .page_title = "mean distance"},
     {.output = Output::first_key_weight,
-     .formula = formula([](auto weights, const RowQuery& query) {
-       return weight_at(weights, query.place.first, query);
-     }),
+     .formula = {first_key_weight<float>, first_key_weight<double>},
      .summary = Summary::share,
      .by_place = true,
      .page_name = "first",
      .page_title = "weight of first key"},
     {.output = Output::previous_token_weight,
-     .formula = formula([](auto weights, const RowQuery& query) {
-       return query.place.own > query.place.first ? weight_at(weights, query.place.own - 1, query)
-                                                  : 0;
-     }),
+     .formula = {previous_token_weight<float>, previous_token_weight<double>},
      .summary = Summary::share,
      .by_place = true,
      .page_name = "previous",
      .page_title = "weight of previous key"},
     {.output = Output::duplicate_token_weight,
-     .formula = formula([](auto weights, const RowQuery& query) {
-       return weight_of_equal_tokens(weights, query, 0);
-     }),
+     .formula = {duplicate_token_weight<float>, duplicate_token_weight<double>},
      .summary = Summary::share,
      .by_place = true},
     {.output = Output::induction_weight,
-     .formula = formula([](auto weights, const RowQuery& query) {
-       return weight_of_equal_tokens(weights, query, 1);
-     }),
+     .formula = {induction_weight<float>, induction_weight<double>},
      .summary = Summary::share,
      .by_place = true},
 }};

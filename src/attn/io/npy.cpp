@@ -18,8 +18,7 @@
 namespace attn {
 namespace {
 
-constexpr std::size_t kLongestHeader = 10000;  // NumPy's limit
-constexpr std::size_t kMagicSize = 8;          // magic and version
+constexpr std::size_t kMagicSize = 8;  // magic and version
 
 constexpr std::array<std::pair<std::string_view, DType>, 12> kCodes = {{{"f8", DType::f64},
                                                                         {"f4", DType::f32},
@@ -213,9 +212,9 @@ NpyHeader parse_npy_header(std::span<const std::byte> bytes, const std::string& 
   if (bytes.size() < start) fail_at({name}, "ends inside the .npy header's length");
   const std::size_t length = major == 1 ? little_endian<std::uint16_t>(bytes.subspan(kMagicSize))
                                         : little_endian<std::uint32_t>(bytes.subspan(kMagicSize));
-  if (length > kLongestHeader)
+  if (length > kLongestNpyHeader)
     fail_at({name}, "header of " + std::to_string(length) + " bytes; the limit is " +
-                        std::to_string(kLongestHeader));
+                        std::to_string(kLongestNpyHeader));
   if (length > bytes.size() - start)
     fail_at({name}, "header of " + std::to_string(length) + " bytes, but the file has only " +
                         std::to_string(bytes.size() - start));

@@ -24,6 +24,8 @@
 
 namespace attn {
 
+inline constexpr std::size_t kLongestNpyHeader = 10000;  ///< NumPy's limit
+
 struct NpyHeader {
   DType dtype = DType::f64;
   bool big_endian = false;

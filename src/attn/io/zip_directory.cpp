@@ -411,6 +411,20 @@ ZipDirectory read_zip_directory(std::span<const std::byte> archive, const std::s
   return DirectoryReader(archive, name, limits, charge).read();
 }
 
+std::span<const std::byte> expand_start(const ZipMember& member, std::span<std::byte> out) {
+  z_stream stream{};
+  if (const int started = inflateInit2(&stream, -MAX_WBITS); started == Z_MEM_ERROR)
+    throw std::bad_alloc();
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(member.packed.data()));
+  stream.avail_in = static_cast<uInt>(
+      std::min<std::size_t>(member.packed.size(), std::numeric_limits<uInt>::max()));
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  inflate(&stream, Z_SYNC_FLUSH);
+  inflateEnd(&stream);
+  return out.first(out.size() - stream.avail_out);
+}
+
 std::string expand(const ZipMember& member, std::byte* out) {
   if (member.method == zip::kDeflated) {
     std::string problem = inflate_member(member, out);

@@ -51,6 +51,10 @@ struct ZipLimits {
 ZipDirectory read_zip_directory(std::span<const std::byte> archive, const std::string& name,
                                 const ZipLimits& limits, MemoryCharge& charge);
 
+/// The first expanded bytes of a deflated member, written to `out`: as many as `out` has, or fewer,
+/// if there are fewer or the rest is corrupt.
+std::span<const std::byte> expand_start(const ZipMember& member, std::span<std::byte> out);
+
 /// The expanded bytes of a stored or deflated member, written to `out`, which has member.size
 /// bytes. Returns a description of the error, or "" if size and checksum are right.
 std::string expand(const ZipMember& member, std::byte* out);

@@ -81,19 +81,26 @@ HeatScale shared_scale(const std::vector<PageSet>& sets) {
   return scale;
 }
 
-/// For each set the name for reading exact values; "null" if not possible or not needed.
+/// For each set where the exact values are; "null" if not possible or not needed.
 std::string sources(const std::vector<PageSet>& sets, const PagePrecision& precision) {
-  const auto has_key = [](const PageSet& set) { return set.key.has_value(); };
+  const auto has_source = [](const PageSet& set) { return set.source.has_value(); };
   const bool all = precision.exact && precision.step == 1;
-  if (all || !std::all_of(sets.begin(), sets.end(), has_key)) return "null";
-  std::string text;
-  for (const PageSet& set : sets) {
-    std::vector<std::size_t> matrices;
-    for (const HeatPanel& panel : set.map.panels) matrices.push_back(panel.matrix);
-    text += (text.empty() ? "" : ",") + ("{\"file\":" + script_string(printable(set.name))) +
-            ",\"tensor\":" + script_string(*set.key) + ",\"places\":" + list(matrices) + "}";
-  }
-  return "[" + text + "]";
+  if (all || !std::all_of(sets.begin(), sets.end(), has_source)) return "null";
+  return "[" +
+         join(sets, ",",
+              [](const PageSet& set) {
+                const auto& [dtype, offset, packed, file_size] = *set.source;
+                std::vector<std::size_t> matrices;
+                for (const HeatPanel& panel : set.map.panels) matrices.push_back(panel.matrix);
+                return "{\"file\":" + script_string(printable(set.name)) +
+                       ",\"size\":" + std::to_string(file_size) + ",\"dtype\":\"" +
+                       std::string(name_of(dtype)) + "\",\"offset\":" + std::to_string(offset) +
+                       ",\"packed\":" +
+                       (packed ? list(std::vector<std::size_t>{packed->begin, packed->size})
+                               : "null") +
+                       ",\"places\":" + list(matrices) + "}";
+              }) +
+         "]";
 }
 
 /// Six significant digits.

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "attn/report/heat_map.h"
+#include "attn/tensor/tensor_place.h"
 
 namespace attn {
 
@@ -45,9 +46,9 @@ struct PageSet {
   std::string name;  ///< the file, or FILE#NAME
   HeatMap map;
   int bits = 64;  ///< 64 or 32: the narrowest float that holds its values exactly
-  /// The tensor's name in the file, if the file contains the drawn values in the same rows and
-  /// columns. A page with rounded values can then read the exact ones when its user opens the file.
-  std::optional<std::string> key = {};
+  /// If the file contains the drawn values in the same rows and columns. A page with rounded values
+  /// can then read the exact ones when its user opens the file.
+  std::optional<TensorPlace> source = {};
   PlacesOfMatrices places = {};
   bool is_weights = true;  ///< otherwise without sums, entropies and the like
 };

@@ -4,11 +4,12 @@ import {codeOf, codesFrom, kZero, levelOf} from './codes.mjs';
 
 /** @typedef {import('./codes.mjs').Level} Level */
 /**
- * The element `attn`. In `sources`, `places` are the matrices' positions in the tensor of the file.
+ * The element `attn`. In `sources`, `places` are the matrices' positions in the tensor of the file, of `size`
+ * bytes; its elements begin at `offset`, if `packed` in what these bytes (begin, count) expand to.
  * @typedef {{title: string, notes: string[], sets: string[], rowAxis: string, columnAxis: string,
  *   rows: string[], columns: string[], heads: string[], groups: string[], groupEnds: number[],
  *   bits: number, step: number, first: number[], end: number[],
- *   sources: {file: string, tensor: string, places: number[]}[] | null,
+ *   sources: {file: string, size: number, dtype: string, offset: number, packed: number[] | null, places: number[]}[] | null,
  *   hidden: boolean[], zeros: boolean[], nan: boolean, limits: number[], signed: boolean, log: boolean,
  *   maps: {paper: string, night: string, diverging: string, divergingNight: string},
  *   unit: number, overview: number[], chunk: number, pyramid: number[][],

@@ -148,7 +148,7 @@ let revealed = false;
 async function readFile(head) {
   if (facts.step === 1) return;
   await Promise.all(sources.map(async source => {
-    if (!source.place || data.read.has(`${source.set}-${head}`)) return;
+    if (!source.blob || data.read.has(`${source.set}-${head}`)) return;
     try {
       const matrix = /** @type {Matrix} */ (await data.matrix(source.set, head));
       data.read.set(`${source.set}-${head}`, await source.level(matrix, head));
@@ -181,7 +181,7 @@ const exactRows = [];
 async function readRows() {
   const {head, row} = state, key = `${head}-${row}`;
   for (const source of sources) {
-    if (!source.place || exactRows[source.set]?.key === key) continue;
+    if (!source.blob || exactRows[source.set]?.key === key) continue;
     const matrix = figures[source.set].head.matrix;
     if (!(matrix instanceof Matrix)) continue;
     try {
@@ -211,7 +211,7 @@ function drawFocus() {
   for (const figure of figures) figure.drawFocus();
   writeFacts();
   drawSide();
-  if (sources.some(source => source.place)) readRows();
+  if (sources.some(source => source.blob)) readRows();
   saveSoon();
 }
 
