@@ -31,7 +31,7 @@ FLAGS = "run --q q.npy --k k.npy --v v.npy "
     ("job.json", 2, "expected a command before job.json: 'attn run' computes a job"),
     ("run model", 66, "model: is the folder of a model; to compute a layer of the model, give --model model --layer N"),
     ("model model", 2, "attn model inspect DIR"),
-    ("run q.npy", 65, "expected a job (.json, .npz or .safetensors), found one array; give it with the flag"),
+    ("run q.npy", 65, "expected a job (.npz, .safetensors or .json), found one array (.npy); give it with the flag"),
     ("run", 2, "expected a job file (- for standard input) or tensors"),
     (FLAGS + "--convention flash_attn", 2, "did you mean 'flash'?"),
     (FLAGS + "--outputs q", 2, "did you mean 'queries'?"),

@@ -28,7 +28,7 @@ FLAGS = [
     ("convert a.npy", "--linewidth", f"{WHOLE} from 1 to {2**31 - 1}", ["0"]),
     ("convert a.npy", "--floatmode", "fixed, unique, maxprec or maxprec_equal", ["x", "long"]),
     ("run", "--nan", "warn, allow or refuse", ["x"]),
-    ("batch jobs", "--format", "npz, safetensors, json, csv, npy or folder", ["text", "x"]),
+    ("batch jobs", "--format", "npz, npy, safetensors, json, csv or folder", ["text", "x"]),
     ("compare a.npy b.npy", "--precision", "f64, f32, tf32, f16 or bf16", ["8"]),
     ("random randn --seed 1", "--generator", "RandomState, default_rng, torch, jax or jax-original", ["x"]),
 ]

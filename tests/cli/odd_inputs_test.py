@@ -138,7 +138,7 @@ def test_file_without_tensors_can_be_read(tmp_path, suffix):
 
 
 def test_csv_is_not_a_job():
-    assert_refused(attn("run", "-", stdin="1,2\n"), 65, "found CSV")
+    assert_refused(attn("run", "-", stdin="1,2\n"), 65, "found one array (CSV)")
 
 
 @pytest.mark.parametrize("arguments", [

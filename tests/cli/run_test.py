@@ -339,9 +339,9 @@ HUGE = [[2**62, 0, 0, 0]]
 
 @pytest.mark.parametrize("arguments, code, reason", [
     (["nope.json"], 66, "nope.json: "),
-    (["table.csv"], 65, "table.csv: expected a job (.json, .npz or .safetensors), found CSV; give it with the flag "
+    (["table.csv"], 65, "table.csv: expected a job (.npz, .safetensors or .json), found one array (CSV); give it with the flag "
                         "of its input, such as --embeddings table.csv"),
-    (["q.npy"], 65, "q.npy: expected a job (.json, .npz or .safetensors), found one array; give it with the flag"),
+    (["q.npy"], 65, "q.npy: expected a job (.npz, .safetensors or .json), found one array (.npy); give it with the flag"),
     (["no_name.json#"], 66, "no_name.json#: "),
     (["--q", "no_name.json#", "--k", "k.npy"], 65, "no_name.json: has an array without a name"),
     (["--q", "nope.npy", "--k", "k.npy"], 66, "nope.npy: "),

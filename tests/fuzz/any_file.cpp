@@ -20,8 +20,7 @@ constexpr std::size_t kMost = std::size_t{1} << 17;
 constexpr std::size_t kAlways = std::size_t{3} << 20;
 
 Document document_of(const FileBytes& file, TensorFiles& files) {
-  const Format format = format_of(file);
-  if (format != Format::npy && format != Format::csv) return read_document(file.path, files);
+  if (!format_of(file).holds_one()) return read_document(file.path, files);
   Document document{.name = file.path};
   for (const char* name : {"Q", "K", "V"}) document.set({name, Json{file.path}, "", ""});
   return document;
@@ -38,17 +37,18 @@ void require_planned(const Plan& plan, const Result& result) {
 
 /// Writes safetensors, which supports all dtypes.
 std::string safetensors_of(const Result& result) {
+  const FormatRow& format = row_of(Format::safetensors);
   std::vector<TensorSpec> specs;
   std::vector<Elements> elements;
   for (const auto& [name, output] : result.outputs) {
-    const DType dtype = stored_dtype(Format::safetensors, output.dtype());
+    const DType dtype = format.stored_dtype(output.dtype());
     specs.push_back({name, dtype, output.shape()});
     elements.push_back(elements_of(output, dtype));
   }
   const std::vector<std::uint32_t> none(specs.size());  // this format has no checksums
   return fuzz::written([&](OutputFile& out) {
-    write_layout(layout_of(Format::safetensors, specs, none, result, "result.safetensors"), specs,
-                 elements, out);
+    write_layout(layout_of(format, specs, none, result, "result.safetensors"), specs, elements,
+                 out);
   });
 }
 

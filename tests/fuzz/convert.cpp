@@ -39,12 +39,12 @@ TensorMap read_back(const std::string& bytes, const std::string& suffix) {
 }
 
 /// With the names and dtypes that the format stores.
-TensorMap stored(const TensorMap& tensors, Format format) {
+TensorMap stored(const TensorMap& tensors, const FormatRow& format) {
   TensorMap result;
   for (const auto& [name, tensor] : tensors) {
-    const bool keeps = format == Format::safetensors;
-    result.set(name.empty() && format != Format::npy ? "arr_0" : name,
-               keeps ? tensor : cast(tensor, npy_dtype(tensor.dtype())));
+    const bool keeps = format.stored_dtype(DType::bf16) == DType::bf16;
+    result.set(name.empty() && !format.holds_one() ? "arr_0" : name,
+               keeps ? tensor : cast(tensor, format.stored_dtype(tensor.dtype())));
   }
   return result;
 }
@@ -66,8 +66,9 @@ void with_converted(const TensorMap& tensors, const std::string& format, TensorF
 }
 
 void require_same_when_read_back(const TensorMap& tensors, TensorFiles& files) {
-  for (const Format format : {Format::npz, Format::safetensors}) {
-    const std::string suffix(name_of(format));
+  for (const FormatRow& format : all_formats()) {
+    if (!format.is_archive()) continue;
+    const std::string suffix(format.name());
     with_converted(tensors, suffix, files, [&](const std::string& bytes) {
       fuzz::require(fuzz::same(read_back(bytes, suffix), stored(tensors, format)),
                     "the tensors are the same in a binary format");
@@ -85,7 +86,7 @@ void require_same_when_read_back(const TensorMap& tensors, TensorFiles& files) {
     TensorMap alone;
     alone.set("", tensor);
     with_converted(alone, "npy", files, [&](const std::string& bytes) {
-      fuzz::require(fuzz::same(read_back(bytes, "npy"), stored(alone, Format::npy)),
+      fuzz::require(fuzz::same(read_back(bytes, "npy"), stored(alone, row_of(Format::npy))),
                     "the tensor is the same in .npy");
     });
     with_converted(alone, "csv", files, [&](const std::string& bytes) {

@@ -2,6 +2,7 @@
 // the arrays are equal after writing and reading them again.
 #include "attn/io/npz.h"
 
+#include "attn/io/format.h"
 #include "support/fuzz.h"
 #include "support/memory_file.h"
 #include "support/zip_repair.h"
@@ -29,8 +30,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const auto& [name, tensor] : tensors) bytes += tensor.bytes();
   fuzz::require(bytes <= size + kLimits.expanded, "no more than the limit allows");
 
-  const std::string copy =
-      fuzz::written([&](OutputFile& out) { write_npz(tensors, comment, out); });
+  const std::string copy = fuzz::written([&](OutputFile& out) {
+    write_tensors(Format::npz, tensors, {{"", comment}}, out);
+  });
   std::string again;
   const TensorMap read = read_npz(fuzz::file_of(copy, "again.npz"), &again);
   fuzz::require(fuzz::same(read, tensors), "written and read");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "attn/io/format.h"
 #include "support/fuzz.h"
 #include "support/memory_file.h"
 
@@ -11,7 +12,7 @@ using namespace attn;
 
 namespace {
 
-SafetensorsMetadata sorted(SafetensorsMetadata metadata) {
+FileMetadata sorted(FileMetadata metadata) {
   std::sort(metadata.begin(), metadata.end());
   return metadata;
 }
@@ -20,7 +21,7 @@ SafetensorsMetadata sorted(SafetensorsMetadata metadata) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const FileBytes file = fuzz::file_of(fuzz::text_of(data, size), "input.safetensors");
-  SafetensorsMetadata metadata;
+  FileMetadata metadata;
   TensorMap tensors;
   if (!fuzz::accepted([&] { tensors = read_safetensors(file, &metadata); })) return 0;
   fuzz::require(is_safetensors(file.bytes()),
@@ -32,9 +33,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   fuzz::require(elements <= size, "no more elements than the file has bytes");
 
-  const std::string bytes =
-      fuzz::written([&](OutputFile& out) { write_safetensors(tensors, metadata, out); });
-  SafetensorsMetadata again;
+  const std::string bytes = fuzz::written(
+      [&](OutputFile& out) { write_tensors(Format::safetensors, tensors, metadata, out); });
+  FileMetadata again;
   const FileBytes copy = fuzz::file_of(bytes, "again.safetensors");
   fuzz::require(fuzz::same(read_safetensors(copy, &again), tensors), "written and read");
   fuzz::require(sorted(again) == sorted(metadata), "its metadata, too");

@@ -16,7 +16,8 @@ namespace {
 
 void write(const std::string& path, double value, std::size_t size = 4) {
   OutputFile out(path, {.force = true});
-  write_npy(Tensor::of<double>({size}, std::vector<double>(size, value)), out);
+  const Tensor tensor = Tensor::of<double>({size}, std::vector<double>(size, value));
+  write_tensors(Format::npy, unnamed(tensor), {}, out);
   out.commit();
 }
 

@@ -6,6 +6,7 @@
 
 #include "attn/base/error.h"
 #include "attn/io/elements.h"
+#include "attn/io/format.h"
 #include "support/run_attn.h"
 
 using namespace attn;
@@ -202,7 +203,7 @@ TEST_CASE("arrays of all dtypes are written and read back bit for bit") {
         tensor.mutable_raw()[i] = static_cast<std::byte>(dtype == DType::boolean ? i % 2 : 7 * i);
       const std::string path = folder.path() / "x.npy";
       OutputFile out(path, {true, {}});
-      write_npy(tensor, out);
+      write_tensors(Format::npy, unnamed(tensor), {}, out);
       out.commit();
       const FileBytes file = read_file(path);
       const Tensor back = read_npy(file, path);

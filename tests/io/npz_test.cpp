@@ -5,6 +5,7 @@
 
 #include "attn/base/error.h"
 #include "attn/io/elements.h"
+#include "attn/io/format.h"
 #include "support/run_attn.h"
 
 using namespace attn;
@@ -16,7 +17,7 @@ namespace {
 std::string archive_of(const TensorMap& tensors, const std::string& comment = "") {
   const ScratchFolder folder;
   OutputFile out((folder.path() / "x.npz").string(), {});
-  write_npz(tensors, comment, out);
+  write_tensors(Format::npz, tensors, {{"", comment}}, out);
   out.commit();
   return folder.read("x.npz");
 }

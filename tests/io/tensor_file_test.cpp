@@ -19,7 +19,7 @@ std::string write_archive(const ScratchFolder& folder) {
   tensors.set("values", Tensor::of<double>({1}, {4}));
   const std::string path = folder.path() / "x.npz";
   OutputFile out(path, {});
-  write_npz(tensors, "", out);
+  write_tensors(Format::npz, tensors, {}, out);
   out.commit();
   return path;
 }
@@ -40,7 +40,7 @@ std::string error_of(const std::string& ref) {
 TEST_CASE("a format is detected by content, then by name") {
   const ScratchFolder folder;
   const auto format = [&](const std::string& name, const std::string& bytes) {
-    return format_of(read_file(folder.write(name, bytes).string()));
+    return format_of(read_file(folder.write(name, bytes).string())).format;
   };
   CHECK(format("a.csv", "\x93NUMPY") == Format::npy);
   CHECK(format("a.npy", "PK\3\4") == Format::npz);
@@ -55,16 +55,18 @@ TEST_CASE("a format is detected by content, then by name") {
   CHECK(format("a.safetensors", "{}") == Format::safetensors);
   CHECK(format("a.npy", "") == Format::npy);
   CHECK_THROWS_WITH(format("a.dat", "1,2"),
-                    Contains("is not a .npy, .npz, .safetensors, JSON or CSV file"));
+                    Contains("is not a .npz, .npy, .safetensors, JSON or CSV file"));
   CHECK_THROWS_WITH(format("a.txt", ""), Contains("a.txt: is empty"));
 }
 
 TEST_CASE("an output's format is determined by its suffix") {
-  for (const Format format :
-       {Format::npy, Format::npz, Format::safetensors, Format::json, Format::csv})
-    CHECK(format_of_suffix("d.x/a." + std::string(name_of(format))) == format);
-  CHECK_FALSE(format_of_suffix("npy").has_value());
-  CHECK_FALSE(format_of_suffix("a.txt").has_value());
+  for (const FormatRow& format : all_formats()) {
+    CHECK(format_of_suffix("d.x/a" + std::string(format.suffix)) == &format);
+    CHECK(format_named(format.name()) == &format);
+    CHECK(&row_of(format.format) == &format);
+  }
+  CHECK(format_of_suffix("npy") == nullptr);
+  CHECK(format_of_suffix("a.txt") == nullptr);
 }
 
 TEST_CASE("FILE#NAME is split at the last '#' unless that file exists") {

@@ -13,7 +13,6 @@
 #include "attn/io/digest.h"
 #include "attn/io/elements.h"
 #include "attn/io/json_parse.h"
-#include "attn/io/npz.h"
 #include "attn/io/output_path.h"
 #include "attn/io/safetensors.h"
 #include "attn/io/staged_file.h"
@@ -26,12 +25,6 @@ namespace attn {
 namespace {
 
 constexpr char kBetween = '/';  // job and output, in the name of a tensor
-
-/// The most bytes of made_by in a bundle.
-std::size_t most_recorded(const std::string& suffix) {
-  constexpr std::size_t kMostInHeader = std::size_t{1} << 20;
-  return suffix == ".npz" ? kMaxZipComment : kMostInHeader;
-}
 
 /// JSON text from a worker, written again; "" stays. Errors: BadMessage.
 std::string checked_json(std::string_view text) {
@@ -53,7 +46,7 @@ std::string encoded_result(const TensorMap& outputs, const std::string& suffix) 
   const auto add = [&](std::uint64_t number) { pack(text, number); };
   for (const std::string& name : names) {
     const Tensor& tensor = outputs.at(name);
-    const DType dtype = stored_dtype(*format_of_suffix(suffix), tensor.dtype());
+    const DType dtype = format_of_suffix(suffix)->stored_dtype(tensor.dtype());
     const Elements elements = elements_of(tensor, dtype);
     pack_text(text, name);
     add(static_cast<std::uint64_t>(dtype));
@@ -198,7 +191,7 @@ void BundleWriter::add_members(const std::string& output, std::string_view resul
 }
 
 void BundleWriter::add_record(const std::string& job, Record record) {
-  const std::size_t most = most_recorded(context_.naming->suffix);
+  const std::size_t most = context_.naming->format()->most_metadata;
   visible_bytes_ += record.visible.size();
   if (visible_bytes_ > most)
     for (auto& [name, earlier] : records_) earlier.visible.clear();
@@ -211,7 +204,7 @@ void BundleWriter::add_record(const std::string& job, Record record) {
 
 /// As JSON text; "" if no job has a record.
 std::string BundleWriter::made_by() const {
-  const std::size_t most = most_recorded(context_.naming->suffix);
+  const std::size_t most = context_.naming->format()->most_metadata;
   const std::string start = "{\"schema\":\"attn/1\",";
   const std::string unknown = start + json_quoted(kPositionsMember) + ":null}";
   if (places_bytes_ > most) return unknown;
@@ -284,9 +277,9 @@ void BundleWriter::fetch_kept_results(const OpenBundle& old) {
     };
     add_record(member.spec.name,
                {text_of_member(kPositionsMember), text_of_member(kVisibleMember)});
-    const Format format = *format_of_suffix(context_.naming->suffix);
+    const FormatRow& format = *context_.naming->format();
     for (const auto& [output, tensor] : old.result(member.spec.name)) {
-      Elements elements = elements_of(tensor, stored_dtype(format, tensor.dtype()));
+      Elements elements = elements_of(tensor, format.stored_dtype(tensor.dtype()));
       members.push_back(
           {.spec = {member.spec.name + kBetween + output, elements.tensor.dtype(), tensor.shape()},
            .checksum = elements.checksum(elements.tensor.bytes()),
@@ -323,11 +316,8 @@ FileLayout BundleWriter::layout(const std::string& path) const {
     specs.push_back(member.spec);
     checksums.push_back(member.checksum);
   }
-  const std::string recorded = made_by();
-  if (context_.naming->suffix == ".npz") return npz_layout(specs, checksums, recorded, path);
-  SafetensorsMetadata metadata;
-  if (!recorded.empty()) metadata = {{"schema", "attn/1"}, {"made_by", recorded}};
-  return safetensors_layout(specs, metadata, path);
+  const FormatRow& format = *context_.naming->format();
+  return format.layout(specs, checksums, metadata_of(format, made_by()), path);
 }
 
 void BundleWriter::write_elements(const Member& member, OutputFile& out) {

@@ -59,7 +59,7 @@ std::size_t size_of_file(const std::string& path) {
 std::size_t memory_for(const Item& item) {
   if (item.line) return item.line->size() * 4;
   if (!item.inputs.empty()) return 0;
-  return saturating_product({size_of_file(item.name), item.name.ends_with(".json") ? 5U : 1U});
+  return saturating_product({size_of_file(item.name), is_job_document(item.name) ? 5U : 1U});
 }
 
 }  // namespace
@@ -90,7 +90,9 @@ bool exists(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-bool holds_one_output(const std::string& suffix) { return suffix == ".npy" || suffix == ".csv"; }
+bool holds_one_output(const Naming& naming) {
+  return naming.format() != nullptr && naming.format()->holds_one();
+}
 
 }  // namespace
 
@@ -100,7 +102,7 @@ std::string folder_of_output(const Naming& naming, const std::string& name) {
 }
 
 void require_one_output(const Job& job, const Naming& naming) {
-  if (!holds_one_output(naming.suffix) || job.outputs.size() == 1) return;
+  if (!holds_one_output(naming) || job.outputs.size() == 1) return;
   throw Error(ErrorKind::usage, "--format " + naming.suffix.substr(1) +
                                     ": a file holds one output, found " +
                                     std::to_string(job.outputs.size()) + "; use --outputs " +
@@ -112,7 +114,7 @@ void require_one_output(const BatchContext& context, const JobFile& first) {
   const std::string& suffix = context.naming->suffix;
   std::error_code ignored;
   // A pipe is not opened here, since it can be read only once.
-  if (!holds_one_output(suffix)) return;
+  if (!holds_one_output(*context.naming)) return;
   if (first.inputs.empty() && !std::filesystem::is_regular_file(first.path, ignored)) return;
   std::size_t count = 0;
   try {

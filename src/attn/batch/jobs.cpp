@@ -146,7 +146,8 @@ std::string_view name_in(std::string_view path) { return path.substr(path.rfind(
 bool is_pattern(const std::string& word) { return word.find_first_of("*?[") != std::string::npos; }
 
 bool is_archive(std::string_view name) {
-  return name.ends_with(".npz") || name.ends_with(".safetensors");
+  const FormatRow* format = format_of_suffix(name);
+  return format != nullptr && format->is_archive();
 }
 
 /// The job files in a folder and its subfolders, sorted, with subfolders that cannot be read.
@@ -166,7 +167,7 @@ std::vector<std::string> files_in(const std::string& folder, const std::string& 
       if (name.starts_with('.')) continue;
       if (!entry->is_symlink(ignored) && entry->is_directory(ignored)) {
         if (except.empty() || !fs::equivalent(path, except, ignored)) pending.push_back(path);
-      } else if (name.ends_with(".json") && !entry->is_directory(ignored)) {
+      } else if (is_job_document(name) && !entry->is_directory(ignored)) {
         paths.push_back(path.string());
       } else if (is_archive(name) && !entry->is_directory(ignored)) {
         archives.push_back(path.string());
@@ -407,8 +408,7 @@ std::string Naming::name_of(const Item& item) const {
                printable(item.name) + ", found '" + printable(name) + "', " + problem +
                (pattern.find("{job}") == std::string::npos ? "" : "; {stem} has no folders"));
   if (bundle == 0) return name + suffix;
-  const bool takes_utf8_only = format_of_suffix(suffix) == Format::safetensors;
-  if (takes_utf8_only && find_invalid_utf8(name) != std::string::npos)
+  if (format()->names_are_utf8 && find_invalid_utf8(name) != std::string::npos)
     fail_usage("--name " + printable(pattern) + ": expected UTF-8, as .safetensors requires, for " +
                printable(item.name) + ", found '" + printable(name) + "'; use --format npz");
   return bundle_file(bundle_of(item.number)) + "#" + name;
@@ -421,7 +421,9 @@ std::string bundle_in(const std::string& result) {
   const std::size_t digits = std::string_view(kBundlePrefix).size();
   const std::size_t suffix = file.find_first_not_of("0123456789", digits);
   if (suffix == digits || suffix == std::string::npos) return "";
-  return file.substr(suffix) == ".npz" || file.substr(suffix) == ".safetensors" ? file : "";
+  const FormatRow* format = format_of_suffix(file);
+  return format != nullptr && format->is_archive() && file.substr(suffix) == format->suffix ? file
+                                                                                            : "";
 }
 
 void check_pattern(const std::string& pattern, bool jobs_are_lines) {
@@ -445,7 +447,7 @@ std::optional<std::size_t> owner_of_parent(
        slash = name.find('/', slash + 1)) {
     // A result folder may contain other results, except below its own files ("weights.npy").
     const std::string parent = name.substr(0, slash);
-    const bool in_folder = suffix == "/" && parent.ends_with(".npy");
+    const bool in_folder = suffix == "/" && parent.ends_with(kFolderSuffix);
     const auto owner = owners.find(in_folder ? parent.substr(0, parent.rfind('/') + 1) : parent);
     if (owner != owners.end()) return owner->second;
   }

@@ -11,6 +11,7 @@
 
 #include "attn/batch/item.h"
 #include "attn/batch/shard.h"
+#include "attn/io/format.h"
 #include "attn/io/used_files.h"
 
 namespace attn {
@@ -58,6 +59,8 @@ struct Naming {
   std::size_t bundle = 0;  ///< jobs of a bundle (batch/bundle.h); 0: each job has its own files
 
   std::size_t bundle_of(std::size_t item_number) const { return (item_number - 1) / bundle + 1; }
+  /// Of the results; nullptr: folders.
+  const FormatRow* format() const { return format_of_suffix(suffix); }
   /// "bundle-3.npz"
   std::string bundle_file(std::size_t number) const {
     return kBundlePrefix + std::to_string(number) + suffix;

@@ -85,9 +85,7 @@ std::string dry_run_json(const Item& item, const BatchContext& context, const Ou
 std::size_t size_of_texts(const TensorFiles& files) {
   std::size_t size = 0;
   for (const auto& [path, file] : files.files()) {
-    const Format format = format_of(file);
-    if (format != Format::npy && format != Format::safetensors)
-      size = saturating_sum(size, file.size);
+    if (!format_of(file).is_mapped) size = saturating_sum(size, file.size);
   }
   return size;
 }
@@ -148,9 +146,9 @@ void deliver(const Result& result, ResultWriter* writer, const Attempt& attempt,
 
 /// The copies of the outputs that an item makes, by its format.
 void add_copies(const Plan& plan, const BatchContext& context, MemoryEstimate& memory) {
-  const bool is_text = context.naming
-                           ? context.naming->suffix == ".json" || context.naming->suffix == ".csv"
-                           : !context.shapes_only;
+  const bool is_text =
+      context.naming ? context.naming->format() != nullptr && !context.naming->format()->is_binary()
+                     : !context.shapes_only;
   if (is_text) memory.add_output_text(plan);
   if (context.naming && context.naming->bundle > 0 && !context.dry_run)
     memory.add("copies of the outputs", bytes_of_outputs(plan));

@@ -37,6 +37,7 @@
 #include "attn/core/output_table.h"
 #include "attn/io/digest.h"
 #include "attn/io/elements.h"
+#include "attn/io/format.h"
 #include "attn/io/json_write.h"
 #include "attn/io/output_path.h"
 #include "attn/io/staged_file.h"
@@ -45,6 +46,13 @@
 
 namespace attn {
 namespace {
+
+bool are_archives(const FormatRow& format) { return format.is_archive(); }
+
+bool is_archive(const BatchArgs& args) {
+  const FormatRow* format = format_named(args.format);
+  return format != nullptr && format->is_archive();
+}
 
 std::vector<Option> job_list_options(BatchArgs& args) {
   return in_group(
@@ -79,8 +87,8 @@ std::vector<Option> result_options(BatchArgs& args) {
            text("--name", args.name, "PATTERN",
                 "template for result names, with {stem}, {job} (with folders) or {index}; default: "
                 "{stem}")),
-       common(word("--format", args.format, {"npz", "safetensors", "json", "csv", "npy", "folder"},
-                   "npz (default), safetensors, json, csv, npy or folder")),
+       common(word("--format", args.format, format_names({}, {"folder"}),
+                   join_or(format_names({}, {"folder"})) + "; default: npz")),
        integer("--bundle", args.bundle, {1, kMaxBundle}, "N",
                "write the results of N jobs to one .npz or .safetensors file"),
        common(flag("--force", args.force, "replace existing results and the manifest")),
@@ -155,8 +163,8 @@ void add_batch_options(Command& command, BatchArgs& args) {
       {{"--statistics"}, "--summary"},
       {{"--prune"}, "--resume"},
       {{"--bundle"},
-       "--format npz or safetensors",
-       [&args] { return args.format == "npz" || args.format == "safetensors"; }},
+       "--format " + listed_suffixes(are_archives, false),
+       [&args] { return is_archive(args); }},
       {{"--resume", "--manifest", "--force", "--no-clobber", "--durable", "--name", "--format",
         "--bundle"},
        "--out-dir"}};

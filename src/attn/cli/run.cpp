@@ -240,13 +240,13 @@ bool needs_description(const Destination& destination, const RunArgs& args) {
   return !args.views.empty() || (destination.shown && args.show.format == "ndjson") ||
          std::any_of(destination.targets.begin(), destination.targets.end(),
                      [](const OutputTarget& target) {
-                       return target.format && stores_provenance(*target.format);
+                       return target.format != nullptr && target.format->keeps_metadata();
                      });
 }
 
 bool has_text(const Destination& destination, const std::string& format) {
   const auto is_text = [](const OutputTarget& target) {
-    return target.format == Format::json || target.format == Format::csv;
+    return target.format != nullptr && !target.format->is_binary();
   };
   return std::any_of(destination.targets.begin(), destination.targets.end(), is_text) ||
          (destination.shown && format == "ndjson");

@@ -16,7 +16,8 @@ bool is_text(const ShowArgs& args) { return args.format.empty() || args.format =
 bool is_stdout(const std::string& path) { return path == "-" || path == "/dev/stdout"; }
 
 bool takes_format(const OutputTarget& target) {
-  return target.format && !format_of_suffix(target.path) && is_stream(target.path);
+  return target.format != nullptr && format_of_suffix(target.path) == nullptr &&
+         is_stream(target.path);
 }
 
 /// Refuses "weights=w.npy,context=c.npy", which would otherwise be one file name.
@@ -34,13 +35,12 @@ void add_show_options(Command& command, ShowArgs& args,
                       const std::function<bool()>& explains) {
   command.add(in_group(
       "Results",
-      {common(list(
-           "-o,--output", args.outputs, "[NAME=]PATH",
-           "output file ending in .npz, .safetensors, .json, .npy or .csv; FOLDER/; or NAME=FILE "
-           "for one output; repeatable; default: text on stdout")),
-       common(word("--format", args.format,
-                   {"text", "json", "ndjson", "csv", "npz", "npy", "safetensors"},
-                   "format on stdout: text, json, ndjson, csv, npz, npy or safetensors")),
+      {common(
+           list("-o,--output", args.outputs, "[NAME=]PATH",
+                "output file ending in " + listed_suffixes() +
+                    "; FOLDER/; or NAME=FILE for one output; repeatable; default: text on stdout")),
+       common(word("--format", args.format, format_names({"text", "ndjson"}),
+                   "format on stdout: text, ndjson, " + listed_suffixes(nullptr, false))),
        common(flag("--force", args.force, "overwrite existing output files"))}));
   command.add(text_options(args.text));
   const auto shows_text = [&args, destination] { return destination().shown && is_text(args); };
@@ -59,7 +59,7 @@ bool Destination::has_file() const {
 
 Destination destination_of(const ShowArgs& args, const std::vector<std::string>& names,
                            bool by_default) {
-  const std::optional<Format> stream = format_of_suffix("." + args.format);
+  const FormatRow* stream = format_named(args.format);
   Destination destination;
   destination.on_stdout = args.outputs.empty() && by_default;
   bool format_used = false;
@@ -73,9 +73,9 @@ Destination destination_of(const ShowArgs& args, const std::vector<std::string>&
     format_used = format_used || takes_format(destination.targets.back());
   }
   // Last, so that nothing is printed before all files are written.
-  if (destination.on_stdout && stream) destination.targets.push_back({"", "-", stream});
-  destination.shown = destination.on_stdout && !stream;
-  if (destination.on_stdout && stream) refuse_binary_on_terminal(*stream);
+  if (destination.on_stdout && stream != nullptr) destination.targets.push_back({"", "-", stream});
+  destination.shown = destination.on_stdout && stream == nullptr;
+  if (destination.on_stdout && stream != nullptr) refuse_binary_on_terminal(*stream);
   if (!destination.on_stdout && !format_used && !args.format.empty())
     throw Error(ErrorKind::usage,
                 "--format requires standard output; a file's suffix sets its format");

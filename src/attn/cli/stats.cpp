@@ -61,8 +61,8 @@ StatsFormat stats_format_of(const StatsArgs& args) {
 }
 
 bool is_tensor_file(const fs::path& path) {
-  const std::optional<Format> format = format_of_suffix(path.native());
-  return format && *format != Format::csv;
+  const FormatRow* format = format_of_suffix(path.native());
+  return format != nullptr && !format->names_rows;
 }
 
 /// The .npz, .safetensors, .npy and .json files in a folder and its subfolders, in natural order.

@@ -59,9 +59,8 @@ bool can_show_bar() {
   return isatty(STDERR_FILENO) == 1 && !terminal.empty() && terminal != "dumb";
 }
 
-void refuse_binary_on_terminal(Format format) {
-  const bool is_text = format == Format::json || format == Format::csv;
-  if (!is_text && prints_to_terminal())
+void refuse_binary_on_terminal(const FormatRow& format) {
+  if (format.is_binary() && prints_to_terminal())
     throw Error(ErrorKind::usage,
                 "refusing to write binary data to the terminal; use -o FILE or a pipe");
 }

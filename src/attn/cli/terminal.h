@@ -25,7 +25,7 @@ TerminalStyle terminal_style(const std::string& when, std::size_t width);
 bool prints_to_terminal();
 
 /// Errors: usage, if standard output is a terminal and the format is binary.
-void refuse_binary_on_terminal(Format format);
+void refuse_binary_on_terminal(const FormatRow& format);
 
 /// Whether standard error is a terminal on which a line can be overwritten.
 bool can_show_bar();

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attn/io/row_writer.h"
@@ -28,6 +29,9 @@ struct LayoutPart {
   std::string text;
   std::optional<std::size_t> tensor;
 };
+
+/// Texts that a file stores beside its tensors, by key. The key is "" if a file has one text.
+using FileMetadata = std::vector<std::pair<std::string, std::string>>;
 
 /// The whole file. Functions that make a layout may take the CRC-32 of each tensor's elements; no
 /// length depends on these checksums.

@@ -109,8 +109,8 @@ class Scanner {
   }
 
   void skip_space() {
-    constexpr std::string_view kSpace = " \t\n\r\f";
-    while (at_ < text_.size() && kSpace.find(text_[at_]) != std::string_view::npos) ++at_;
+    constexpr std::string_view kPythonSpace = " \t\n\r\f";
+    while (at_ < text_.size() && kPythonSpace.find(text_[at_]) != std::string_view::npos) ++at_;
   }
 
   bool accept(char wanted) {
@@ -325,10 +325,5 @@ std::string npy_header(DType dtype, const Shape& shape) {
 DType npy_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
 
 FileLayout npy_layout(const TensorSpec& spec) { return {{npy_header(spec.dtype, spec.shape), 0}}; }
-
-void write_npy(const Tensor& tensor, OutputFile& out) {
-  const TensorSpec spec{"", npy_dtype(tensor.dtype()), tensor.shape()};
-  write_layout(npy_layout(spec), {spec}, {elements_of(tensor, spec.dtype)}, out);
-}
 
 }  // namespace attn

@@ -58,6 +58,4 @@ DType npy_dtype(DType dtype);
 /// The layout of a file of one tensor, whose dtype is npy_dtype()'s.
 FileLayout npy_layout(const TensorSpec& spec);
 
-void write_npy(const Tensor& tensor, OutputFile& out);
-
 }  // namespace attn

@@ -290,15 +290,4 @@ FileLayout npz_layout(const std::vector<TensorSpec>& specs,
   return layout;
 }
 
-void write_npz(const TensorMap& tensors, const std::string& comment, OutputFile& out) {
-  std::vector<TensorSpec> specs;
-  std::vector<Elements> elements;
-  for (const auto& [name, tensor] : tensors) {
-    specs.push_back({name, npy_dtype(tensor.dtype()), tensor.shape()});
-    elements.push_back(elements_of(tensor, specs.back().dtype));
-  }
-  write_layout(npz_layout(specs, checksums_of(elements, specs), comment, out.path()), specs,
-               elements, out);
-}
-
 }  // namespace attn

@@ -62,15 +62,12 @@ NpzIndex read_npz_index(const FileBytes& file, const NpzLimits& limits, MemoryCh
 std::optional<Tensor> read_npz_array(const FileBytes& file, const NpzIndex& index,
                                      std::string_view key, ReadBudget* budget = nullptr);
 
-/// The layout of an archive of these tensors, whose dtypes are npy_dtype()'s. `path` is used in
-/// errors.
+/// The layout of an archive of these tensors, whose dtypes are npy_dtype()'s: uncompressed, with
+/// member dates 1980-01-01, so that the same arrays give the same bytes; zip64 where sizes require
+/// it. `comment` has at most 65,535 bytes. `path` is used in errors, which are: data, for more
+/// members or longer names than NpzLimits allows the reader.
 FileLayout npz_layout(const std::vector<TensorSpec>& specs,
                       const std::vector<std::uint32_t>& checksums, const std::string& comment,
                       const std::string& path);
-
-/// Uncompressed, with member dates 1980-01-01, so that the same arrays give the same bytes; zip64
-/// where sizes require it. `comment` has at most 65,535 bytes. Errors: data, for more members or
-/// longer names than NpzLimits allows the reader.
-void write_npz(const TensorMap& tensors, const std::string& comment, OutputFile& out);
 
 }  // namespace attn

@@ -80,7 +80,7 @@ std::vector<std::size_t> in_order(const std::vector<TensorSpec>& specs) {
   return order;
 }
 
-std::string metadata_text(const SafetensorsMetadata& metadata) {
+std::string metadata_text(const FileMetadata& metadata) {
   std::string text;
   for (const auto& [key, value] : metadata)
     text += (text.empty() ? "" : ",") + json_quoted(key) + ":" + json_quoted(value);
@@ -89,7 +89,7 @@ std::string metadata_text(const SafetensorsMetadata& metadata) {
 
 /// The length, then the header, padded to a multiple of 8.
 std::string header_of(const std::vector<TensorSpec>& specs, const std::vector<std::size_t>& order,
-                      const SafetensorsMetadata& metadata, const std::string& file) {
+                      const FileMetadata& metadata, const std::string& file) {
   std::string text = metadata.empty() ? "" : metadata_text(metadata);
   std::uint64_t offset = 0;
   for (const std::size_t i : order) {
@@ -120,8 +120,7 @@ bool is_safetensors(std::span<const std::byte> bytes) {
   return little_endian<std::uint64_t>(bytes) <= bytes.size() - 8;
 }
 
-TensorMap read_safetensors(const FileBytes& file, SafetensorsMetadata* metadata,
-                           ReadBudget* budget) {
+TensorMap read_safetensors(const FileBytes& file, FileMetadata* metadata, ReadBudget* budget) {
   MemoryCharge charge(budget, file.name());
   SafetensorsHeader header = parse_safetensors_header(file, charge);
   TensorMap tensors;
@@ -156,23 +155,12 @@ const SafetensorsEntry& entry_named(const SafetensorsHeader& header, const std::
                              did_you_mean(name, header.names_near(name), NameKind::tensor));
 }
 
-FileLayout safetensors_layout(const std::vector<TensorSpec>& specs,
-                              const SafetensorsMetadata& metadata, const std::string& path) {
+FileLayout safetensors_layout(const std::vector<TensorSpec>& specs, const FileMetadata& metadata,
+                              const std::string& path) {
   const std::vector<std::size_t> order = in_order(specs);
   FileLayout layout = {{header_of(specs, order, metadata, path), {}}};
   for (const std::size_t i : order) layout.push_back({"", i});
   return layout;
-}
-
-void write_safetensors(const TensorMap& tensors, const SafetensorsMetadata& metadata,
-                       OutputFile& out) {
-  std::vector<TensorSpec> specs;
-  std::vector<Elements> elements;
-  for (const auto& [name, tensor] : tensors) {
-    specs.push_back({name, tensor.dtype(), tensor.shape()});
-    elements.push_back(elements_of(tensor, tensor.dtype()));
-  }
-  write_layout(safetensors_layout(specs, metadata, out.path()), specs, elements, out);
 }
 
 namespace {
@@ -336,11 +324,11 @@ void require_no_gap(const SafetensorsHeader& header, const FileBytes& file, std:
                                " bytes follow the last tensor: expected nothing after it");
 }
 
-SafetensorsMetadata metadata_of(const Json& json, MemoryCharge& charge) {
+FileMetadata metadata_of(const Json& json, MemoryCharge& charge) {
   const std::string name(kMetadata);
   const auto members = json.get<JsonObject>();
   if (members == nullptr) fail_at({name}, "expected an object of strings, found " + json.kind());
-  SafetensorsMetadata metadata;
+  FileMetadata metadata;
   for (const auto& [key, value] : *members) {
     const auto text = value.get<std::string>();
     if (text == nullptr)

@@ -28,27 +28,21 @@
 
 namespace attn {
 
-using SafetensorsMetadata = std::vector<std::pair<std::string, std::string>>;
-
 /// Whether the file seems to start with a header.
 bool is_safetensors(std::span<const std::byte> bytes);
 
 /// All tensors, in the header's order; `metadata`, if not null, receives __metadata__. The tensors
 /// share the file's memory if they are aligned. Copies stay charged to `budget`, if any. Errors:
 /// data.
-TensorMap read_safetensors(const FileBytes& file, SafetensorsMetadata* metadata = nullptr,
+TensorMap read_safetensors(const FileBytes& file, FileMetadata* metadata = nullptr,
                            ReadBudget* budget = nullptr);
 
-/// The layout of a file of these tensors. `path` is used in errors, which are those of
-/// write_safetensors().
-FileLayout safetensors_layout(const std::vector<TensorSpec>& specs,
-                              const SafetensorsMetadata& metadata, const std::string& path);
-
-/// Ordered by dtype, largest elements first, then by name, with a header padded to 8 bytes, as in
-/// the reference implementation: all tensors are aligned, and the same tensors give the same bytes.
-/// Errors: data, for a name that is not UTF-8 or is "__metadata__".
-void write_safetensors(const TensorMap& tensors, const SafetensorsMetadata& metadata,
-                       OutputFile& out);
+/// The layout of a file of these tensors: ordered by dtype, largest elements first, then by name,
+/// with a header padded to 8 bytes, as in the reference implementation. All tensors are aligned,
+/// and the same tensors give the same bytes. `path` is used in errors, which are: data, for a name
+/// that is not UTF-8 or is "__metadata__".
+FileLayout safetensors_layout(const std::vector<TensorSpec>& specs, const FileMetadata& metadata,
+                              const std::string& path);
 
 /// An element type of the format.
 struct SafetensorsKind {
@@ -74,7 +68,7 @@ struct SafetensorsEntry {
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries;  ///< in the header's order
   std::vector<std::size_t> by_name;       ///< indices of the entries, sorted by name
-  SafetensorsMetadata metadata;
+  FileMetadata metadata;
 
   /// The entry of a tensor; nullptr if there is none of this name.
   const SafetensorsEntry* find(std::string_view name) const;

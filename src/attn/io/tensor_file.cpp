@@ -8,11 +8,8 @@
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
-#include "attn/io/checked_text.h"
 #include "attn/io/digest.h"
 #include "attn/io/json_parse.h"
-#include "attn/io/json_tensor.h"
-#include "attn/io/npy.h"
 #include "attn/io/npz.h"
 #include "attn/io/open_file.h"
 #include "attn/io/safetensors.h"
@@ -21,116 +18,19 @@
 namespace attn {
 namespace {
 
-constexpr Format kFormats[] = {Format::npy, Format::npz, Format::safetensors, Format::json,
-                               Format::csv};
+bool has_header(const FileBytes& file) { return format_of(file).index == FormatRow::Index::header; }
 
-/// Counts of the innermost elements of nested arrays.
-struct Leaves {
-  std::size_t numbers = 0;  ///< and booleans
-  std::size_t words = 0;    ///< "NaN" and the like, numbers only in arrays that contain numbers
-  std::size_t others = 0;
-};
-
-void count_leaves(const Json& json, Leaves& leaves) {
-  double number = 0;
-  if (const auto array = json.get<JsonArray>()) {
-    for (const Json& member : *array) count_leaves(member, leaves);
-  } else if (json.is_array() || json.get<bool>() != nullptr) {
-    ++leaves.numbers;
-  } else if (json.as_number(number)) {
-    ++(json.get<std::string>() == nullptr ? leaves.numbers : leaves.words);
-  } else {
-    ++leaves.others;
-  }
+/// Whether files with this suffix have a header.
+bool names_header(const std::string& path) {
+  const FormatRow* format = format_of_suffix(path);
+  return format != nullptr && format->index == FormatRow::Index::header;
 }
 
-/// Whether a member of a document is meant as a tensor. ["I", "am"] and false are not; a mixture of
-/// numbers and strings is, so that an error is reported for it.
-bool is_tensor(const Json& json) {
-  if (json.get<bool>() != nullptr) return false;
-  Leaves leaves;
-  count_leaves(json, leaves);
-  return leaves.numbers > 0 || leaves.others == 0;
-}
-
-TensorMap read_json_tensors(const FileBytes& file, ReadBudget* budget) {
-  const std::string name = file.name();
-  MemoryCharge parsed(budget, name), elements(budget, name);
-  const Json document = parse_json(file.text(), name, parsed);
-  TensorMap tensors;
-  const auto object = document.get<JsonObject>();
-  if (object == nullptr) {
-    tensors.set("", tensor_from_json(document, name, elements));
-  } else {
-    const bool is_result = document.find("schema") != nullptr;  // whose "id" names a batch's job
-    for (const auto& member : *object) {
-      const std::string& key = member.first;
-      const Json& value = member.second;
-      if (!is_tensor(value) || (is_result && key == "id")) continue;
-      if (key.empty()) fail_at({file.name()}, "has an array without a name");
-      elements.add(MemoryCharge::kTensor + 4 * key.size());
-      tensors.set(key, within(name, [&] { return tensor_from_json(value, key, elements); }));
-    }
-  }
-  const bool is_empty = object != nullptr && object->empty();
-  if (tensors.empty() && !is_empty) fail_at({file.name()}, "has no array of numbers");
-  elements.keep();
-  return tensors;
-}
-
-/// Whether bytes may be CSV: not empty, and without control characters.
-bool is_plain_text(std::string_view text) {
-  constexpr std::size_t kProbedLength = 4096;
-  const std::string_view start = text.substr(0, kProbedLength);
-  return !start.empty() && std::none_of(start.begin(), start.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\r' && c != '\n';
-  });
-}
+bool is_index(const std::string& path) { return path.ends_with(kIndexSuffix); }
 
 }  // namespace
 
-std::string_view name_of(Format format) {
-  switch (format) {
-    case Format::npy:
-      return "npy";
-    case Format::npz:
-      return "npz";
-    case Format::safetensors:
-      return "safetensors";
-    case Format::json:
-      return "json";
-    case Format::csv:
-      break;
-  }
-  return "csv";
-}
-
-std::optional<Format> format_of_suffix(const std::string& path) {
-  for (const Format format : kFormats)
-    if (path.ends_with(std::string(".").append(name_of(format)))) return format;
-  return std::nullopt;
-}
-
-Format format_of(const FileBytes& file) {
-  if (is_npy(file.bytes())) return Format::npy;
-  if (is_zip(file.bytes())) return Format::npz;
-  if (is_safetensors(file.bytes()) || format_of_suffix(file.path) == Format::safetensors)
-    return Format::safetensors;
-  const std::string_view text = without_byte_order_mark(file.text());
-  const std::size_t start = text.find_first_not_of(" \t\r\n");
-  const char first = start == std::string_view::npos ? '\0' : text[start];
-  if (first == '{' || first == '[') return Format::json;
-  // A broken file: the reader of the format in its name reports the error.
-  if (const std::optional<Format> format = format_of_suffix(file.path)) return *format;
-  // Standard input has no suffix.
-  const bool may_be_csv = is_stream(file.path) || file.path.ends_with(".txt");
-  if (may_be_csv && is_plain_text(file.text())) return Format::csv;
-  // The magic number of PyTorch before version 1.6, pickled.
-  if (file.text().starts_with("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19"))
-    fail_at({file.name()}, kTorchFile);
-  fail_at({file.name()},
-          file.size == 0 ? "is empty" : "is not a .npy, .npz, .safetensors, JSON or CSV file");
-}
+bool is_model_file(const std::string& path) { return names_header(path) || is_index(path); }
 
 TensorRef parse_tensor_ref(const std::string& text) {
   const std::size_t last = text.rfind('#');
@@ -154,15 +54,7 @@ TensorRef parse_tensor_ref(const std::string& text) {
 
 TensorMap read_tensors(const FileBytes& file, const ReadLimits& limits, ReadBudget* budget) {
   if (file.size == 0) fail_at({file.name()}, "is empty");
-  const Format format = format_of(file);
-  if (format == Format::npz) return read_npz(file, nullptr, limits.npz, budget);
-  if (format == Format::safetensors) return read_safetensors(file, nullptr, budget);
-  if (format == Format::json) return read_json_tensors(file, budget);
-  const std::string name = file.name();
-  TensorMap tensors;
-  tensors.set("",
-              format == Format::npy ? read_npy(file, name, budget) : read_csv(file, name, budget));
-  return tensors;
+  return format_of(file).read(file, nullptr, limits, budget);
 }
 
 void TensorFiles::add(FileBytes file) {
@@ -203,8 +95,7 @@ void TensorFiles::use_part(const FileBytes& file, std::size_t size) {
 const FileBytes& TensorFiles::file_of_names(const std::string& path) {
   const auto found = files_.find(path);
   if (found != files_.end()) return found->second;
-  if (shared_ != nullptr || limits_.access != FileAccess::map ||
-      format_of_suffix(path) != Format::safetensors)
+  if (shared_ != nullptr || limits_.access != FileAccess::map || !names_header(path))
     return file(path);
   FileBytes bytes = read_file(path, budget_.left(), FileAccess::map_part);
   if (bytes.is_mapped)
@@ -322,12 +213,6 @@ std::vector<std::pair<std::string, std::string>> TensorFiles::digests() const {
   return digests;
 }
 
-namespace {
-
-bool is_index(const std::string& path) { return path.ends_with(kIndexSuffix); }
-
-}  // namespace
-
 const TensorMap& TensorFiles::all(const std::string& path) {
   const auto found = tensors_.find(path);
   if (found != tensors_.end()) return *found->second;
@@ -347,7 +232,7 @@ std::vector<std::string> TensorFiles::names(const std::string& path) {
   std::vector<std::string> names;
   if (is_index(path))
     for (const auto& [name, shard] : shards(path)) names.push_back(name);
-  else if (format_of(file_of_names(path)) == Format::safetensors)
+  else if (has_header(file_of_names(path)))
     for (const SafetensorsEntry& entry : header(path).entries) names.push_back(entry.name);
   else
     names = all(path).names();
@@ -382,9 +267,10 @@ std::set<std::string> TensorFiles::paths_of(const TensorRef& ref) {
 bool TensorFiles::contains(const std::string& path, const std::string& name) {
   if (is_index(path)) return shards(path).contains(name);
   const FileBytes& bytes = file_of_names(path);
-  if (format_of(bytes) == Format::npz && is_own(path) && !tensors_.contains(path))
+  if (format_of(bytes).index == FormatRow::Index::directory && is_own(path) &&
+      !tensors_.contains(path))
     return archive(bytes).by_name.contains(name);
-  if (format_of(bytes) == Format::safetensors) return header(path).find(name) != nullptr;
+  if (has_header(bytes)) return header(path).find(name) != nullptr;
   return all(path).contains(name);
 }
 
@@ -399,8 +285,8 @@ std::vector<std::string> TensorFiles::names_below(const std::string& path,
       names.push_back(next->first);
     return names;
   }
-  return format_of(file_of_names(path)) == Format::safetensors ? header(path).names_below(prefix)
-                                                               : all(path).names_below(prefix);
+  return has_header(file_of_names(path)) ? header(path).names_below(prefix)
+                                         : all(path).names_below(prefix);
 }
 
 namespace {
@@ -424,7 +310,7 @@ std::string listed(const Elements& elements, const NameOf& name_of) {
 std::string TensorFiles::listed_names(const std::string& path) {
   const auto key = [](const auto& entry) { return entry.first; };
   if (is_index(path)) return listed(shards(path), key);
-  if (format_of(file_of_names(path)) != Format::safetensors) return listed(all(path), key);
+  if (!has_header(file_of_names(path))) return listed(all(path), key);
   return listed(header(path).entries, [](const auto& entry) { return entry.name; });
 }
 
@@ -459,10 +345,22 @@ TensorRef TensorFiles::in_shard(const TensorRef& ref) {
   return {folder + found->second, ref.member};
 }
 
+FileMetadata TensorFiles::metadata(const std::string& path) {
+  const FileBytes& bytes = file(path);
+  switch (format_of(bytes).index) {
+    case FormatRow::Index::header:
+      return header(path).metadata;
+    case FormatRow::Index::directory:
+      return {{"", archive(bytes).comment}};
+    case FormatRow::Index::none:
+      break;
+  }
+  return {};
+}
+
 CsvNames TensorFiles::csv_names(const std::string& path) {
   const FileBytes& bytes = file(path);
-  return format_of(bytes) == Format::csv ? read_csv_names(bytes, bytes.name(), budget_)
-                                         : CsvNames{};
+  return format_of(bytes).names_rows ? read_csv_names(bytes, bytes.name(), budget_) : CsvNames{};
 }
 
 Tensor TensorFiles::read(const TensorRef& ref) {
@@ -483,7 +381,7 @@ Tensor TensorFiles::read_whole(const TensorRef& ref) {
     return within(ref.path, [&] { return read_whole(shard); });
   }
   const FileBytes& bytes = file_of_names(ref.path);
-  if (!ref.member.empty() && format_of(bytes) == Format::safetensors) {
+  if (!ref.member.empty() && has_header(bytes)) {
     const SafetensorsEntry& entry = entry_named(header(ref.path), ref.member, bytes);
     const auto part = partly_read_.find(ref.path);
     if (part != partly_read_.end() && part->second.insert(ref.member).second)
@@ -491,7 +389,7 @@ Tensor TensorFiles::read_whole(const TensorRef& ref) {
     return read_safetensor(bytes, entry, &budget_);
   }
   if (!ref.member.empty() && is_own(ref.path) && !tensors_.contains(ref.path) &&
-      format_of(bytes) == Format::npz)
+      format_of(bytes).index == FormatRow::Index::directory)
     if (const std::optional<Tensor> tensor =
             read_npz_array(bytes, archive(bytes), ref.member, &budget_))
       return *tensor;

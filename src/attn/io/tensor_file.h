@@ -14,6 +14,7 @@
 #include "attn/io/csv.h"
 #include "attn/io/file.h"
 #include "attn/io/file_cache.h"
+#include "attn/io/format.h"
 #include "attn/io/json_write.h"
 #include "attn/io/parsed_file.h"
 #include "attn/io/read_budget.h"
@@ -21,21 +22,6 @@
 #include "attn/tensor/tensor.h"
 
 namespace attn {
-
-enum class Format { npy, npz, safetensors, json, csv };
-
-/// Suffixes of outputs, for messages and help.
-inline constexpr char kSuffixes[] = ".npz, .safetensors, .npy, .json or .csv";
-
-std::string_view name_of(Format format);
-
-/// Detects the format: .npy and .npz by magic number, safetensors by its header (or by name, if the
-/// header is broken), JSON by '{' or '[', also after a UTF-8 byte order mark. Otherwise the suffix
-/// decides; text from standard input or a pipe is CSV. Errors: data.
-Format format_of(const FileBytes& file);
-
-/// The format of an output by its suffix; nothing if it is unknown or absent.
-std::optional<Format> format_of_suffix(const std::string& path);
 
 /// "FILE", if a file with the whole name exists, or "FILE#'NAME'", split at the first "#'", or
 /// "FILE#NAME", split at the last '#' that follows the name of a file that exists or "-" (if there
@@ -58,6 +44,10 @@ TensorMap read_tensors(const FileBytes& file, const ReadLimits& limits = {},
 /// {"weight_map": {"NAME": "model-00001-of-00002.safetensors", ...}, ...}. The files are in the
 /// folder of the index. Its tensors are read as if it contained them.
 inline constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
+
+/// Whether, by its name, a file lists the dtypes and shapes of its tensors: .safetensors, or an
+/// index of such files.
+bool is_model_file(const std::string& path);
 
 /// A tensor of a .safetensors file, without its elements.
 struct StoredTensor {
@@ -101,10 +91,8 @@ class TensorFiles {
   const FileBytes& file(const std::string& path);
   /// Of a file in format csv; otherwise empty. Errors: as read().
   CsvNames csv_names(const std::string& path);
-  /// The comment of an .npz file. Errors: as read().
-  const std::string& comment(const std::string& path) { return archive(file(path)).comment; }
-  /// Of a .safetensors file. Errors: as read().
-  const SafetensorsMetadata& metadata(const std::string& path) { return header(path).metadata; }
+  /// The texts of a file with an index; otherwise empty. Errors: as read().
+  FileMetadata metadata(const std::string& path);
   /// The value of a JSON file. Errors: as read().
   const Json& document(const std::string& path);
   /// All tensors of the file. Errors: as read().

@@ -383,7 +383,14 @@ Document parse_job_file(const FileBytes& file, const std::string& path, const Ke
   }
 }
 
+bool holds_jobs(const FormatRow& format) { return !format.holds_one(); }
+
 }  // namespace
+
+bool is_job_document(std::string_view path) {
+  const FormatRow* format = format_of_suffix(path);
+  return format != nullptr && format->is_document();
+}
 
 Document read_document(const std::string& path, TensorFiles& files, const KeySelection& only) {
   Document document;
@@ -403,16 +410,16 @@ Document read_document(const std::string& path, TensorFiles& files, const KeySel
                                              .hint = hint_for_model(path)});
   const FileBytes& file = files.file(path);
   ProblemList problems;
-  const Format format = format_of(file);
-  if (format == Format::npz || format == Format::safetensors) {
+  const FormatRow& format = format_of(file);
+  if (format.is_archive()) {
     add_arrays(document, files.all(path), path + "#", only, problems, files.budget());
-  } else if (format == Format::json) {
+  } else if (format.is_document()) {
     return parse_job_file(file, path, only, files.budget());
   } else {
     throw Error(ErrorKind::data,
                 Problem{.where = {file.name()},
-                        .expected = "a job (.json, .npz or .safetensors)",
-                        .found = format == Format::csv ? "CSV" : "one array",
+                        .expected = "a job (" + listed_suffixes(holds_jobs) + ")",
+                        .found = "one array (" + std::string(format.title) + ")",
                         .hint = "give it with the flag of its input, such as --embeddings " +
                                 printable(path)});
   }

@@ -56,6 +56,9 @@ struct KeySelection {
 /// The keys given with a flag, in either spelling. Errors: usage, for a name that is no key.
 KeySelection selected_keys(const std::vector<std::string>& names, const std::string& flag);
 
+/// Whether, by its name, a file is a JSON document.
+bool is_job_document(std::string_view path);
+
 /// Reads a job file: a JSON document, or an .npz or .safetensors file whose arrays are named like
 /// keys or are those of a saved layer (job/saved_layer.h). "FILE#PREFIX" is the job of the arrays
 /// whose names start with PREFIX, without it. "-" is standard input. Values are not checked.

@@ -418,7 +418,9 @@ namespace {
 std::vector<std::string> row_names_of(const Entry* entry, TensorFiles& files) {
   if (entry == nullptr) return {};
   const auto path = entry->value.get<std::string>();
-  if (path == nullptr || !path->ends_with(".csv")) return {};
+  if (path == nullptr) return {};
+  const FormatRow* format = format_of_suffix(*path);
+  if (format == nullptr || !format->names_rows) return {};
   return files.csv_names(path_in(entry->folder, *path)).rows;
 }
 

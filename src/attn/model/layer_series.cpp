@@ -13,15 +13,6 @@
 #include "attn/model/model_job.h"
 
 namespace attn {
-namespace {
-
-/// Whether TensorFiles reads single tensors of the file.
-bool is_mapped(const std::string& path) {
-  return format_of_suffix(path) == Format::safetensors || path.ends_with(kIndexSuffix);
-}
-
-}  // namespace
-
 std::string element_of(const std::string& name, std::int64_t index) {
   return name + (name.find('#') == name.npos ? "#[" : "[") + std::to_string(index) + "]";
 }
@@ -172,7 +163,7 @@ Document LayerSeries::document(std::int64_t layer) const {
     const std::string name = name_of_layer(*text, layer);
     const TensorRef given = parse_tensor_ref(path_in(hidden.folder, *text));
     // One file is read once; of safetensors, each layer reads only its own tensors.
-    if (!names_layer(given.path) && !is_mapped(given.path)) {
+    if (!names_layer(given.path) && !is_model_file(given.path)) {
       hidden.numbers = read_for_a_while(hidden, parse_tensor_ref(path_in(hidden.folder, name)));
       hidden.value = Json{name};
     }  // expand_model() replaces {layer} in other names

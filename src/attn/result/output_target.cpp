@@ -40,18 +40,20 @@ std::string suggestion(const std::string& word, const std::vector<std::string>& 
   return all;
 }
 
+bool holds_several(const FormatRow& format) { return !format.holds_one(); }
+
 PlannedFile plan_of(const OutputTarget& target, const std::vector<std::string>& outputs) {
-  const bool one_only = *target.format == Format::npy || *target.format == Format::csv;
-  if (!one_only || !target.name.empty()) return {target.name, target.path, *target.format};
-  if (outputs.size() == 1) return {outputs.front(), target.path, *target.format};
+  if (!target.format->holds_one() || !target.name.empty())
+    return {target.name, target.path, target.format};
+  if (outputs.size() == 1) return {outputs.front(), target.path, target.format};
   const std::string path = printable(target.path), found = std::to_string(outputs.size());
   if (is_stream(target.path))
-    fail_usage("--format " + std::string(name_of(*target.format)) +
+    fail_usage("--format " + std::string(target.format->name()) +
                ": a file holds one output, found " + found + "; select one (-o " + outputs.front() +
-               "=" + path + ") or use npz, safetensors or json");
+               "=" + path + ") or use " + listed_suffixes(holds_several, false));
   fail_usage("-o " + path + ": a file of this format holds one output, found " + found +
-             "; select one (-o " + outputs.front() + "=" + path +
-             ") or use .npz, .safetensors or .json");
+             "; select one (-o " + outputs.front() + "=" + path + ") or use " +
+             listed_suffixes(holds_several));
 }
 
 std::vector<OutputPath> output_paths(const std::vector<PlannedFile>& plans) {
@@ -73,7 +75,7 @@ const std::vector<std::string>& job_output_names() {
 }
 
 OutputTarget parse_target(const std::string& text, const std::vector<std::string>& names,
-                          std::optional<Format> stream) {
+                          const FormatRow* stream) {
   OutputTarget target;
   const std::size_t length = name_length(text);
   target.name = text.substr(0, length);
@@ -85,13 +87,13 @@ OutputTarget parse_target(const std::string& text, const std::vector<std::string
   if (target.path.empty()) fail_usage("-o " + printable(text) + ": expected a path");
   const bool is_output = std::find(names.begin(), names.end(), target.path) != names.end();
   target.format = format_of_suffix(target.path);
-  if (!target.format && is_stream(target.path)) {
+  if (target.format == nullptr && is_stream(target.path)) {
     target.format = stream;
-    if (!stream)
-      fail_usage("-o " + printable(text) +
-                 ": requires --format npz, npy, json, csv or safetensors");
-  } else if (!target.format && (!target.name.empty() || !is_folder(target.path))) {
-    fail_usage("-o " + printable(text) + ": expected a name that ends in " + kSuffixes +
+    if (stream == nullptr)
+      fail_usage("-o " + printable(text) + ": requires --format " +
+                 listed_suffixes(nullptr, false));
+  } else if (target.format == nullptr && (!target.name.empty() || !is_folder(target.path))) {
+    fail_usage("-o " + printable(text) + ": expected a name that ends in " + listed_suffixes() +
                ", or a folder (ending in /)" +
                (is_output ? "; --outputs " + target.path + " selects an output" : ""));
   }
@@ -129,7 +131,7 @@ OutputSet outputs_for_rows(const std::vector<OutputTarget>& targets,
                            const std::vector<Request>& outputs) {
   const std::vector<PlannedFile> files = planned_files(targets, names_of(outputs));
   const auto takes_rows = [](const PlannedFile& file) {
-    return std::endian::native == std::endian::little && is_binary(file.format) &&
+    return std::endian::native == std::endian::little && file.format->is_binary() &&
            !is_stream(file.path);
   };
   OutputSet result;
@@ -151,13 +153,14 @@ std::vector<PlannedFile> planned_files(const std::vector<OutputTarget>& targets,
                                        const std::vector<std::string>& outputs) {
   std::vector<PlannedFile> plans;
   for (const OutputTarget& target : targets) {
-    if (target.format) {
+    if (target.format != nullptr) {
       plans.push_back(plan_of(target, outputs));
       continue;
     }
     const std::string folder = target.path.back() == '/' ? target.path : target.path + "/";
     for (const std::string& name : outputs)
-      plans.push_back({name, folder + name + ".npy", Format::npy});
+      plans.push_back(
+          {name, folder + name + std::string(kFolderSuffix), format_of_suffix(kFolderSuffix)});
   }
   refuse_duplicates(output_paths(plans));
   return plans;

@@ -1,12 +1,11 @@
 // Parses -o: which outputs are written to which file, in which format.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "attn/core/output_table.h"
-#include "attn/io/tensor_file.h"
+#include "attn/io/format.h"
 
 namespace attn {
 
@@ -14,7 +13,7 @@ namespace attn {
 struct OutputTarget {
   std::string name;  ///< of the output, or "" for all outputs
   std::string path;
-  std::optional<Format> format;  ///< empty: a folder with one .npy per output
+  const FormatRow* format = nullptr;  ///< nullptr: a folder with one .npy per output
 };
 
 /// The names of all outputs, including inputs that can be requested as outputs.
@@ -24,7 +23,7 @@ const std::vector<std::string>& job_output_names();
 /// device, a pipe. Errors: usage, for an unknown suffix or output.
 OutputTarget parse_target(const std::string& text,
                           const std::vector<std::string>& names = job_output_names(),
-                          std::optional<Format> stream = {});
+                          const FormatRow* stream = nullptr);
 
 /// The names in the targets, in order; empty if a target takes all outputs.
 std::vector<std::string> names_in(const std::vector<OutputTarget>& targets);
@@ -46,10 +45,13 @@ void refuse_duplicates(const std::vector<OutputPath>& paths);
 OutputSet outputs_for_rows(const std::vector<OutputTarget>& targets,
                            const std::vector<Request>& outputs);
 
+/// The suffix of the files in an output folder.
+inline constexpr std::string_view kFolderSuffix = ".npy";
+
 /// A file to be written, with the name of its output, or "" for all outputs.
 struct PlannedFile {
   std::string name, path;
-  Format format;
+  const FormatRow* format;
   bool holds(std::string_view output) const { return name.empty() || name == output; }
 };
 

@@ -4,12 +4,8 @@
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
-#include "attn/io/csv.h"
 #include "attn/io/json_parse.h"
 #include "attn/io/json_write.h"
-#include "attn/io/npy.h"
-#include "attn/io/npz.h"
-#include "attn/io/safetensors.h"
 #include "attn/job/recorded_places.h"
 #include "attn/job/recorded_visibility.h"
 
@@ -40,18 +36,18 @@ std::string shortened(const Json& made_by, bool with_job, bool with_positions) {
   return to_json(Json{std::move(members)});
 }
 
-/// The comment with visible keys and tokens if they fit, otherwise without the former, or without
-/// both. If that is too long, too, it has only what readers need to know of the positions, if
-/// anything.
-std::string zip_comment(const Result& result) {
-  const auto fits = [](const std::string& text) { return text.size() <= kMaxZipComment; };
+/// At most `most` bytes of JSON with visible keys and tokens if they fit, otherwise without the
+/// former, or without both. If that is too long, too, it has only what readers need to know of the
+/// positions, if anything.
+std::string short_metadata(const Result& result, std::size_t most) {
+  const auto fits = [&](const std::string& text) { return text.size() <= most; };
   if (result.made_by.find(kVisibleMember) != nullptr) {
     std::string text = metadata_text(result, true);
     if (fits(text)) return text;
     Result shorter{{}, {}, result.tokens, result.made_by, {}};
     std::erase_if(*shorter.made_by.get<JsonObject>(),
                   [](const auto& member) { return member.first == kVisibleMember; });
-    return zip_comment(shorter);
+    return short_metadata(shorter, most);
   }
   for (const bool with_tokens : {true, false})
     if (std::string text = metadata_text(result, with_tokens); fits(text)) return text;
@@ -61,11 +57,11 @@ std::string zip_comment(const Result& result) {
   return fits(text) ? text : shortened(result.made_by, false, false);
 }
 
-/// The values are strings, as the format requires.
-SafetensorsMetadata safetensors_metadata(const Result& result) {
-  SafetensorsMetadata metadata = {{"schema", "attn/1"}, {"made_by", metadata_text(result, false)}};
-  if (!result.tokens.empty()) metadata.emplace_back("tokens", to_json(tokens_json(result)));
-  return metadata;
+FileMetadata metadata_in(const FormatRow& format, const Result& result) {
+  if (format.metadata == FormatRow::Metadata::one_text)
+    return metadata_of(format, short_metadata(result, format.most_metadata));
+  return metadata_of(format, metadata_text(result, false),
+                     result.tokens.empty() ? "" : to_json(tokens_json(result)));
 }
 
 }  // namespace
@@ -94,22 +90,10 @@ std::string result_json(const Result& result, int indent) {
   return text;
 }
 
-bool is_binary(Format format) {
-  return format == Format::npy || format == Format::npz || format == Format::safetensors;
-}
-
-DType stored_dtype(Format format, DType dtype) {
-  return format == Format::safetensors ? dtype : npy_dtype(dtype);
-}
-
-bool stores_provenance(Format format) { return format != Format::npy && format != Format::csv; }
-
-FileLayout layout_of(Format format, const std::vector<TensorSpec>& specs,
+FileLayout layout_of(const FormatRow& format, const std::vector<TensorSpec>& specs,
                      const std::vector<std::uint32_t>& checksums, const Result& result,
                      const std::string& path) {
-  if (format == Format::npz) return npz_layout(specs, checksums, zip_comment(result), path);
-  if (format == Format::npy) return npy_layout(specs[0]);
-  return safetensors_layout(specs, safetensors_metadata(result), path);
+  return format.layout(specs, checksums, metadata_in(format, result), path);
 }
 
 namespace {
@@ -138,22 +122,24 @@ Json parsed(const std::string& text, const std::string& name, ReadBudget& budget
   }
 }
 
+/// The text of made_by; empty if there is none.
+std::string made_by_in(const FileMetadata& metadata) {
+  for (const auto& [key, text] : metadata)
+    if (key.empty() || key == "made_by") return text;
+  return "";
+}
+
 }  // namespace
 
 Json read_made_by(const std::string& path, TensorFiles& files) {
   const FileBytes& file = files.file(path);
-  const Format format = format_of(file);
-  std::string text;
-  if (format == Format::npz) {
-    text = files.comment(path);
-  } else if (format == Format::safetensors) {
-    for (const auto& [key, value] : files.metadata(path))
-      if (key == "made_by") text = value;
-  } else if (format == Format::json && (file.text().find("\"layer\"") != std::string::npos ||
-                                        file.text().find("\"positions\"") != std::string::npos)) {
-    if (const Json* made_by = files.document(path).find("made_by")) return *made_by;
+  if (format_of(file).metadata == FormatRow::Metadata::members) {
+    const bool is_needed = file.text().find("\"layer\"") != std::string::npos ||
+                           file.text().find("\"positions\"") != std::string::npos;
+    const Json* made_by = is_needed ? files.document(path).find("made_by") : nullptr;
+    return made_by == nullptr ? Json{} : *made_by;
   }
-  return parsed(text, printable(path), files.budget());
+  return parsed(made_by_in(files.metadata(path)), printable(path), files.budget());
 }
 
 const Json& made_by_of(const Json& made_by, const std::string& tensor) {
@@ -172,46 +158,30 @@ const Json* ResultFile::job(const std::string& key) const {
 ResultFile read_result(const std::string& path, TensorFiles& files) {
   ResultFile result;
   const FileBytes& file = files.file(path);
-  const Format format = format_of(file);
+  const FormatRow& format = format_of(file);
   ReadBudget& budget = files.budget();
-  if (format == Format::npz) {
-    std::string comment;
-    result.tensors = read_npz(file, &comment, files.limits().npz, &budget);
-    result.made_by = parsed(comment, printable(path), budget);
+  if (format.index != FormatRow::Index::none) {
+    FileMetadata metadata;
+    result.tensors = format.read(file, &metadata, files.limits(), &budget);
+    result.made_by = parsed(made_by_in(metadata), printable(path), budget);
     if (const Json* tokens = result.made_by.find("tokens")) result.tokens = strings(*tokens);
-    return result;
-  }
-  if (format == Format::safetensors) {
-    SafetensorsMetadata metadata;
-    result.tensors = read_safetensors(file, &metadata, &budget);
-    for (const auto& [key, value] : metadata) {
-      if (key == "made_by") result.made_by = parsed(value, printable(path), budget);
+    for (const auto& [key, value] : metadata)
       if (key == "tokens") result.tokens = strings(parsed(value, printable(path), budget));
-    }
     return result;
   }
   result.tensors = files.all(path);
-  if (format == Format::csv) {
+  if (format.names_rows) {
     CsvNames names = files.csv_names(path);
     result.tokens = std::move(names.rows);
     result.column_names = std::move(names.columns);
   }
-  if (format != Format::json) return result;
+  if (format.metadata != FormatRow::Metadata::members) return result;
   MemoryCharge charge(&budget, path);
   const Json document = parse_json(file.text(), path, charge);
   if (const Json* tokens = document.find("tokens")) result.tokens = strings(*tokens);
   if (const Json* made_by = document.find("made_by")) result.made_by = *made_by;
   return result;
 }
-
-namespace {
-
-std::string csv_of(const Result& result, const std::string& path) {
-  const auto& [name, tensor] = *result.outputs.begin();
-  return to_csv(tensor, printable(path) + ": " + printable(name));
-}
-
-}  // namespace
 
 ResultWriter::ResultWriter(const std::vector<OutputTarget>& targets,
                            const std::vector<std::string>& outputs, const OutputPolicy& policy)
@@ -246,17 +216,17 @@ void ResultWriter::reserve_rows(Part& part, const std::set<std::string>& streame
   std::vector<TensorSpec> specs;
   for (const std::string& name : names_in(part)) {
     specs.push_back(specs_.at(name));
-    specs.back().dtype = stored_dtype(part.plan.format, specs.back().dtype);
+    specs.back().dtype = part.plan.format->stored_dtype(specs.back().dtype);
   }
   const std::vector<std::uint32_t> unknown(specs.size());
   const std::vector<std::uint64_t> offsets =
-      offsets_of(layout_of(part.plan.format, specs, unknown, described, part.file.path()), specs);
+      offsets_of(layout_of(*part.plan.format, specs, unknown, described, part.file.path()), specs);
   std::uint64_t end = 0;
   for (std::size_t i = 0; i < specs.size(); ++i) {
     if (!streamed.contains(specs[i].name)) continue;
     const std::size_t row = row_elements_.at(specs[i].name) * size_of(specs[i].dtype);
     part.rows.emplace(specs[i].name, std::make_unique<RowWriter>(part.file, offsets[i], row,
-                                                                 part.plan.format == Format::npz));
+                                                                 part.plan.format->has_checksums));
     end = std::max(end, offsets[i] + specs[i].bytes());
   }
   part.file.reserve(end);
@@ -267,7 +237,7 @@ void ResultWriter::write_rows(Output output, const RowBlock& block) {
     const auto writer = part.rows.find(name_of(output));
     if (writer == part.rows.end()) continue;
     Tensor kept;
-    const RowBlock rows = converted(block, stored_dtype(part.plan.format, block.dtype), kept);
+    const RowBlock rows = converted(block, part.plan.format->stored_dtype(block.dtype), kept);
     writer->second->write(rows.first, rows.count, rows.data, rows.stride);
   }
 }
@@ -276,7 +246,7 @@ std::vector<SharedRegion> ResultWriter::regions() const {
   std::vector<SharedRegion> regions;
   for (const Part& part : parts_)
     for (const auto& [name, rows] : part.rows)
-      regions.push_back(rows->shared(name, stored_dtype(part.plan.format, specs_.at(name).dtype)));
+      regions.push_back(rows->shared(name, part.plan.format->stored_dtype(specs_.at(name).dtype)));
   return regions;
 }
 
@@ -292,15 +262,16 @@ std::vector<std::string> ResultWriter::names_in(const Part& part) const {
 
 void ResultWriter::write(const Result& result) {
   for (Part& part : parts_) {
-    if (is_binary(part.plan.format)) {
+    if (part.plan.format->is_binary()) {
       write_binary(part, result);
       continue;
     }
     Result chosen{{}, {}, result.tokens, result.made_by, {}};
     for (const std::string& name : names_in(part))
       chosen.outputs.set(name, result.outputs.at(name));
-    part.file.write(part.plan.format == Format::json ? result_json(chosen, 2) + "\n"
-                                                     : csv_of(chosen, part.file.path()));
+    part.file.write(part.plan.format->is_document()
+                        ? result_json(chosen, 2) + "\n"
+                        : part.plan.format->text(chosen.outputs, part.file.path()));
   }
 }
 
@@ -313,15 +284,15 @@ void ResultWriter::write_binary(Part& part, const Result& result) {
     TensorSpec spec = rows != part.rows.end()
                           ? specs_.at(name)
                           : TensorSpec{name, result.outputs.at(name).dtype(), tensor->shape()};
-    spec.dtype = stored_dtype(part.plan.format, spec.dtype);
+    spec.dtype = part.plan.format->stored_dtype(spec.dtype);
     elements.push_back(rows != part.rows.end() ? Elements{{}, rows->second.get()}
                                                : elements_of(*tensor, spec.dtype));
     specs.push_back(std::move(spec));
   }
-  const std::vector<std::uint32_t> checksums = part.plan.format == Format::npz
+  const std::vector<std::uint32_t> checksums = part.plan.format->has_checksums
                                                    ? checksums_of(elements, specs)
                                                    : std::vector<std::uint32_t>(specs.size());
-  write_layout(layout_of(part.plan.format, specs, checksums, result, part.file.path()), specs,
+  write_layout(layout_of(*part.plan.format, specs, checksums, result, part.file.path()), specs,
                elements, part.file);
 }
 

@@ -33,21 +33,9 @@ std::string result_json(const Result& result, int indent);
 void append_result_json(std::string& text, const Result& result, int indent,
                         const std::string& members = "");
 
-/// Whether the format stores elements as bytes, at offsets that are known in advance.
-bool is_binary(Format format);
-
-/// The dtype in which a binary format stores an output of `dtype`.
-DType stored_dtype(Format format, DType dtype);
-
-/// The most bytes of made_by in an .npz file.
-inline constexpr std::size_t kMaxZipComment = 65535;
-
-/// Whether the format can store made_by.
-bool stores_provenance(Format format);
-
 /// A file of tensors in a binary format, with the tokens and made_by of `result`; Errors
 /// name `path`.
-FileLayout layout_of(Format format, const std::vector<TensorSpec>& specs,
+FileLayout layout_of(const FormatRow& format, const std::vector<TensorSpec>& specs,
                      const std::vector<std::uint32_t>& checksums, const Result& result,
                      const std::string& path);
 
