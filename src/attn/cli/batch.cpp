@@ -98,8 +98,8 @@ std::vector<Option> result_options(BatchArgs& args) {
                 "write a row for each job to a .csv or .ndjson file: status, seconds, shapes and "
                 "statistics of its outputs")),
        suggesting(list("--statistics", args.statistics, "NAME,...",
-                       "statistics in the summary: min, max, mean, entropy (of weights); default: "
-                       "all",
+                       "statistics in the summary: " + join(statistic_names(), ", ") +
+                           " (of weights); default: all",
                        ','),
                   statistic_names()),
        flag("--durable", args.durable, "flush results to disk (fsync), to survive a power failure"),
