@@ -82,7 +82,7 @@ std::string lines_missing(const BatchStatus& status) {
 
 /// `deleted` are files of failed jobs, which no run can complete. Their numbers are not shown,
 /// because other jobs will have them in the next run.
-std::string text_of(const BatchStatus& status, const std::vector<std::string>& deleted) {
+std::string status_text(const BatchStatus& status, const std::vector<std::string>& deleted) {
   std::string text = status.jobs ? counted(*status.jobs, "job") + "\n"
                                  : "number of jobs not known: no run has read all lines\n";
   text += line_of("done", status.done) + line_of("failed", status.failed);
@@ -119,8 +119,8 @@ int print_status(const StatusRequest& request) {
                printable(request.folder) + " JOB...");
   if (!request.quiet || request.json || !status.is_complete()) {
     print(request.json ? json_of(status, request.jobs.has_value())
-                       : text_of(status, request.jobs ? std::vector<std::string>()
-                                                      : deleted_files(status.failures)));
+                       : status_text(status, request.jobs ? std::vector<std::string>()
+                                                          : deleted_files(status.failures)));
   }
   return status.is_complete() ? 0 : kIncomplete;
 }

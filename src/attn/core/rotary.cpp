@@ -174,7 +174,7 @@ Tensor rotated(const Tensor& x, const Angles& angles, Rotary::Kind kind, DType c
 namespace {
 
 /// first, first + 1, ...: (1, N).
-Tensor counted(std::size_t first, std::size_t N) {
+Tensor consecutive(std::size_t first, std::size_t N) {
   Tensor positions(DType::i64, {1, N});
   auto next = static_cast<std::int64_t>(first);
   for (std::int64_t& position : positions.mutable_data<std::int64_t>()) position = next++;
@@ -205,10 +205,10 @@ std::string factor_text(double number) {
 void set_rotary_positions(const TensorMap& numbers, bool keys_rotate, Inputs& in,
                           AxisLengths& axes) {
   const auto queries = given_positions(Input::position_ids, numbers, in.B, in.L, axes);
-  in.query_positions = queries ? *queries : counted(in.past_of_memory ? 0 : in.P, in.L);
+  in.query_positions = queries ? *queries : consecutive(in.past_of_memory ? 0 : in.P, in.L);
   if (!keys_rotate) return;
   const auto keys = given_positions(Input::key_position_ids, numbers, in.B, in.N, axes);
-  in.key_positions = keys ? *keys : queries && in.N == in.L ? *queries : counted(in.P, in.N);
+  in.key_positions = keys ? *keys : queries && in.N == in.L ? *queries : consecutive(in.P, in.N);
   if (queries && !keys && in.N != in.L)
     axes.problem(Input::key_position_ids,
                  {.message = "required because there are " + std::to_string(in.N) +

@@ -208,7 +208,7 @@ TextStyle style_of(std::string_view text, const std::string& path) {
 }
 
 /// The text of a cell without the quotes that are doubled in it.
-std::string text_of(const CsvCell& cell) {
+std::string cell_text(const CsvCell& cell) {
   std::string text(cell.text);
   for (std::size_t at = 0; cell.quoted && (at = text.find("\"\"", at)) != text.npos; ++at)
     text.erase(at, 1);
@@ -258,7 +258,7 @@ class CsvReader {
     if (names_ == nullptr) return;
     charge_.grow(names_->*list);
     charge_.add(cell.text.size());
-    (names_->*list).push_back(text_of(cell));
+    (names_->*list).push_back(cell_text(cell));
   }
 
   bool is_header(const CsvLine& line) const {

@@ -128,8 +128,8 @@ void read_stream(FileBytes& file, int fd, std::size_t max_bytes) {
 }
 
 /// The same bytes, which are counted as memory while they exist.
-std::shared_ptr<const std::byte> counted(std::shared_ptr<const std::byte> mapped,
-                                         std::size_t size) {
+std::shared_ptr<const std::byte> charged_bytes(std::shared_ptr<const std::byte> mapped,
+                                               std::size_t size) {
   const auto memory = std::make_shared<MappedMemory>(size);
   const std::byte* const start = mapped.get();
   return {start, [mapped = std::move(mapped), memory](const std::byte*) {}};
@@ -164,7 +164,7 @@ FileBytes read_file(OpenInput input, const std::string& path, std::size_t max_by
   if (size > max_bytes && access != FileAccess::map_part) too_large(file, size, max_bytes);
   if (maps) file.data = map_file(input.descriptor, input.info, name);
   if (file.data != nullptr) {
-    if (access == FileAccess::map) file.data = counted(std::move(file.data), size);
+    if (access == FileAccess::map) file.data = charged_bytes(std::move(file.data), size);
     file.size = size;
     file.is_mapped = true;
     return file;

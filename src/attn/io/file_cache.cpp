@@ -10,7 +10,7 @@
 namespace attn {
 namespace {
 
-constexpr std::size_t kEntry = 512;  // memory of a cache entry besides the file
+constexpr std::size_t kCacheEntry = 512;  // memory of a cache entry besides the file
 
 }  // namespace
 
@@ -44,7 +44,7 @@ std::shared_ptr<const TensorMap> SharedFile::tensors() {
 
 std::size_t SharedFile::size() {
   const std::lock_guard lock(mutex_);
-  return kEntry + bytes_.size + tensor_bytes_ + parsed_.size();
+  return kCacheEntry + bytes_.size + tensor_bytes_ + parsed_.size();
 }
 
 std::shared_ptr<SharedFile> FileCache::file(const std::string& path) {

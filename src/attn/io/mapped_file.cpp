@@ -31,11 +31,11 @@ struct Slot {
 static_assert(std::atomic<std::uintptr_t>::is_always_lock_free);
 
 constexpr std::size_t kMaxMapped = 64;
-constinit std::array<Slot, kMaxMapped> slots = {};
+constinit std::array<Slot, kMaxMapped> mapped_slots = {};
 std::atomic_flag is_reporting_loss;
 
 Slot* slot_of(std::uintptr_t address) {
-  for (Slot& slot : slots) {
+  for (Slot& slot : mapped_slots) {
     const std::uintptr_t begin = slot.begin;
     if (begin != 0 && address >= begin && address - begin < slot.size) return &slot;
   }
@@ -96,8 +96,8 @@ class MappedFiles {
   const std::byte* add(Descriptor& file, const struct stat& info, const std::string& name) {
     const std::lock_guard lock(mutex_);
     if (mapped_.size() == kMaxMapped) return nullptr;
-    Slot& slot =
-        *std::find_if(slots.begin(), slots.end(), [](const Slot& s) { return s.begin == 0; });
+    Slot& slot = *std::find_if(mapped_slots.begin(), mapped_slots.end(),
+                               [](const Slot& s) { return s.begin == 0; });
     mapped_.reserve(kMaxMapped);
     MappedFile added{Descriptor(), stamp_of(info), name};
     const auto size = static_cast<std::size_t>(info.st_size);

@@ -38,7 +38,7 @@ std::string quoted(std::string_view text) {
 }
 
 /// The reason for refusing a dtype.
-std::string unsupported(std::string_view kind) {
+std::string unsupported_dtype(std::string_view kind) {
   if (kind.starts_with('O')) return "object arrays hold pickles, which attn never loads";
   if (kind.starts_with('V'))
     return "raw bytes without a type (NumPy saves bfloat16 this way; save it as float32)";
@@ -62,7 +62,7 @@ void parse_descr(std::string_view descr, NpyHeader& header, const std::string& n
     header.dtype = dtype;
     return;
   }
-  fail_at({name}, "dtype " + quoted(descr) + ": " + unsupported(kind));
+  fail_at({name}, "dtype " + quoted(descr) + ": " + unsupported_dtype(kind));
 }
 
 class Scanner {

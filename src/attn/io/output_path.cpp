@@ -27,7 +27,7 @@ struct Root {
   std::size_t length = 0;  ///< of the prefix: the folder and '/'
   std::array<char, PATH_MAX> prefix = {};
 };
-constinit Root g_root = {};
+constinit Root output_root = {};
 
 bool has_parent_component(std::string_view path) {
   while (!path.empty()) {
@@ -40,8 +40,9 @@ bool has_parent_component(std::string_view path) {
 
 /// The part of a confined path below the folder; "" for other paths.
 std::string_view confined_part(std::string_view path) noexcept {
-  if (g_root.length == 0 || !path.starts_with({g_root.prefix.data(), g_root.length})) return {};
-  const std::string_view rest = path.substr(g_root.length);
+  if (output_root.length == 0 || !path.starts_with({output_root.prefix.data(), output_root.length}))
+    return {};
+  const std::string_view rest = path.substr(output_root.length);
   return has_parent_component(rest) ? std::string_view() : rest;
 }
 
@@ -55,7 +56,7 @@ std::pair<std::string_view, std::string_view> split(std::string_view path) noexc
 
 /// For kernels before Linux 5.6: opens one folder after the other.
 int open_each_beneath(char* path) noexcept {
-  int folder = fcntl(g_root.descriptor, F_DUPFD_CLOEXEC, 3);
+  int folder = fcntl(output_root.descriptor, F_DUPFD_CLOEXEC, 3);
   char* rest = nullptr;
   for (const char* part = strtok_r(path, "/", &rest); part != nullptr && folder >= 0;
        part = strtok_r(nullptr, "/", &rest)) {
@@ -79,7 +80,7 @@ int open_beneath(std::string_view path) noexcept {
   long folder = -1;
   constexpr int kAttempts = 100;  // EAGAIN: a folder was renamed meanwhile
   for (int attempt = 0; folder < 0 && attempt < kAttempts; ++attempt) {
-    folder = syscall(SYS_openat2, g_root.descriptor, text.data(), &how, sizeof how);
+    folder = syscall(SYS_openat2, output_root.descriptor, text.data(), &how, sizeof how);
     if (folder < 0 && errno != EAGAIN) break;
   }
   const bool is_unknown = folder < 0 && (errno == ENOSYS || errno == EPERM);
@@ -88,7 +89,7 @@ int open_beneath(std::string_view path) noexcept {
 
 /// The first part of a confined path that is a link, or "".
 std::string first_link(const std::string& path) {
-  for (std::size_t end = g_root.length; end != std::string::npos;) {
+  for (std::size_t end = output_root.length; end != std::string::npos;) {
     end = path.find('/', end + 1);
     std::string part = path.substr(0, end);
     struct stat info {};
@@ -115,13 +116,13 @@ OutputEntry OutputEntry::beside(const std::string& other) const {
 void confine_outputs(const std::string& folder) {
   Descriptor opened(open(folder.c_str(), kFolder));
   const std::string prefix = folder + "/";
-  if (opened.is_open() && prefix.size() >= g_root.prefix.size()) errno = ENAMETOOLONG;
-  if (!opened.is_open() || prefix.size() >= g_root.prefix.size())
+  if (opened.is_open() && prefix.size() >= output_root.prefix.size()) errno = ENAMETOOLONG;
+  if (!opened.is_open() || prefix.size() >= output_root.prefix.size())
     throw system_error(ErrorKind::cannot_create, folder, errno);
   root_folder() = std::make_shared<const Descriptor>(std::move(opened));
-  std::copy(prefix.begin(), prefix.end(), g_root.prefix.begin());
-  g_root.descriptor = root_folder()->get();
-  g_root.length = prefix.size();
+  std::copy(prefix.begin(), prefix.end(), output_root.prefix.begin());
+  output_root.descriptor = root_folder()->get();
+  output_root.length = prefix.size();
 }
 
 Error link_error(const std::string& path) {
@@ -137,7 +138,7 @@ OutputEntry output_entry(const std::string& path) {
   if (const int opened = open_beneath(folder); opened >= 0)
     return {std::make_shared<const Descriptor>(opened), std::string(name)};
   const int code = errno;
-  const std::string parent = path.substr(0, g_root.length + folder.size());
+  const std::string parent = path.substr(0, output_root.length + folder.size());
   if (code == ELOOP || code == ENOTDIR)
     if (const std::string link = first_link(parent); !link.empty()) throw link_error(link);
   if (code == ENOENT)
@@ -179,11 +180,11 @@ bool remove_output(const char* path, PathKind kind) noexcept {
   const std::string_view below = confined_part(path);
   if (below.empty()) return unlinkat(AT_FDCWD, path, flags) == 0;
   const auto [folder, name] = split(below);
-  const int opened = folder.empty() ? g_root.descriptor : open_beneath(folder);
+  const int opened = folder.empty() ? output_root.descriptor : open_beneath(folder);
   if (opened < 0) return false;
   const bool removed = unlinkat(opened, path + (name.data() - path), flags) == 0;
   const int code = errno;
-  if (opened != g_root.descriptor) close(opened);
+  if (opened != output_root.descriptor) close(opened);
   errno = code;
   return removed;
 }
