@@ -119,3 +119,30 @@ def test_rollout_accepts_documents_and_padding(tmp_path):
     job = {"B": 2, "L": 4, "S": 4, "causal": True, "documents": [0, 1, 0, 1], "key_lengths": [4, 3], "query_lengths": [4, 3]}
     run_job(tmp_path, "r.npz", **job)
     assert attn("rollout", "r.npz", cwd=tmp_path).returncode == 0
+
+
+def test_a_part_with_all_rows_and_columns_has_the_positions_of_its_tensor(tmp_path, padded):
+    heads = {"Q": np.zeros((2, 3, 1)).tolist(), "K": np.zeros((2, 5, 1)).tolist(), "causal": "bottom-right"}
+    (tmp_path / "heads.json").write_text(json.dumps(heads))
+    assert attn("run", "heads.json", "-o", "h.npz", cwd=tmp_path).returncode == 0
+    whole, _ = stats(tmp_path, "h.npz#weights", "--by", "item")
+    [line], message = stats(tmp_path, "h.npz#weights[1]")
+    assert message == ""
+    assert [line[name] for name in BY_PLACE] == [whole[1][name] for name in BY_PLACE]
+
+
+@pytest.mark.parametrize("part", ["[:, 1:]", "[0, :, 1:]", "[0].T", "[0, 0/3]"])
+def test_the_positions_of_other_parts_are_unknown(tmp_path, padded, part):
+    [line], message = stats(tmp_path, f"r.npz#weights{part}")
+    assert "the positions of the queries are not recorded" in message
+    assert [line[name] for name in BY_PLACE] == [None] * 3
+
+
+def test_a_folder_of_outputs_has_one_file_of_weights(tmp_path):
+    (tmp_path / "job.json").write_text(json.dumps({"Q": [[1, 0]] * 2, "K": [[0, 1]] * 2, "V": [[1], [2]]}))
+    assert attn("run", "job.json", "-o", "out/", "--outputs", "scores,weights,context", cwd=tmp_path).returncode == 0
+    lines, _ = stats(tmp_path, "out")
+    assert [line["file"] for line in lines] == ["out/weights.npy"]
+    (tmp_path / "out/weights.npy").unlink()
+    assert_error(attn("stats", "out", cwd=tmp_path), 66, "out: has no")
+    assert len(stats(tmp_path, "out/context.npy")[0]) == 1  # named by the user

@@ -60,12 +60,16 @@ StatsFormat stats_format_of(const StatsArgs& args) {
                                     ": expected a name that ends in .csv, .ndjson or .txt");
 }
 
-bool is_tensor_file(const fs::path& path) {
+/// Whether, by its name, a file in a folder may have weights.
+bool may_have_weights(const fs::path& path) {
   const FormatRow* format = format_of_suffix(path.native());
-  return format != nullptr && !format->names_rows;
+  if (format == nullptr || format->names_rows) return false;
+  // `attn run -o FOLDER/` names files after outputs.
+  return !format->holds_one() || may_be_weights(path.stem().string());
 }
 
-/// The .npz, .safetensors, .npy and .json files in a folder and its subfolders, in natural order.
+/// The .npz, .safetensors, .npy and .json files in a folder and its subfolders that may have weights,
+/// in natural order.
 std::vector<std::string> tensor_files_in(const std::string& folder) {
   std::vector<std::string> paths;
   std::error_code error;
@@ -75,7 +79,7 @@ std::vector<std::string> tensor_files_in(const std::string& folder) {
     const bool is_hidden = entry->path().filename().native().starts_with('.');
     if (entry->is_directory(ignored)) {
       if (is_hidden) entry.disable_recursion_pending();
-    } else if (!is_hidden && is_tensor_file(entry->path())) {
+    } else if (!is_hidden && may_have_weights(entry->path())) {
       paths.push_back(entry->path().string());
     }
   }
@@ -249,7 +253,12 @@ void warn_of_batch(const ResultFile& result, const std::string& label, const Sha
 ResultFile result_of(const TensorRef& ref, TensorFiles& files) {
   if (ref.member.empty()) return read_result(ref.path, files);
   const Json made_by = read_made_by(ref.path, files);
-  return {tensors_of(ref, files), {}, made_by_of(made_by, ref.member)};
+  ResultFile result{tensors_of(ref, files), {}, made_by_of(made_by, ref.member)};
+  const NamedPart named = files.named_part(ref);
+  if (!named.part.empty() &&
+      !keeps_matrices(files.read({ref.path, named.name}).shape(), named.part))
+    forget_places(result.made_by);
+  return result;
 }
 
 /// Identifies a line of the table; -1 for an axis that the tensor lacks or that is pooled.

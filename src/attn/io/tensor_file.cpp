@@ -13,7 +13,6 @@
 #include "attn/io/npz.h"
 #include "attn/io/open_file.h"
 #include "attn/io/safetensors.h"
-#include "attn/io/tensor_part.h"
 
 namespace attn {
 namespace {
@@ -363,11 +362,16 @@ CsvNames TensorFiles::csv_names(const std::string& path) {
   return format_of(bytes).names_rows ? read_csv_names(bytes, bytes.name(), budget_) : CsvNames{};
 }
 
+NamedPart TensorFiles::named_part(const TensorRef& ref) {
+  if (!ref.part.empty()) return {ref.member, ref.part};
+  NamedPart named = split_part(ref.member);
+  if (named.part.empty() || contains(ref.path, ref.member)) return {ref.member, ""};
+  return named;
+}
+
 Tensor TensorFiles::read(const TensorRef& ref) {
-  NamedPart named{ref.member, ref.part};
-  if (named.part.empty()) named = split_part(ref.member);
-  if (named.part.empty() || (ref.part.empty() && contains(ref.path, ref.member)))
-    return read_whole({ref.path, ref.member});
+  const NamedPart named = named_part(ref);
+  if (named.part.empty()) return read_whole({ref.path, named.name});
   const Tensor whole = read_whole({ref.path, named.name});
   const std::string file = ref.path == "-" ? "standard input" : ref.path;
   return within(file, [&] {

@@ -19,6 +19,7 @@
 #include "attn/io/parsed_file.h"
 #include "attn/io/read_budget.h"
 #include "attn/io/safetensors.h"
+#include "attn/io/tensor_part.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -74,6 +75,8 @@ class TensorFiles {
   /// "W.T" is the tensor W.T, if there is one, otherwise the transpose of W. For a file with
   /// several tensors and no member, the error lists their names. Errors: no_input, data, io.
   Tensor read(const TensorRef& ref);
+  /// The name of the tensor that `ref` means, and the part of it. Errors: as read().
+  NamedPart named_part(const TensorRef& ref);
   /// The names of all tensors of the file. Errors: as read().
   std::vector<std::string> names(const std::string& path);
   /// A tensor of a .safetensors file or an index; nullopt if it has none of this name. Errors: as

@@ -1,5 +1,6 @@
 #include "attn/io/tensor_part.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <optional>
@@ -258,6 +259,23 @@ Shape shape_of_part(const Shape& shape, const std::string& part) {
     }
   }
   return result;
+}
+
+bool keeps_matrices(const Shape& shape, const std::string& part) {
+  if (shape.size() < 2) return false;
+  try {
+    // The axes of the part grow with those of the tensor.
+    for (const std::size_t axis : {shape.size() - 1, shape.size() - 2}) {
+      Shape longer = shape;
+      ++longer[axis];
+      const Shape selected = shape_of_part(longer, part);
+      if (selected.size() < 2 || !std::equal(longer.end() - 2, longer.end(), selected.end() - 2))
+        return false;
+    }
+  } catch (const Error&) {  // equal parts of an axis that is kept whole have no remainder
+    return false;
+  }
+  return true;
 }
 
 }  // namespace attn

@@ -39,4 +39,7 @@ Tensor part_of(const Tensor& tensor, const std::string& part, const std::string&
 /// The shape of part_of() of a tensor of this shape. Errors: as part_of().
 Shape shape_of_part(const Shape& shape, const std::string& part);
 
+/// Whether part_of() a tensor of this shape has its last two axes whole, in their order.
+bool keeps_matrices(const Shape& shape, const std::string& part);
+
 }  // namespace attn

@@ -79,4 +79,12 @@ std::optional<QueryPlaces> places_in(const Json& made_by, std::size_t items, std
   return QueryPlaces(L, keys, std::move(of_items));
 }
 
+void forget_places(Json& made_by) {
+  const auto given = made_by.get<JsonObject>();
+  JsonObject members = given == nullptr ? JsonObject() : *given;
+  std::erase_if(members, [](const auto& member) { return member.first == kPositionsMember; });
+  members.emplace_back(kPositionsMember, Json{});
+  made_by = Json{std::move(members)};
+}
+
 }  // namespace attn

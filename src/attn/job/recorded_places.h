@@ -28,4 +28,7 @@ std::optional<Json> recorded_places(const QueryPlaces& places, std::size_t S);
 std::optional<QueryPlaces> places_in(const Json& made_by, std::size_t items, std::size_t L,
                                      std::size_t S);
 
+/// Makes the places unknown: of a part of a tensor, whose rows are other queries.
+void forget_places(Json& made_by);
+
 }  // namespace attn
