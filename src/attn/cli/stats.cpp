@@ -68,8 +68,8 @@ bool may_have_weights(const fs::path& path) {
   return !format->holds_one() || may_be_weights(path.stem().string());
 }
 
-/// The .npz, .safetensors, .npy and .json files in a folder and its subfolders that may have weights,
-/// in natural order.
+/// The .npz, .safetensors, .npy and .json files in a folder and its subfolders that may have
+/// weights, in natural order.
 std::vector<std::string> tensor_files_in(const std::string& folder) {
   std::vector<std::string> paths;
   std::error_code error;
