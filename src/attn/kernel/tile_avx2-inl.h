@@ -1,7 +1,7 @@
 // The inner loop of the micro-kernel for AVX2: a tile of six rows and two vectors, which takes 15
 // of the 16 registers. Compilers keep a pointer for each row and copy sums between registers; this
-// loop takes 20.6 instructions for 12 multiply-adds (scripts/bench/kernel-asm). AddressSanitizer needs
-// the loop in tile-inl.h.
+// loop takes 20.6 instructions for 12 multiply-adds (scripts/bench/kernel-asm). AddressSanitizer
+// needs the loop in tile-inl.h.
 #pragma once
 
 #include <type_traits>
