@@ -61,14 +61,14 @@ void stop_watching() {
 }
 
 /// Ends the use of MPI by a rank whose process ends with this code and must not return.
-void leave(int code) {
+void exit_rank(int code) {
   if (ranks->rank() == 0) {
     stop_watching();
     if (attn::team_state() == attn::TeamState::running) end_all({code, messages});
   } else if (code != 0) {
     attn::report_failure({code, messages});
   }
-  ranks->meet();
+  ranks->barrier();
   MPI_Finalize();
 }
 
@@ -147,9 +147,10 @@ int main(int argc, char** argv) {
   if (has_wrong_launcher(team)) return refuse_launcher();
   ranks = &team;
   attn::set_team(
-      &team, {.members_of_host = team.ranks_of_host(), .threads = team.threads(), .leave = leave});
+      &team,
+      {.members_of_host = team.ranks_of_host(), .threads = team.threads(), .exit_rank = exit_rank});
   const int code = team.rank() == 0 ? run_first(argc, argv) : run_other(argc, argv);
-  team.meet();
+  team.barrier();
   MPI_Finalize();
   return code;
 }

@@ -140,7 +140,7 @@ std::optional<Parcel> MpiTeam::take(Mailbox mailbox) {
   return parcel;
 }
 
-void MpiTeam::meet() {
+void MpiTeam::barrier() {
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Ibarrier(MPI_COMM_WORLD, &request);
   wait(request);

@@ -27,7 +27,7 @@ class MpiTeam : public PostingTeam {
   bool is_sending() override;
   std::optional<Parcel> take(Mailbox mailbox) override;
 
-  void meet();  ///< waits for all ranks
+  void barrier();  ///< waits for all ranks
   std::size_t ranks_of_host() const { return ranks_of_host_; }
   /// The number of threads for this rank: one for each of its processors, if it is bound to some,
   /// otherwise its share of those of the host.

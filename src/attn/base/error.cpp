@@ -14,7 +14,7 @@ std::vector<std::string> render(const std::vector<Problem>& problems, std::size_
   return lines;
 }
 
-std::size_t cut(std::vector<Problem>& problems, std::size_t omitted) {
+std::size_t limit_problems(std::vector<Problem>& problems, std::size_t omitted) {
   if (problems.size() <= ProblemList::kMaxKept) return omitted;
   omitted += problems.size() - ProblemList::kMaxKept;
   problems.resize(ProblemList::kMaxKept);
@@ -44,9 +44,10 @@ Error::Error(ErrorKind kind, std::string message)
 Error::Error(ErrorKind kind, Problem problem)
     : Error(kind, std::vector<Problem>{std::move(problem)}) {}
 
-// what() is made from the problems, so they are cut before the base class is.
+// what() is made from the problems, so they are limit_problems before the base class is.
 Error::Error(ErrorKind kind, std::vector<Problem> problems, std::size_t omitted)
-    : std::runtime_error((omitted = cut(problems, omitted), join(render(problems, omitted), "\n"))),
+    : std::runtime_error(
+          (omitted = limit_problems(problems, omitted), join(render(problems, omitted), "\n"))),
       kind_(kind),
       problems_(std::move(problems)),
       omitted_(omitted),

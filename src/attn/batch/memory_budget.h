@@ -26,7 +26,7 @@ class MemoryBudget {
 
   /// Call it in a worker process, which runs one job at a time. Reservations then ask for memory
   /// above minimum(). The lender takes it back when the job ends.
-  void borrow(Ask ask) { ask_ = std::move(ask); }
+  void set_lender(Ask ask) { ask_ = std::move(ask); }
 
   /// Thrown to a waiting job that has been cancelled.
   struct Cancelled {};

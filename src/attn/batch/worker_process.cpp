@@ -60,7 +60,7 @@ class WorkerLoop {
 
   /// Returns when the main process wants this process to end.
   void run() {
-    setup_.memory->borrow([this](std::size_t bytes, bool wait) { return ask({bytes, wait}); });
+    setup_.memory->set_lender([this](std::size_t bytes, bool wait) { return ask({bytes, wait}); });
     setup_.calls->begin();
     bool is_withdrawn = false;
     while (const std::optional<WorkerRequest> request = next()) {

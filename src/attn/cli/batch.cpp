@@ -267,7 +267,7 @@ void prune(const BatchContext& context, Manifest* manifest, std::optional<Output
     report.item(outcome);
     if (manifest == nullptr) results->write(dry_run_json(outcome));
   }
-  for (const std::string& message : pruned.kept) report.say(message);
+  for (const std::string& message : pruned.kept) report.print_line(message);
 }
 
 std::exception_ptr exception_from(const std::function<void()>& step) {
@@ -292,7 +292,7 @@ bool is_broken_pipe(const std::exception_ptr& fault) {
 
 /// Ends the process while threads still compute.
 [[noreturn]] void exit_now(int code) {
-  if (team() != nullptr) team_place().leave(code);
+  if (team() != nullptr) team_place().exit_rank(code);
   remove_temp_files();
   std::fflush(nullptr);
   std::_Exit(code);
@@ -399,7 +399,8 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
   if (!end.fault && summary)
     report.skipped_without_statistics(summary->skipped_without_statistics());
   if (context.shapes_only && !is_quiet())
-    report.say("on a terminal, only the shapes of results are printed; --out-dir DIR stores them");
+    report.print_line(
+        "on a terminal, only the shapes of results are printed; --out-dir DIR stores them");
   const int code = end.fault ? report.fault(end.fault) : report.failed() > 0 ? kSomeFailed : 0;
   if (!is_broken_pipe(end.fault)) report.end(code);
   if (end.overdue > 0) exit_now(code);

@@ -208,16 +208,16 @@ std::atomic<std::size_t>& BatchReport::count_of(Status status) {
 
 void BatchReport::failure(const Outcome& outcome) {
   if (progress_.failed <= kMaxErrors)
-    for (const std::string& line : outcome.error) say(line);
+    for (const std::string& line : outcome.error) print_line(line);
   if (progress_.failed == kMaxErrors + 1)
-    say("more jobs failed; their errors are in " + options_.where);
+    print_line("more jobs failed; their errors are in " + options_.where);
 }
 
 /// Shown for the first job of each reason; the summary has the number of jobs.
 void BatchReport::rerun(const Outcome& outcome) {
   if (options_.quiet || options_.dry_run) return;
-  say(printable(outcome.name) + ": run again because " +
-      reason_of(outcome.change, outcome.changed_file));
+  print_line(printable(outcome.name) + ": run again because " +
+             reason_of(outcome.change, outcome.changed_file));
 }
 
 /// "; run again: 3 (flags, base or version changed), 1 (input changed)"
@@ -237,14 +237,15 @@ std::string BatchReport::reruns() const {
 }
 
 void BatchReport::warning(const Outcome& outcome) {
-  if (++warned_ <= kMaxErrors) say(printable(outcome.name) + ": warning: " + outcome.warning);
-  if (warned_ == kMaxErrors + 1) say("more jobs have warnings; they are not shown");
+  if (++warned_ <= kMaxErrors)
+    print_line(printable(outcome.name) + ": warning: " + outcome.warning);
+  if (warned_ == kMaxErrors + 1) print_line("more jobs have warnings; they are not shown");
 }
 
 void BatchReport::skipped_without_statistics(std::size_t count) {
   if (count == 0 || options_.json || options_.quiet) return;
-  say("warning: the summary has no statistics of " + counted(count, "skipped job") +
-      "; --force instead of --resume or --no-clobber runs all jobs again");
+  print_line("warning: the summary has no statistics of " + counted(count, "skipped job") +
+             "; --force instead of --resume or --no-clobber runs all jobs again");
 }
 
 void BatchReport::tick() {
@@ -261,7 +262,7 @@ void BatchReport::say_status() {
   if (options_.json)
     event("progress");
   else
-    say(status());
+    print_line(status());
 }
 
 /// "412 of 1000 jobs, 3 failed, 823 per second, 1 s left"
@@ -301,7 +302,7 @@ bool BatchReport::clear_bar() {
   return true;
 }
 
-void BatchReport::say(const std::string& line) {
+void BatchReport::print_line(const std::string& line) {
   clear_bar();
   write_message(line);
 }
@@ -341,7 +342,7 @@ void BatchReport::end(int code) {
     text +=
         "; results of " + counted(removed_, "job") + (options_.dry_run ? " to remove" : " removed");
   if (progress_.failed > 0) text += "; failures are in " + options_.where;
-  if (!options_.quiet || progress_.failed > 0) say(text);
+  if (!options_.quiet || progress_.failed > 0) print_line(text);
 }
 
 }  // namespace attn

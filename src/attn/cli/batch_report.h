@@ -75,7 +75,7 @@ class BatchReport {
   /// Warns that the summary lacks the statistics of `count` skipped jobs.
   void skipped_without_statistics(std::size_t count);
   void tick();
-  void say(const std::string& line);
+  void print_line(const std::string& line);
   bool clear_bar();  ///< call before writing other text; false if no bar was shown
   void draw_bar();
   int fault(

@@ -22,7 +22,7 @@ struct TeamPlace {
   std::size_t members_of_host = 1;  ///< members on this machine, with this one
   std::size_t threads = 0;          ///< default number of threads; 0: one for each processor
   /// Call it before ending the process with this exit code while threads compute.
-  void (*leave)(int code) = nullptr;
+  void (*exit_rank)(int code) = nullptr;
 };
 
 /// Sets the team of this process. Without one, it computes alone. The team outlives all runs.

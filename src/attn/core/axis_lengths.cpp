@@ -15,12 +15,12 @@ std::string joined(const std::vector<std::string>& words) {
 
 }  // namespace
 
-void AxisLengths::settle(Axis axis, Length length) {
+void AxisLengths::set_length(Axis axis, Length length) {
   if (!knows(axis)) lengths_[static_cast<std::size_t>(axis)] = std::move(length);
 }
 
 void AxisLengths::equate(Axis axis, Axis other) {
-  if (const Length* length = find(other)) settle(axis, *length);
+  if (const Length* length = find(other)) set_length(axis, *length);
 }
 
 bool AxisLengths::agrees(const Shape& shape, const AxisList& axes) const {
@@ -36,7 +36,8 @@ void AxisLengths::take(Input input, const Tensor& tensor, const AxisList& axes,
                        std::string_view advice) {
   const Shape& shape = tensor.shape();
   if (!agrees(shape, axes)) return report_mismatch(input, tensor, axes, advice);
-  for (std::size_t i = 0; i < axes.size(); ++i) settle(axes[i], {shape[i], name_of(input), shape});
+  for (std::size_t i = 0; i < axes.size(); ++i)
+    set_length(axes[i], {shape[i], name_of(input), shape});
 }
 
 const AxisLengths::Length& AxisLengths::operator[](Axis axis) const {

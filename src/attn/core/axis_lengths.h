@@ -31,7 +31,7 @@ class AxisLengths {
   };
 
   /// Sets the length of an axis unless it is already known.
-  void settle(Axis axis, Length length);
+  void set_length(Axis axis, Length length);
 
   /// Sets the length of `axis` to that of `other`, if that is known.
   void equate(Axis axis, Axis other);

@@ -18,7 +18,7 @@ namespace {
 
 /// The mask as (B, H, L, S), where missing axes have length 1: leading ones and, without heads, the
 /// head axis.
-Tensor lifted_mask(const Tensor& mask, bool with_heads) {
+Tensor canonical_mask(const Tensor& mask, bool with_heads) {
   Shape shape = mask.shape();
   if (!with_heads && shape.size() == 3) shape.insert(shape.begin() + 1, 1);
   while (shape.size() < 4) shape.insert(shape.begin(), 1);
@@ -28,7 +28,7 @@ Tensor lifted_mask(const Tensor& mask, bool with_heads) {
 /// `full` is (B, H, L, S), the shape of `matrix`; the message shows it as the user sees it.
 void check_mask(Input input, const Tensor& mask, Shape full, const Inputs& in, AxisLengths& axes,
                 Output matrix = Output::scores) {
-  const Shape shape = lifted_mask(mask, in.with_heads).shape();
+  const Shape shape = canonical_mask(mask, in.with_heads).shape();
   bool fits = shape.size() == 4;
   for (std::size_t axis = 0; fits && axis < 4; ++axis)
     fits = shape[axis] == 1 || shape[axis] == full[axis];
@@ -80,7 +80,7 @@ Tensor with_hidden_columns(const Tensor& mask, std::size_t keys, MaskPolarity po
 }
 
 /// (B * H, L, S) -> (B, H, L, S); other shapes are returned unchanged.
-Tensor with_heads_apart(const Tensor& mask, const Inputs& in) {
+Tensor split_joined_heads(const Tensor& mask, const Inputs& in) {
   const Shape& shape = mask.shape();
   const bool joined = shape.size() == 3 && in.with_heads && in.B > 1 && shape[0] == in.B * in.H;
   return joined ? mask.reshaped({in.B, in.H, shape[1], shape[2]}) : mask;
@@ -89,27 +89,27 @@ Tensor with_heads_apart(const Tensor& mask, const Inputs& in) {
 void set_dropout_mask(const TensorMap& tensors, Inputs& in, AxisLengths& axes) {
   const Tensor* given = find(tensors, Input::dropout_mask);
   if (given == nullptr) return;
-  const Tensor mask = with_heads_apart(as_flags(Input::dropout_mask, *given, axes), in);
+  const Tensor mask = split_joined_heads(as_flags(Input::dropout_mask, *given, axes), in);
   check_mask(Input::dropout_mask, mask, {in.B, in.H, in.L, in.S}, in, axes, Output::weights);
-  in.dropout_mask = lifted_mask(mask, in.with_heads);
+  in.dropout_mask = canonical_mask(mask, in.with_heads);
 }
 
 void set_mask(const TensorMap& tensors, const Options& options, Inputs& in, AxisLengths& axes) {
   const std::size_t keys = in.P + in.N;
   if (const Tensor* given = find(tensors, Input::mask)) {
-    Tensor mask = with_heads_apart(as_mask(Input::mask, *given, in.compute, axes), in);
+    Tensor mask = split_joined_heads(as_mask(Input::mask, *given, in.compute, axes), in);
     if (options.short_mask == ShortMask::hide)
       mask = with_hidden_columns(mask, keys, options.mask_polarity);
     check_mask(Input::mask, mask, {in.B, in.H, in.L, keys}, in, axes);
-    in.mask = lifted_mask(mask, in.with_heads);
+    in.mask = canonical_mask(mask, in.with_heads);
   }
   if (const Tensor* given = find(tensors, Input::bias)) {
     if (given->dtype() == DType::boolean)
       axes.problem(Input::bias,
                    {.expected = "numbers to add", .found = "booleans", .hint = "use mask"});
-    const Tensor bias = with_heads_apart(cast(*given, in.compute), in);
+    const Tensor bias = split_joined_heads(cast(*given, in.compute), in);
     check_mask(Input::bias, bias, {in.B, in.H, in.L, keys}, in, axes);
-    in.bias = lifted_mask(bias, in.with_heads);
+    in.bias = canonical_mask(bias, in.with_heads);
   }
   if (const Tensor* given = find(tensors, Input::key_mask)) {
     const Tensor mask = as_mask(Input::key_mask, *given, in.compute, axes);
@@ -124,7 +124,7 @@ void set_mask(const TensorMap& tensors, const Options& options, Inputs& in, Axis
 
 /// (N, M), (B, N, M) or, with the batch second, (N, B, M) -> (B, N, M). A matrix is the same in all
 /// items of the batch.
-Tensor lifted(const Tensor& tensor, const Inputs& in, const Options& options) {
+Tensor canonical_rows(const Tensor& tensor, const Inputs& in, const Options& options) {
   const Shape& shape = tensor.shape();
   if (tensor.rank() != 2) return options.batch_second ? swap_first_axes(tensor) : tensor;
   const Tensor item = tensor.reshaped({1, shape[0], shape[1]});
@@ -132,16 +132,16 @@ Tensor lifted(const Tensor& tensor, const Inputs& in, const Options& options) {
 }
 
 /// past_K or past_V, in the shape of the user's keys or with all four axes -> (B, G, P, D).
-std::optional<Tensor> lifted_past(const Tensor* past, const Inputs& in) {
+std::optional<Tensor> canonical_past(const Tensor* past, const Inputs& in) {
   if (past == nullptr) return std::nullopt;
   const std::size_t rank = past->rank();
   return past->reshaped({in.B, in.G, past->shape()[rank - 2], past->shape()[rank - 1]});
 }
 
 /// Q, K or V in any of their forms -> (B, heads, N, D).
-Tensor lifted_heads(const Tensor& tensor, std::size_t heads, const Inputs& in,
-                    const Options& options) {
-  if (tensor.rank() != 4) return split_heads(lifted(tensor, in, options), heads);
+Tensor canonical_heads(const Tensor& tensor, std::size_t heads, const Inputs& in,
+                       const Options& options) {
+  if (tensor.rank() != 4) return split_heads(canonical_rows(tensor, in, options), heads);
   return options.layout == Layout::bhld ? tensor : swap_middle_axes(tensor);
 }
 
@@ -151,14 +151,15 @@ std::optional<Tensor> found(const TensorMap& numbers, Input input) {
 }
 
 /// (heads * D) -> (B, heads, 1, D), the same in every batch item.
-std::optional<Tensor> lifted_key(const Tensor* bias, const Inputs& in) {
+std::optional<Tensor> canonical_key(const Tensor* bias, const Inputs& in) {
   if (bias == nullptr) return std::nullopt;
   const std::size_t width = bias->shape()[0] / in.G;
   return repeated(bias->reshaped({1, in.G, 1, width}), in.B);
 }
 
 /// (D), (heads, D) or (heads * D) -> (heads or 1, D).
-std::optional<Tensor> lifted_norm(const Tensor* norm, std::size_t heads, const Options& options) {
+std::optional<Tensor> canonical_norm(const Tensor* norm, std::size_t heads,
+                                     const Options& options) {
   if (norm == nullptr || norm->rank() == 2) return norm ? std::optional(*norm) : std::nullopt;
   const std::size_t rows = options.qk_norm_axis == QkNormAxis::all ? heads : 1;
   return norm->reshaped({rows, norm->size() / rows});
@@ -173,10 +174,10 @@ std::optional<Tensor> with_offset(const std::optional<Tensor>& weight, const Opt
 }
 
 void set_option_tensors(const TensorMap& numbers, const Options& options, Inputs& in) {
-  in.bias_K = lifted_key(find(numbers, Input::bias_K), in);
-  in.bias_V = lifted_key(find(numbers, Input::bias_V), in);
+  in.bias_K = canonical_key(find(numbers, Input::bias_K), in);
+  in.bias_V = canonical_key(find(numbers, Input::bias_V), in);
   const auto norm = [&](Input input, std::size_t heads) {
-    return lifted_norm(find(numbers, input), heads, options);
+    return canonical_norm(find(numbers, input), heads, options);
   };
   const auto input_norm = [&](Input input) {
     const Tensor* terms = find(numbers, input);
@@ -205,19 +206,20 @@ void set_tensors(const TensorMap& numbers, const Options& options, Inputs& in) {
   in.b_Q = given(Input::b_Q), in.b_K = given(Input::b_K), in.b_V = given(Input::b_V),
   in.b_O = given(Input::b_O);
   in.W_gate = given(Input::W_gate), in.b_gate = given(Input::b_gate);
-  if (const auto gate = given(Input::gate)) in.gate = lifted_heads(*gate, in.H, in, options);
+  if (const auto gate = given(Input::gate)) in.gate = canonical_heads(*gate, in.H, in, options);
   set_option_tensors(numbers, options, in);
-  in.past_K = lifted_past(find(numbers, Input::past_K), in);
-  in.past_V = lifted_past(find(numbers, Input::past_V), in);
+  in.past_K = canonical_past(find(numbers, Input::past_K), in);
+  in.past_V = canonical_past(find(numbers, Input::past_V), in);
   if (in.projected) {
-    in.embeddings = lifted(at(numbers, Input::embeddings), in, options);
-    if (const auto memory = given(Input::memory)) in.memory = lifted(*memory, in, options);
-    if (const auto memory_V = given(Input::memory_V)) in.memory_V = lifted(*memory_V, in, options);
+    in.embeddings = canonical_rows(at(numbers, Input::embeddings), in, options);
+    if (const auto memory = given(Input::memory)) in.memory = canonical_rows(*memory, in, options);
+    if (const auto memory_V = given(Input::memory_V))
+      in.memory_V = canonical_rows(*memory_V, in, options);
   } else {
-    in.Q = lifted_heads(at(numbers, Input::Q), in.H, in, options);
-    in.K = lifted_heads(at(numbers, Input::K), in.G, in, options);
-    in.V =
-        contains(numbers, Input::V) ? lifted_heads(at(numbers, Input::V), in.G, in, options) : in.K;
+    in.Q = canonical_heads(at(numbers, Input::Q), in.H, in, options);
+    in.K = canonical_heads(at(numbers, Input::K), in.G, in, options);
+    in.V = contains(numbers, Input::V) ? canonical_heads(at(numbers, Input::V), in.G, in, options)
+                                       : in.K;
   }
 }
 

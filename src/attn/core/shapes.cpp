@@ -20,7 +20,7 @@ void check_score_weights(const TensorMap& tensors, Score score, AxisLengths& axe
     AxisLengths::Length both = axes[Axis::D];
     both.length += axes[Axis::Dk].length;
     both.remark += " beside " + axes[Axis::Dk].found();
-    axes.settle(Axis::DDk, std::move(both));
+    axes.set_length(Axis::DDk, std::move(both));
     take(Input::W_score, {Axis::DDk, Axis::A});
   } else {
     take(Input::W_score, {Axis::D, Axis::Dk});
@@ -237,7 +237,7 @@ void split_axis(Axis whole, Axis heads, Axis part, AxisLengths& axes) {
                                     " is not divisible by " + std::string(by.name) + " " +
                                     by.found()});
   axis.length /= by.length;
-  axes.settle(part, std::move(axis));
+  axes.set_length(part, std::move(axis));
 }
 
 /// whole = part * heads; `why` is appended to the remark of the part.
@@ -246,16 +246,17 @@ void join_axis(Axis whole, Axis heads, Axis part, AxisLengths& axes, const std::
   AxisLengths::Length axis = axes[part];
   axis.length *= axes[heads].length;
   axis.remark += why;
-  axes.settle(whole, std::move(axis));
+  axes.set_length(whole, std::move(axis));
 }
 
 void settle_heads(const Options& options, AxisLengths& axes) {
-  const auto settle = [&](Axis axis, const char* name, std::int64_t count) {
+  const auto set_length = [&](Axis axis, const char* name, std::int64_t count) {
     if (count > 0)
-      axes.settle(axis, {static_cast<std::size_t>(count), name, {}, "= " + std::to_string(count)});
+      axes.set_length(axis,
+                      {static_cast<std::size_t>(count), name, {}, "= " + std::to_string(count)});
   };
-  settle(Axis::H, "heads", options.heads);
-  settle(Axis::G, "kv_heads", options.kv_heads);
+  set_length(Axis::H, "heads", options.heads);
+  set_length(Axis::G, "kv_heads", options.kv_heads);
 }
 
 /// Whether keys may have another width than queries, as there are weights between them.
@@ -266,7 +267,7 @@ bool keys_have_own_width(Score score) {
 /// Requires that Axis::HD is known. Sets H and G if they are not given, then D and, if keys have
 /// the same width, Axis::GD.
 void settle_packed_heads(Score score, AxisLengths& axes) {
-  axes.settle(Axis::H, {1, "heads", {}, "= 1"});
+  axes.set_length(Axis::H, {1, "heads", {}, "= 1"});
   axes.equate(Axis::G, Axis::H);
   split_axis(Axis::HD, Axis::H, Axis::D, axes);
   if (keys_have_own_width(score)) return;
@@ -454,7 +455,7 @@ void settle_keys(const TensorMap& tensors, const Options& options, AxisLengths& 
     keys.remark += " after past_K " + axes[Axis::P].found();
   }
   keys.length += (contains(tensors, Input::bias_K) ? 1u : 0u) + (options.zero_key ? 1u : 0u);
-  axes.settle(Axis::S, std::move(keys));
+  axes.set_length(Axis::S, std::move(keys));
 }
 
 /// Shaped as the context.

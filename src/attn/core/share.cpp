@@ -99,7 +99,7 @@ struct Chunk {
 /// Deals the chunks in rounds, from the most work to the least: in each round every member gets
 /// one, and those with the least work so far choose first. For causal attention this is the usual
 /// zigzag.
-void deal(std::vector<Chunk> chunks, Sharing& sharing) {
+void assign_round_robin(std::vector<Chunk> chunks, Sharing& sharing) {
   const std::size_t members = sharing.work.size();
   std::stable_sort(chunks.begin(), chunks.end(),
                    [](const Chunk& a, const Chunk& b) { return a.work > b.work; });
@@ -120,7 +120,7 @@ void deal(std::vector<Chunk> chunks, Sharing& sharing) {
 }
 
 /// Gives each member consecutive chunks, in the order of the members.
-void cut(const std::vector<Chunk>& chunks, Sharing& sharing) {
+void assign_contiguous(const std::vector<Chunk>& chunks, Sharing& sharing) {
   const auto members = static_cast<double>(sharing.work.size());
   double all = 0, before = 0;
   for (const Chunk& chunk : chunks) all += chunk.work;
@@ -182,9 +182,9 @@ Sharing share_work(const Inputs& in, const Options& options, const Plan& plan,
     chunks.push_back({range, work.of(range)});
   }
   if (outputs.contains(Output::key_weights))
-    cut(chunks, sharing);
+    assign_contiguous(chunks, sharing);
   else
-    deal(std::move(chunks), sharing);
+    assign_round_robin(std::move(chunks), sharing);
   return sharing;
 }
 
