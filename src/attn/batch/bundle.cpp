@@ -17,7 +17,7 @@
 #include "attn/io/safetensors.h"
 #include "attn/io/staged_file.h"
 #include "attn/io/tensor_file.h"
-#include "attn/job/recorded_places.h"
+#include "attn/job/recorded_positions.h"
 #include "attn/job/recorded_visibility.h"
 #include "attn/result/result_writer.h"
 
@@ -141,7 +141,7 @@ std::size_t BundleWriter::abandon() {
 
 void BundleWriter::begin(std::size_t bundle) {
   bundle_ = bundle;
-  results_ = kept_ = bytes_ = visible_bytes_ = places_bytes_ = 0;
+  results_ = kept_ = bytes_ = visible_bytes_ = positions_bytes_ = 0;
   members_.clear();
   records_.clear();
   lines_.clear();
@@ -196,9 +196,9 @@ void BundleWriter::add_record(const std::string& job, Record record) {
   if (visible_bytes_ > most)
     for (auto& [name, earlier] : records_) earlier.visible.clear();
   if (visible_bytes_ > most) record.visible.clear();
-  if (record.places.empty() && record.visible.empty()) return;
-  places_bytes_ += job.size() + record.places.size();
-  if (places_bytes_ > most) return records_.clear();
+  if (record.positions.empty() && record.visible.empty()) return;
+  positions_bytes_ += job.size() + record.positions.size();
+  if (positions_bytes_ > most) return records_.clear();
   records_.emplace_back(job, std::move(record));
 }
 
@@ -207,18 +207,18 @@ std::string BundleWriter::made_by() const {
   const std::size_t most = context_.naming->format()->most_metadata;
   const std::string start = "{\"schema\":\"attn/1\",";
   const std::string unknown = start + json_quoted(kPositionsMember) + ":null}";
-  if (places_bytes_ > most) return unknown;
+  if (positions_bytes_ > most) return unknown;
   if (records_.empty()) return "";
   for (const bool with_visible : {true, false}) {
     std::string text = start + "\"jobs\":{";
     for (const auto& [job, record] : records_) {
-      if (record.places.empty() && (record.visible.empty() || !with_visible)) continue;
+      if (record.positions.empty() && (record.visible.empty() || !with_visible)) continue;
       if (text.back() != '{') text += ',';
       text += json_quoted(text_of_name(job)) + ":{";
-      if (!record.places.empty()) text += json_quoted(kPositionsMember) + ":" + record.places;
+      if (!record.positions.empty()) text += json_quoted(kPositionsMember) + ":" + record.positions;
       if (!record.visible.empty() && with_visible)
-        text +=
-            (record.places.empty() ? "" : ",") + json_quoted(kVisibleMember) + ":" + record.visible;
+        text += (record.positions.empty() ? "" : ",") + json_quoted(kVisibleMember) + ":" +
+                record.visible;
       text += '}';
     }
     text += "}}";

@@ -6,11 +6,11 @@
 // the manifest is "bundle-K.npz#NAME", with a digest of its tensors, so that a bundle can be
 // replaced, when some of its jobs run again, without changing the digests of the others.
 //
-// made_by of a bundle has the member `jobs`, and in it by name those jobs for which the places of
-// their queries (job/recorded_places.h) or visible keys (job/recorded_visibility.h) are recorded.
-// If all this has more bytes than the comment of an .npz file may have, or 2^20 in a .safetensors
-// file, it has no visible keys, and if it has more without them, the places of all jobs are null:
-// unknown.
+// made_by of a bundle has the member `jobs`, and in it by name those jobs for which the positions
+// of their queries (job/recorded_positions.h) or visible keys (job/recorded_visibility.h) are
+// recorded. If all this has more bytes than the comment of an .npz file may have, or 2^20 in a
+// .safetensors file, it has no visible keys, and if it has more without them, the positions of all
+// jobs are null: unknown.
 #pragma once
 
 #include <cstddef>
@@ -97,7 +97,7 @@ class BundleWriter {
   };
   /// The members that made_by of a bundle has for a job, as JSON text; "" for those that it lacks.
   struct Record {
-    std::string places, visible;
+    std::string positions, visible;
   };
   void begin(std::size_t bundle);
   void add_result(const Outcome& outcome);
@@ -121,7 +121,7 @@ class BundleWriter {
   std::size_t bytes_ = 0;               ///< of names
   std::vector<Member> members_;
   std::vector<std::pair<std::string, Record>> records_;  ///< of jobs that have one
-  std::size_t visible_bytes_ = 0, places_bytes_ = 0;     ///< of all records, also those left out
+  std::size_t visible_bytes_ = 0, positions_bytes_ = 0;  ///< of all records, also those left out
   std::string lines_;                                    ///< of the manifest
   std::string failure_lines_;                            ///< those of failed jobs
 };

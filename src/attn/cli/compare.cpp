@@ -234,8 +234,8 @@ HeatSource source_of(const TensorPair& pair, const ResultFile& labels, const Com
   source.is_weights = false;
   source.zero_is_hidden = false;
   source.name = name + ": A \u2212 B";
-  source.what = "A: " + printable(args.a) +
-                "; B: " + (args.reference.enabled ? "the reference" : printable(args.b));
+  source.description = "A: " + printable(args.a) +
+                       "; B: " + (args.reference.enabled ? "the reference" : printable(args.b));
   return source;
 }
 

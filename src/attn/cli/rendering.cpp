@@ -15,7 +15,7 @@
 #include "attn/core/output_table.h"
 #include "attn/core/plan.h"
 #include "attn/job/fields.h"
-#include "attn/job/recorded_places.h"
+#include "attn/job/recorded_positions.h"
 #include "attn/job/recorded_visibility.h"
 #include "attn/report/drawing_memory.h"
 #include "attn/report/heat_picture.h"
@@ -148,7 +148,7 @@ bool warn_of_layers(const LayersOfFile& a, const LayersOfFile& b) {
   return true;
 }
 
-void warn_unknown_places(const std::string& label) {
+void warn_unknown_positions(const std::string& label) {
   note("warning: " + label +
        ": the positions of the queries are not recorded; statistics that need them are left out");
 }
@@ -239,23 +239,23 @@ double widest_label(const std::vector<std::string>& tokens) {
   return widest;
 }
 
-/// The places of the queries of a tensor with these names of its leading axes.
-PlacesOfMatrices places_of(const Json& made_by, const Shape& shape, const LeadingAxes& axes) {
-  PlacesOfMatrices places;
+/// The positions of the queries of a tensor with these names of its leading axes.
+PositionsOfMatrices positions_of(const Json& made_by, const Shape& shape, const LeadingAxes& axes) {
+  PositionsOfMatrices positions;
   const std::size_t rank = shape.size();
   for (std::size_t k = 0; k + 2 < rank && k < axes.size(); ++k) {
     const std::size_t length = shape[rank - 3 - k];
     if (axes[k] == "batch") {
-      places.items = length;
+      positions.items = length;
       break;
     }
-    places.matrices_of_item *= length;
+    positions.matrices_of_item *= length;
   }
-  if (places.items == 1) places.matrices_of_item = 1;
+  if (positions.items == 1) positions.matrices_of_item = 1;
   if (rank > 0)
-    places.places =
-        places_in(made_by, places.items, rank > 1 ? shape[rank - 2] : 1, shape[rank - 1]);
-  return places;
+    positions.queries =
+        positions_in(made_by, positions.items, rank > 1 ? shape[rank - 2] : 1, shape[rank - 1]);
+  return positions;
 }
 
 /// The keys that the queries of a tensor see, whose last axes are queries and keys.
@@ -314,7 +314,7 @@ HeatSource heat_source(const ResultFile& result, const std::string& requested,
   source.tensor = result.tensors.at(source.name);
   const std::string own_name = without_job(source.name);
   if (const std::optional<Output> output = output_named(own_name))
-    source.what = with_superscript_t(std::string(row_of(*output).description));
+    source.description = with_superscript_t(std::string(row_of(*output).description));
   source.zero_is_hidden = output_named(own_name) == Output::weights;
   source.is_signed = source.name.ends_with(name_of(Output::scores));  // also of other programs
   source.is_weights = !source.is_signed && may_be_weights(source.name);
@@ -324,7 +324,7 @@ HeatSource heat_source(const ResultFile& result, const std::string& requested,
   source.leading_axes = axes.leading;
   source.layers = axes.layers;
   const Json& made_by = made_by_of(result.made_by, source.name);
-  source.places = places_of(made_by, source.tensor.shape(), axes.leading);
+  source.positions = positions_of(made_by, source.tensor.shape(), axes.leading);
   source.row_tokens = labels_of(axes.rows, axes.known, result);
   source.column_tokens = result.column_names.empty() ? labels_of(axes.columns, axes.known, result)
                                                      : result.column_names;
@@ -356,7 +356,7 @@ PageSet page_set(const HeatSource& given, const HeatChoice& choice, const std::s
   const DType dtype = source.tensor.dtype();
   const bool wide = dtype == DType::f64 || (is_integer(dtype) && size_of(dtype) >= 4);
   PageSet set{file, make_heat_map(source, choice, threads_for(source.tensor)), wide ? 64 : 32};
-  set.places = source.places;
+  set.positions = source.positions;
   set.is_weights = source.is_weights;
   return set;
 }
@@ -394,7 +394,7 @@ std::string render(const std::vector<PageSet>& sets, RenderFormat format,
       break;
   }
   for (const PageSet& set : sets)
-    if (set.is_weights && !set.places.places) warn_unknown_places(printable(set.name));
+    if (set.is_weights && !set.positions.queries) warn_unknown_positions(printable(set.name));
   Page page = make_page(sets, style.max_html_bytes, threads_for(map.cells.values));
   note("page: " + page.text);
   return std::move(page.html);

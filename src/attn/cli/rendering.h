@@ -36,8 +36,8 @@ struct LayersOfFile {
 /// Warns, and returns true, if both are known and differ.
 bool warn_of_layers(const LayersOfFile& a, const LayersOfFile& b);
 
-/// Warns that the places of the queries of this file or tensor are unknown (places_in()).
-void warn_unknown_places(const std::string& label);
+/// Warns that the positions of the queries of this file or tensor are unknown (positions_in()).
+void warn_unknown_positions(const std::string& label);
 
 /// Whether weights may have this name: a tensor of another program, or an output of weights.
 bool may_be_weights(const std::string& tensor);

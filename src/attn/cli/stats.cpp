@@ -26,7 +26,7 @@
 #include "attn/io/staged_file.h"
 #include "attn/io/used_files.h"
 #include "attn/job/fields.h"
-#include "attn/job/recorded_places.h"
+#include "attn/job/recorded_positions.h"
 #include "attn/result/result_writer.h"
 #include "attn/stats/head_statistics.h"
 #include "attn/stats/rollout.h"
@@ -257,7 +257,7 @@ ResultFile result_of(const TensorRef& ref, TensorFiles& files) {
   const NamedPart named = files.named_part(ref);
   if (!named.part.empty() &&
       !keeps_matrices(files.read({ref.path, named.name}).shape(), named.part))
-    forget_places(result.made_by);
+    forget_positions(result.made_by);
   return result;
 }
 
@@ -437,8 +437,8 @@ class Collector {
     const std::size_t L = *(shape.end() - 2), S = shape.back();
     if (job_.empty() && args_.by != Grouping::item)
       warn_of_batch(result, label_of(file_, name), shape, axes);
-    const std::optional<QueryPlaces> places = places_in(result.made_by, axes.items, L, S);
-    const std::size_t keys = places ? places->keys() : S;
+    const std::optional<QueryPositions> positions = positions_in(result.made_by, axes.items, L, S);
+    const std::size_t keys = positions ? positions->keys() : S;
     if (ids && (ids->shape().back() != keys || (ids->rank() == 2 && ids->shape()[0] != axes.items)))
       throw Error(ErrorKind::data,
                   Problem{.subject = std::string(name_of(Input::token_ids)),
@@ -448,8 +448,8 @@ class Collector {
       return add_similarity(weights.reshaped({axes.layers, axes.items, axes.heads, L, S}), name,
                             axes);
     const Tensor matrices = weights.reshaped({axes.count(), L, S});
-    if (!places) warn_unknown_places(label_of(file_, name));
-    SequenceTokens tokens{.places = places ? &*places : nullptr};
+    if (!positions) warn_unknown_positions(label_of(file_, name));
+    SequenceTokens tokens{.positions = positions ? &*positions : nullptr};
     for (std::size_t i = 0; i < axes.count(); ++i) {
       tokens.item = i / axes.heads % axes.items;
       if (ids)
@@ -457,7 +457,7 @@ class Collector {
             ids->data<std::int64_t>().data() + (ids->rank() == 2 ? tokens.item * keys : 0);
       Group& group = groups[key_of(name, axes, i)];
       group.sums.add(sums_of_weights(matrices.at(i), tokens));
-      group.known &= statistics_with(places.has_value(), ids.has_value());
+      group.known &= statistics_with(positions.has_value(), ids.has_value());
     }
   }
 
@@ -693,17 +693,17 @@ void require_ascending(const std::vector<std::int64_t>& numbers) {
 void require_own_keys(const ResultFile& result, const std::string& name, const HeadAxes& axes) {
   const Shape& shape = result.tensors.at(name).shape();
   const std::size_t L = *(shape.end() - 2), S = shape.back();
-  const std::optional<QueryPlaces> places = places_in(result.made_by, axes.items, L, S);
+  const std::optional<QueryPositions> positions = positions_in(result.made_by, axes.items, L, S);
   const auto refuse = [](const std::string& found) {
     throw Error(ErrorKind::data,
                 Problem{.expected = "all queries of self-attention in order", .found = found});
   };
-  if (!places) refuse("unknown positions");
-  if (places->keys() != S) refuse(counted(S - places->keys(), "appended key"));
-  for (std::size_t item = 0; item < places->items().size(); ++item)
-    for (const auto& [begin, place] : places->items()[item])
-      if (place.own != static_cast<std::int64_t>(begin))
-        refuse("query " + std::to_string(begin) + " at key " + std::to_string(place.own));
+  if (!positions) refuse("unknown positions");
+  if (positions->keys() != S) refuse(counted(S - positions->keys(), "appended key"));
+  for (std::size_t item = 0; item < positions->items().size(); ++item)
+    for (const auto& [begin, position] : positions->items()[item])
+      if (position.key != static_cast<std::int64_t>(begin))
+        refuse("query " + std::to_string(begin) + " at key " + std::to_string(position.key));
 }
 
 /// Errors: data, if these are the weights of several jobs in a bundle, which are no layers.

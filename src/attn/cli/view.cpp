@@ -13,7 +13,7 @@
 #include "attn/io/place_in_file.h"
 #include "attn/io/staged_file.h"
 #include "attn/job/job.h"
-#include "attn/job/recorded_places.h"
+#include "attn/job/recorded_positions.h"
 #include "attn/result/output_target.h"
 
 namespace attn {

@@ -1,4 +1,4 @@
-#include "attn/core/query_places.h"
+#include "attn/core/query_positions.h"
 
 #include <algorithm>
 #include <map>
@@ -19,7 +19,7 @@ class KeysOfDocuments {
     }
   }
 
-  QueryPlace place(std::int64_t document, std::int64_t position) const {
+  QueryPosition of(std::int64_t document, std::int64_t position) const {
     const auto found = keys_.find(document);
     if (found == keys_.end()) return {};
     const std::vector<std::int64_t>& keys = found->second;
@@ -32,32 +32,33 @@ class KeysOfDocuments {
   std::map<std::int64_t, std::vector<std::int64_t>> keys_;
 };
 
-bool continues(const QueryPlaces::Run& run, std::size_t query, const QueryPlace& place) {
-  const auto ahead = place.first < 0 ? 0 : static_cast<std::int64_t>(query - run.begin);
-  return place.first == run.place.first && place.own == run.place.own + ahead;
+bool continues(const QueryPositions::Run& run, std::size_t query, const QueryPosition& position) {
+  const auto ahead = position.first_key < 0 ? 0 : static_cast<std::int64_t>(query - run.begin);
+  return position.first_key == run.position.first_key && position.key == run.position.key + ahead;
 }
 
-std::vector<QueryPlaces::Run> runs_of(const TokenPositions& tokens,
-                                      const std::vector<std::size_t>& rows) {
+std::vector<QueryPositions::Run> runs_of(const TokenPositions& tokens,
+                                         const std::vector<std::size_t>& rows) {
   const KeysOfDocuments keys(tokens.keys.documents);
-  std::vector<QueryPlaces::Run> runs;
+  std::vector<QueryPositions::Run> runs;
   for (std::size_t query = 0; query < rows.size(); ++query) {
     const std::size_t i = rows[query];
-    const QueryPlace place = keys.place(tokens.queries.documents[i], tokens.queries.positions[i]);
-    if (runs.empty() || !continues(runs.back(), query, place)) runs.push_back({query, place});
+    const QueryPosition position =
+        keys.of(tokens.queries.documents[i], tokens.queries.positions[i]);
+    if (runs.empty() || !continues(runs.back(), query, position)) runs.push_back({query, position});
   }
   return runs;
 }
 
 }  // namespace
 
-QueryPlaces::QueryPlaces(std::size_t queries, std::size_t keys)
+QueryPositions::QueryPositions(std::size_t queries, std::size_t keys)
     : queries_(queries), keys_(keys), items_(1) {
   const std::size_t more = keys > queries ? keys - queries : 0;
   if (queries > 0) items_[0].push_back({0, {static_cast<std::int64_t>(more), 0}});
 }
 
-QueryPlaces::QueryPlaces(const Inputs& in) : queries_(in.rows.size()), keys_(in.P + in.N) {
+QueryPositions::QueryPositions(const Inputs& in) : queries_(in.rows.size()), keys_(in.P + in.N) {
   for (const TokenPositions& tokens : in.token_positions)
     items_.push_back(runs_of(tokens, in.rows));
   if (std::all_of(items_.begin(), items_.end(),
@@ -65,15 +66,15 @@ QueryPlaces::QueryPlaces(const Inputs& in) : queries_(in.rows.size()), keys_(in.
     items_.resize(1);
 }
 
-QueryPlace QueryPlaces::of(std::size_t item, std::size_t query) const {
+QueryPosition QueryPositions::of(std::size_t item, std::size_t query) const {
   const std::vector<Run>& runs = items_[items_.size() == 1 ? 0 : item];
   const auto after =
       std::upper_bound(runs.begin(), runs.end(), query,
                        [](std::size_t at, const Run& run) { return at < run.begin; });
   const Run& run = *(after - 1);
-  QueryPlace place = run.place;
-  if (place.first >= 0) place.own += static_cast<std::int64_t>(query - run.begin);
-  return place;
+  QueryPosition position = run.position;
+  if (position.first_key >= 0) position.key += static_cast<std::int64_t>(query - run.begin);
+  return position;
 }
 
 }  // namespace attn

@@ -1,5 +1,5 @@
 // The keys at the positions of queries. The statistics of weights (core/row_statistics.h,
-// docs/statistics.md) refer to them, and results record them (job/recorded_places.h).
+// docs/statistics.md) refer to them, and results record them (job/recorded_positions.h).
 #pragma once
 
 #include <cstddef>
@@ -12,44 +12,44 @@ namespace attn {
 struct Inputs;
 
 /// Where a query is among its keys.
-struct QueryPlace {
-  std::int64_t own = -1;    ///< index of the key at the query's position; may not exist
-  std::int64_t first = -1;  ///< index of the first key of its document; -1: there is none
-  bool operator==(const QueryPlace&) const = default;
+struct QueryPosition {
+  std::int64_t key = -1;        ///< index of the key at the query's position; may not exist
+  std::int64_t first_key = -1;  ///< index of the first key of its document; -1: there is none
+  bool operator==(const QueryPosition&) const = default;
 };
 
-/// The places of all queries of a result.
-class QueryPlaces {
+/// The positions of all queries of a result.
+class QueryPositions {
  public:
-  /// The queries from `begin` to that of the next run: they have the same first key, and the own
-  /// keys place.own, place.own + 1, ...
+  /// The queries from `begin` to that of the next run: they have the same first key, and are at
+  /// the keys position.key, position.key + 1, ...
   struct Run {
     std::size_t begin;
-    QueryPlace place;
+    QueryPosition position;
     bool operator==(const Run&) const = default;
   };
 
   /// Those that are assumed if none are recorded: the last of `queries` queries is at the last of
   /// `keys` keys or, if there are fewer keys, query i is at key i.
-  QueryPlaces(std::size_t queries, std::size_t keys);
+  QueryPositions(std::size_t queries, std::size_t keys);
 
   /// Those of in.rows. Query i of a document is at its key of the same number plus the offset of
   /// Alignment; keys beyond key_lengths count, and numbers continue beyond its keys. Lengths do not
-  /// change the place of a padded query.
-  explicit QueryPlaces(const Inputs& in);
+  /// change the position of a padded query.
+  explicit QueryPositions(const Inputs& in);
 
   /// Those of `queries` queries, with the runs of each batch item, or of all. The first run of each
   /// begins at 0, and the others in ascending order.
-  QueryPlaces(std::size_t queries, std::size_t keys, std::vector<std::vector<Run>> items)
+  QueryPositions(std::size_t queries, std::size_t keys, std::vector<std::vector<Run>> items)
       : queries_(queries), keys_(keys), items_(std::move(items)) {}
 
-  QueryPlace of(std::size_t item, std::size_t query) const;
+  QueryPosition of(std::size_t item, std::size_t query) const;
 
   std::size_t queries() const { return queries_; }
   std::size_t keys() const { return keys_; }  ///< without the appended ones, which are the last
   /// For each batch item, or one for all.
   const std::vector<std::vector<Run>>& items() const { return items_; }
-  bool operator==(const QueryPlaces&) const = default;
+  bool operator==(const QueryPositions&) const = default;
 
  private:
   std::size_t queries_, keys_;

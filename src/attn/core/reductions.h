@@ -5,7 +5,7 @@
 
 #include "attn/base/team.h"
 #include "attn/core/inputs.h"
-#include "attn/core/query_places.h"
+#include "attn/core/query_positions.h"
 #include "attn/core/row_statistics.h"
 #include "attn/tensor/tensor.h"
 
@@ -22,14 +22,14 @@ Tensor sum_over_queries(const Tensor& weights, Team* team = nullptr);
 class RowQueries {
  public:
   /// `in` must outlive this object.
-  explicit RowQueries(const Inputs& in) : in_(in), places_(in) {}
+  explicit RowQueries(const Inputs& in) : in_(in), positions_(in) {}
 
   /// `row` is a flat index of (B, H, rows).
   RowQuery of(std::size_t row) const;
 
  private:
   const Inputs& in_;
-  QueryPlaces places_;
+  QueryPositions positions_;
 };
 
 /// (B, H, L, S) -> (B, H, L), rounded to the dtype of the matrix.

@@ -97,10 +97,10 @@ double keys_95(std::span<const T> weights, const RowQuery& = {}) {
 template <class T>
 double distance(std::span<const T> weights, const RowQuery& query) {
   double sum = 0;
-  if (query.place.first < 0) return sum;
+  if (query.position.first_key < 0) return sum;
   for (std::size_t j = 0; j < query.keys; ++j)
     sum += static_cast<double>(weights[j]) *
-           std::abs(static_cast<double>(query.place.own - static_cast<std::int64_t>(j)));
+           std::abs(static_cast<double>(query.position.key - static_cast<std::int64_t>(j)));
   return sum;
 }
 
@@ -115,21 +115,24 @@ template <class T>
 double weight_of_equal_tokens(std::span<const T> weights, const RowQuery& query,
                               std::int64_t shift) {
   double sum = 0;
-  if (query.place.first < 0 || query.place.own >= static_cast<std::int64_t>(query.keys)) return sum;
-  for (std::int64_t j = query.place.first; j < query.place.own; ++j)
-    if (query.token_ids[j] == query.token_ids[query.place.own])
+  if (query.position.first_key < 0 || query.position.key >= static_cast<std::int64_t>(query.keys))
+    return sum;
+  for (std::int64_t j = query.position.first_key; j < query.position.key; ++j)
+    if (query.token_ids[j] == query.token_ids[query.position.key])
       sum += static_cast<double>(weights[static_cast<std::size_t>(j + shift)]);
   return sum;
 }
 
 template <class T>
 double first_key_weight(std::span<const T> weights, const RowQuery& query) {
-  return weight_at(weights, query.place.first, query);
+  return weight_at(weights, query.position.first_key, query);
 }
 
 template <class T>
 double previous_token_weight(std::span<const T> weights, const RowQuery& query) {
-  return query.place.own > query.place.first ? weight_at(weights, query.place.own - 1, query) : 0;
+  return query.position.key > query.position.first_key
+             ? weight_at(weights, query.position.key - 1, query)
+             : 0;
 }
 
 template <class T>
@@ -163,29 +166,29 @@ constexpr std::array<RowStatistic, kRowStatisticCount> kRowStatistics = {{
     {.output = Output::distance,
      .formula = {distance<float>, distance<double>},
      .summary = Summary::share,
-     .by_place = true,
+     .by_position = true,
      .page_name = "distance",
      .page_title = "mean distance"},
     {.output = Output::first_key_weight,
      .formula = {first_key_weight<float>, first_key_weight<double>},
      .summary = Summary::share,
-     .by_place = true,
+     .by_position = true,
      .page_name = "first",
      .page_title = "weight of first key"},
     {.output = Output::previous_token_weight,
      .formula = {previous_token_weight<float>, previous_token_weight<double>},
      .summary = Summary::share,
-     .by_place = true,
+     .by_position = true,
      .page_name = "previous",
      .page_title = "weight of previous key"},
     {.output = Output::duplicate_token_weight,
      .formula = {duplicate_token_weight<float>, duplicate_token_weight<double>},
      .summary = Summary::share,
-     .by_place = true},
+     .by_position = true},
     {.output = Output::induction_weight,
      .formula = {induction_weight<float>, induction_weight<double>},
      .summary = Summary::share,
-     .by_place = true},
+     .by_position = true},
 }};
 
 static_assert([] {

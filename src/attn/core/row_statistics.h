@@ -11,13 +11,13 @@
 #include <string_view>
 
 #include "attn/core/output_table.h"
-#include "attn/core/query_places.h"
+#include "attn/core/query_positions.h"
 
 namespace attn {
 
 /// A query, as the statistics of its row need to know it.
 struct RowQuery {
-  QueryPlace place = {};
+  QueryPosition position = {};
   std::size_t keys = 0;                     ///< number of keys before the appended ones
   const std::int64_t* token_ids = nullptr;  ///< (keys); nullptr: not given
 };
@@ -46,7 +46,7 @@ struct RowStatistic {
   Output output;  ///< names and describes it; row_of(output).reduces is the matrix
   RowFormula formula;
   Summary summary = Summary::none;  ///< `attn stats` prints those that have one
-  bool by_place = false;            ///< whether it depends on the place of the query
+  bool by_position = false;         ///< whether it depends on the position of the query
   int operations = 2;               ///< for each element of the row, as counted in Plan::flops
   std::string_view page_name = {}, page_title = {};  ///< on pages, which show those that have both
   bool in_batch_summary = false;  ///< `attn batch --summary` has its mean over all rows

@@ -22,7 +22,7 @@
 #include "attn/job/field_value.h"
 #include "attn/job/fields.h"
 #include "attn/job/random_spec.h"
-#include "attn/job/recorded_places.h"
+#include "attn/job/recorded_positions.h"
 #include "attn/job/recorded_visibility.h"
 #include "attn/tensor/transposed.h"
 
@@ -341,7 +341,7 @@ Json provenance(const Job& job, const Inputs& in, Document document, const Tenso
   made_by.emplace_back("program", Json{std::string("attn ") + kVersion});
   made_by.emplace_back("job", Json{std::move(options)});
   made_by.emplace_back("inputs", Json{std::move(inputs)});
-  if (std::optional<Json> positions = recorded_places(QueryPlaces(in), in.S))
+  if (std::optional<Json> positions = recorded_positions(QueryPositions(in), in.S))
     made_by.emplace_back(kPositionsMember, std::move(*positions));
   if (needs_visibility(job.outputs))
     if (std::optional<Json> visible = recorded_visibility(in, job.options))

@@ -1,19 +1,19 @@
-// The places of queries in the provenance of results: the member `positions` of made_by.
+// The positions of queries in the provenance of results: the member `positions` of made_by.
 //
 //   {"keys": 8, "runs": [[3, 0, 0, 2, 5, 4], ...]}
 //
 // For each batch item, or once for all, `runs` has three numbers for each run of queries: their
-// count, the own key of the first one (those of the others follow it) and the first key of their
-// document; -1 and -1 if they have no own keys. `keys` is the number of keys before the appended
-// ones; without it, there are none of these. Results whose places are those that readers assume
-// have no member. It is null if there are too many runs for the file.
+// count, the key at the position of the first one (those of the others follow it) and the first key
+// of their document; -1 and -1 if they have no document among the keys. `keys` is the number of
+// keys before the appended ones; without it, there are none of these. Results whose positions are
+// those that readers assume have no member. It is null if there are too many runs for the file.
 #pragma once
 
 #include <cstddef>
 #include <optional>
 #include <string_view>
 
-#include "attn/core/query_places.h"
+#include "attn/core/query_positions.h"
 #include "attn/io/json_write.h"
 
 namespace attn {
@@ -21,14 +21,14 @@ namespace attn {
 inline constexpr std::string_view kPositionsMember = "positions";
 
 /// The member for a result with S keys, appended ones included; nullopt if it is not needed.
-std::optional<Json> recorded_places(const QueryPlaces& places, std::size_t S);
+std::optional<Json> recorded_positions(const QueryPositions& positions, std::size_t S);
 
-/// The places of the queries of weights (items, heads, L, S) of a result with this provenance, or
-/// with none. Nullopt if it has too many runs, or those of another tensor.
-std::optional<QueryPlaces> places_in(const Json& made_by, std::size_t items, std::size_t L,
-                                     std::size_t S);
+/// The positions of the queries of weights (items, heads, L, S) of a result with this provenance,
+/// or with none. Nullopt if it has too many runs, or those of another tensor.
+std::optional<QueryPositions> positions_in(const Json& made_by, std::size_t items, std::size_t L,
+                                           std::size_t S);
 
-/// Makes the places unknown: of a part of a tensor, whose rows are other queries.
-void forget_places(Json& made_by);
+/// Makes the positions unknown: of a part of a tensor, whose rows are other queries.
+void forget_positions(Json& made_by);
 
 }  // namespace attn

@@ -8,8 +8,8 @@ namespace attn {
 namespace {
 
 /// Those that a page shows, and weight_sum.
-StatisticSet shown_statistics(bool places) {
-  StatisticSet shown = statistics_with(places, false);
+StatisticSet shown_statistics(bool positions) {
+  StatisticSet shown = statistics_with(positions, false);
   for (std::size_t k = 0; k < kRowStatistics.size(); ++k)
     if (k != kWeightSum && !kRowStatistics[k].is_on_page()) shown.reset(k);
   return shown;
@@ -17,11 +17,11 @@ StatisticSet shown_statistics(bool places) {
 
 }  // namespace
 
-HeadSummarizer::HeadSummarizer(const HeatCells& cells, const PlacesOfMatrices& places,
+HeadSummarizer::HeadSummarizer(const HeatCells& cells, const PositionsOfMatrices& positions,
                                std::size_t matrix)
     : cells_(cells),
-      places_(places),
-      item_(places.item_of(matrix)),
+      positions_(positions),
+      item_(positions.item_of(matrix)),
       weights_(cells.values.shape()[2]) {}
 
 void HeadSummarizer::add(const HeatRow& row, std::size_t i) {
@@ -34,17 +34,17 @@ void HeadSummarizer::add(const HeatRow& row, std::size_t i) {
   }
   if (has_nan || negative_) return;
   RowQuery query;
-  if (const auto& places = places_.places)
-    query = {.place = places->of(item_, cells_.rows[i]), .keys = places->keys()};
+  if (const auto& positions = positions_.queries)
+    query = {.position = positions->of(item_, cells_.rows[i]), .keys = positions->keys()};
   const HeadSums::Numbers numbers =
-      numbers_of_row(weights_, query, shown_statistics(places_.places.has_value()));
+      numbers_of_row(weights_, query, shown_statistics(positions_.queries.has_value()));
   if (numbers[kWeightSum] > 0 && std::isfinite(numbers[kWeightSum])) sums_.add(numbers);
 }
 
 HeadSummary HeadSummarizer::summary(bool is_weights) const {
   HeadSummary summary{.largest = largest_};
   summary.statistics.fill(std::numeric_limits<double>::quiet_NaN());
-  const StatisticSet known = shown_statistics(places_.places.has_value());
+  const StatisticSet known = shown_statistics(positions_.queries.has_value());
   for (std::size_t k = 0; is_weights && !negative_ && k < kRowStatistics.size(); ++k)
     if (known.test(k)) summary.statistics[k] = sums_.value(kRowStatistics[k]);
   return summary;

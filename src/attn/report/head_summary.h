@@ -13,7 +13,7 @@ namespace attn {
 /// weights have no positive sum or a NaN.
 struct HeadSummary {
   /// Of kRowStatistics, those that a page shows. NaN if no query is left, or if a value is
-  /// negative; those that depend on the places of queries also if these are unknown.
+  /// negative; those that depend on the positions of queries also if these are unknown.
   HeadSums::Numbers statistics = {};
   double largest = 0;  ///< the largest magnitude of all values
 };
@@ -22,14 +22,14 @@ struct HeadSummary {
 class HeadSummarizer {
  public:
   /// Both must outlive this object.
-  HeadSummarizer(const HeatCells& cells, const PlacesOfMatrices& places, std::size_t matrix);
+  HeadSummarizer(const HeatCells& cells, const PositionsOfMatrices& positions, std::size_t matrix);
 
   void add(const HeatRow& row, std::size_t i);  ///< of the drawn query i
   HeadSummary summary(bool is_weights) const;   ///< otherwise only `largest` is a number
 
  private:
   const HeatCells& cells_;
-  const PlacesOfMatrices& places_;
+  const PositionsOfMatrices& positions_;
   std::size_t item_;
   std::vector<double> weights_;  ///< of all keys, 0 for those that are not drawn
   bool negative_ = false;

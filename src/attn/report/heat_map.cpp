@@ -332,7 +332,7 @@ HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice, std::s
   map.panels = panels_of(source, choice, shape);
   map.title = printable(source.name);
   require_drawable(map);
-  if (!source.what.empty()) map.notes.push_back(source.what);
+  if (!source.description.empty()) map.notes.push_back(source.description);
   if (map.panels.size() == 1 && !map.panels[0].title().empty()) {
     map.title += ", " + map.panels[0].title();
     map.panels[0].group = map.panels[0].name = "";

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "attn/core/query_places.h"
+#include "attn/core/query_positions.h"
 #include "attn/core/visible_ranges.h"
 #include "attn/report/colour.h"
 #include "attn/tensor/tensor.h"
@@ -108,11 +108,11 @@ struct HeatChoice {
   bool logarithmic = false;
 };
 
-/// The places of the queries of a tensor's matrices.
-struct PlacesOfMatrices {
-  std::optional<QueryPlaces> places = {};  ///< nullopt: unknown
-  std::size_t items = 1;                   ///< of the batch
-  std::size_t matrices_of_item = 1;        ///< adjacent ones: its heads
+/// The positions of the queries of a tensor's matrices.
+struct PositionsOfMatrices {
+  std::optional<QueryPositions> queries = {};  ///< nullopt: unknown
+  std::size_t items = 1;                       ///< of the batch
+  std::size_t matrices_of_item = 1;            ///< adjacent ones: its heads
 
   std::size_t item_of(std::size_t matrix) const { return matrix / matrices_of_item % items; }
 };
@@ -122,16 +122,16 @@ struct HeatSource {
   Tensor tensor;                 ///< (S), (L, S), or with leading axes head, batch, layer
   std::optional<Tensor> masked;  ///< masked_scores, same shape; cells are hidden where it is -inf
   std::optional<VisibleOfMatrices> visible = {};  ///< without `masked`: other cells are hidden
-  bool zero_is_hidden = false;  ///< without either, cells are hidden where they are 0
-  bool masks_zeros = false;     ///< -inf in `masked` means exactly 0, not hidden
-  std::string name, what;       ///< "weights", and a description; may be ""
-  std::string key;              ///< the tensor's name in its file; may be ""
+  bool zero_is_hidden = false;    ///< without either, cells are hidden where they are 0
+  bool masks_zeros = false;       ///< -inf in `masked` means exactly 0, not hidden
+  std::string name, description;  ///< "weights", and its description; may be ""
+  std::string key;                ///< the tensor's name in its file; may be ""
   std::string row_axis = "queries", column_axis = "keys";
   bool is_signed = false;  ///< use the diverging map for any values, as for scores
   bool is_weights = true;  ///< pages show statistics of weights
   LeadingAxes leading_axes = kLeadingAxes;
   std::vector<std::int64_t> layers = {};  ///< their numbers in the model; empty: 0, 1, ...
-  PlacesOfMatrices places = {};
+  PositionsOfMatrices positions = {};
   std::vector<std::string> row_tokens, column_tokens;  ///< ignored if their number does not match
 };
 

@@ -49,7 +49,7 @@ struct PageSet {
   /// If the file contains the drawn values in the same rows and columns. A page with rounded values
   /// can then read the exact ones when its user opens the file.
   std::optional<TensorPlace> source = {};
-  PlacesOfMatrices places = {};
+  PositionsOfMatrices positions = {};
   bool is_weights = true;  ///< otherwise without sums, entropies and the like
 };
 

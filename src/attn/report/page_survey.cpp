@@ -81,7 +81,7 @@ PageSurvey survey_of(const std::vector<PageSet>& sets, kernel::ThreadPool& pool)
   pool.run(matrices, pool.threads(), [&](std::size_t p, std::size_t worker) {
     std::vector<HeadSummarizer> summarizers;
     for (const PageSet& set : sets)
-      summarizers.emplace_back(set.map.cells, set.places, set.map.panels[p].matrix);
+      summarizers.emplace_back(set.map.cells, set.positions, set.map.panels[p].matrix);
     double most_different = 0;
     for (std::size_t i = 0; i < map.rows(); ++i) {
       std::vector<HeatRow> of_sets;

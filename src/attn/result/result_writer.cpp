@@ -6,7 +6,7 @@
 #include "attn/base/text.h"
 #include "attn/io/json_parse.h"
 #include "attn/io/json_write.h"
-#include "attn/job/recorded_places.h"
+#include "attn/job/recorded_positions.h"
 #include "attn/job/recorded_visibility.h"
 
 namespace attn {

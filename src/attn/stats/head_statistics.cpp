@@ -65,13 +65,13 @@ double HeadSums::value(const RowStatistic& statistic) const {
          (is_mean ? static_cast<double>(queries_) : sums_[kWeightSum]);
 }
 
-StatisticSet statistics_with(bool places, bool token_ids) {
+StatisticSet statistics_with(bool positions, bool token_ids) {
   StatisticSet known;
   for (std::size_t k = 0; k < kRowStatistics.size(); ++k) {
     const RowStatistic& statistic = kRowStatistics[k];
     const bool needs_tokens = row_of(statistic.output).source == Input::token_ids;
     known.set(k, (statistic.summary != Summary::none || k == kWeightSum) &&
-                     (places || !statistic.by_place) && (token_ids || !needs_tokens));
+                     (positions || !statistic.by_position) && (token_ids || !needs_tokens));
   }
   return known;
 }
@@ -85,15 +85,16 @@ HeadSums::Numbers numbers_of_row(std::span<const double> weights, const RowQuery
 }
 
 HeadSums sums_of_weights(const Tensor& weights, const SequenceTokens& tokens) {
-  const auto& [places, item, token_ids] = tokens;
-  const StatisticSet known = statistics_with(places != nullptr, token_ids != nullptr);
+  const auto& [positions, item, token_ids] = tokens;
+  const StatisticSet known = statistics_with(positions != nullptr, token_ids != nullptr);
   HeadSums sums;
   for (std::size_t i = 0; i < weights.shape()[0]; ++i) {
     const Tensor wide = cast(weights.at(i), DType::f64);
     const auto row = wide.data<double>();
     require_no_negative(row, i);
     RowQuery query{.token_ids = token_ids};
-    if (places != nullptr) query.place = places->of(item, i), query.keys = places->keys();
+    if (positions != nullptr)
+      query.position = positions->of(item, i), query.keys = positions->keys();
     sums.add(numbers_of_row(row, query, known));
   }
   return sums;

@@ -9,15 +9,15 @@
 #include <span>
 #include <vector>
 
-#include "attn/core/query_places.h"
+#include "attn/core/query_positions.h"
 #include "attn/core/row_statistics.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
 
 /// The statistics of heads (RowStatistic::summary), and weight_sum, that can be computed from
-/// weights with or without places and token ids.
-StatisticSet statistics_with(bool places, bool token_ids);
+/// weights with or without positions and token ids.
+StatisticSet statistics_with(bool positions, bool token_ids);
 
 /// The sums from which the statistics of a head follow. They can be added up over sequences.
 class HeadSums {
@@ -43,9 +43,9 @@ HeadSums::Numbers numbers_of_row(std::span<const double> weights, const RowQuery
 
 /// What the statistics of stored weights refer to.
 struct SequenceTokens {
-  const QueryPlaces* places = nullptr;      ///< nullptr: unknown
-  std::size_t item = 0;                     ///< of the batch
-  const std::int64_t* token_ids = nullptr;  ///< of the keys; nullptr: unknown
+  const QueryPositions* positions = nullptr;  ///< nullptr: unknown
+  std::size_t item = 0;                       ///< of the batch
+  const std::int64_t* token_ids = nullptr;    ///< of the keys; nullptr: unknown
 };
 
 /// The sums of a head with `weights` (L, S); 0 for those not in statistics_with(). NaN makes all
