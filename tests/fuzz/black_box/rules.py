@@ -147,6 +147,7 @@ def output_problems(case, outcome, folder, read_by_attn):
         return
     for path, data in outcome.after.items():
         if outcome.before.get(path) != data:
+            data = (folder / path).read_bytes()  # of a large file, `after` has only the size
             if data.startswith(b'{"schema":"attn-batch/1"'):
                 continue  # a manifest, by any name
             problem = content_problem(path, data, path not in outcome.before, folder, read_by_attn)
