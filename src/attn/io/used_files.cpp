@@ -27,6 +27,12 @@ class UsedFiles {
  public:
   std::atomic<bool> is_on = false;
 
+  void record(bool starts) {
+    is_on = starts;
+    const std::lock_guard lock(mutex_);
+    if (!starts) inputs_.clear(), outputs_.clear();
+  }
+
   void add_input(const FileId& id) {
     const std::lock_guard lock(mutex_);
     if (inputs_.insert(id).second && shared_ != nullptr) shared_->add(id);
@@ -96,7 +102,7 @@ void note_output(const struct stat& info) {
   if (used_files().is_on) used_files().add_output(id_of(info));
 }
 
-void record_used_files(bool is_on) { used_files().is_on = is_on; }
+void record_used_files(bool is_on) { used_files().record(is_on); }
 
 void share_noted_inputs() { used_files().share(); }
 

@@ -38,7 +38,7 @@ void note_input(const std::string& path);
 void note_output(const struct stat& info);
 
 /// Whether files are recorded; not at first. A run that replaces no files needs no record, which
-/// takes some 50 bytes for each file.
+/// takes some 50 bytes for each file. Switching it off forgets them.
 void record_used_files(bool is_on);
 
 /// From now on, inputs noted by this process and those that it will fork are known to all of them.
