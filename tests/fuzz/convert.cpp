@@ -22,13 +22,13 @@ constexpr std::size_t kProgram = std::size_t{256} << 10;
 const std::string kPath = "input";
 
 /// What --format FORMAT writes.
-std::string converted(const TensorMap& tensors, const std::string& format, TensorFiles& files) {
+std::string converted(const TensorMap& tensors, const std::string& format) {
   static fuzz::MemoryFile memory;
   memory.set("");
   EmitArgs args;
   args.output = "/dev/fd/" + std::to_string(memory.descriptor());
   args.format = format;
-  emit_tensors(tensors, args, files);
+  emit_tensors(tensors, args);
   return memory.bytes();
 }
 
@@ -59,37 +59,37 @@ bool same_numbers(const Tensor& text, const Tensor& tensor) {
 
 /// Calls `check` with what --format FORMAT writes, unless it is refused: text may exceed the memory
 /// limit, and not every format stores every dtype, shape and name.
-void with_converted(const TensorMap& tensors, const std::string& format, TensorFiles& files,
+void with_converted(const TensorMap& tensors, const std::string& format,
                     const std::function<void(const std::string&)>& check) {
   std::string bytes;
-  if (fuzz::accepted([&] { bytes = converted(tensors, format, files); })) check(bytes);
+  if (fuzz::accepted([&] { bytes = converted(tensors, format); })) check(bytes);
 }
 
-void require_same_when_read_back(const TensorMap& tensors, TensorFiles& files) {
+void require_same_when_read_back(const TensorMap& tensors) {
   for (const FormatRow& format : all_formats()) {
     if (!format.is_archive()) continue;
     const std::string suffix(format.name());
-    with_converted(tensors, suffix, files, [&](const std::string& bytes) {
+    with_converted(tensors, suffix, [&](const std::string& bytes) {
       fuzz::require(fuzz::same(read_back(bytes, suffix), stored(tensors, format)),
                     "the tensors are the same in a binary format");
     });
   }
-  with_converted(tensors, "json", files, [&](const std::string& bytes) {
+  with_converted(tensors, "json", [&](const std::string& bytes) {
     const TensorMap json = read_back(bytes, "json");
     fuzz::require(json.names() == tensors.names(), "the names are the same in JSON");
     for (const auto& [name, tensor] : tensors)
       fuzz::require(same_numbers(*json.find(name), tensor), "the numbers are the same in JSON");
   });
-  with_converted(tensors, "text", files, [](const std::string&) {});
+  with_converted(tensors, "text", [](const std::string&) {});
   for (const auto& entry : tensors) {
     const Tensor& tensor = entry.second;
     TensorMap alone;
     alone.set("", tensor);
-    with_converted(alone, "npy", files, [&](const std::string& bytes) {
+    with_converted(alone, "npy", [&](const std::string& bytes) {
       fuzz::require(fuzz::same(read_back(bytes, "npy"), stored(alone, row_of(Format::npy))),
                     "the tensor is the same in .npy");
     });
-    with_converted(alone, "csv", files, [&](const std::string& bytes) {
+    with_converted(alone, "csv", [&](const std::string& bytes) {
       fuzz::require(tensor.size() == 0 || same_numbers(*read_back(bytes, "csv").find(""), tensor),
                     "the numbers are the same in CSV");
     });
@@ -122,6 +122,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     alone.add(fuzz::file_of(fuzz::text_of(data, size), kPath));
     fuzz::require(fuzz::same(alone.read({kPath, name}), tensor), "FILE#NAME");
   }
-  require_same_when_read_back(tensors, files);
+  require_same_when_read_back(tensors);
   return 0;
 }
