@@ -15,8 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::require(is_npy(file.bytes()), "a file that is read has the signature of .npy");
   fuzz::require(tensor.bytes() <= size, "no more elements than the file has bytes");
 
-  const std::string bytes =
-      fuzz::written([&](OutputFile& out) { write_tensors(Format::npy, unnamed(tensor), {}, out); });
+  const std::string bytes = fuzz::written(
+      [&](OutputFile& out) { write_tensors(row_of(Format::npy), unnamed(tensor), {}, out); });
   fuzz::require(fuzz::same(read_npy(fuzz::file_of(bytes), "again"), tensor), "written and read");
   return 0;
 }

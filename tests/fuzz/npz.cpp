@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::require(bytes <= size + kLimits.expanded, "no more than the limit allows");
 
   const std::string copy = fuzz::written([&](OutputFile& out) {
-    write_tensors(Format::npz, tensors, {{"", comment}}, out);
+    write_tensors(row_of(Format::npz), tensors, {{"", comment}}, out);
   });
   std::string again;
   const TensorMap read = read_npz(fuzz::file_of(copy, "again.npz"), &again);

@@ -34,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::require(elements <= size, "no more elements than the file has bytes");
 
   const std::string bytes = fuzz::written(
-      [&](OutputFile& out) { write_tensors(Format::safetensors, tensors, metadata, out); });
+      [&](OutputFile& out) { write_tensors(row_of(Format::safetensors), tensors, metadata, out); });
   FileMetadata again;
   const FileBytes copy = fuzz::file_of(bytes, "again.safetensors");
   fuzz::require(fuzz::same(read_safetensors(copy, &again), tensors), "written and read");

@@ -17,7 +17,7 @@ namespace {
 void write(const std::string& path, double value, std::size_t size = 4) {
   OutputFile out(path, {.force = true});
   const Tensor tensor = Tensor::of<double>({size}, std::vector<double>(size, value));
-  write_tensors(Format::npy, unnamed(tensor), {}, out);
+  write_tensors(row_of(Format::npy), unnamed(tensor), {}, out);
   out.commit();
 }
 

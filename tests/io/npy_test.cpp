@@ -203,7 +203,7 @@ TEST_CASE("arrays of all dtypes are written and read back bit for bit") {
         tensor.mutable_raw()[i] = static_cast<std::byte>(dtype == DType::boolean ? i % 2 : 7 * i);
       const std::string path = folder.path() / "x.npy";
       OutputFile out(path, {true, {}});
-      write_tensors(Format::npy, unnamed(tensor), {}, out);
+      write_tensors(row_of(Format::npy), unnamed(tensor), {}, out);
       out.commit();
       const FileBytes file = read_file(path);
       const Tensor back = read_npy(file, path);

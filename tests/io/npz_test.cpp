@@ -17,7 +17,7 @@ namespace {
 std::string archive_of(const TensorMap& tensors, const std::string& comment = "") {
   const ScratchFolder folder;
   OutputFile out((folder.path() / "x.npz").string(), {});
-  write_tensors(Format::npz, tensors, {{"", comment}}, out);
+  write_tensors(row_of(Format::npz), tensors, {{"", comment}}, out);
   out.commit();
   return folder.read("x.npz");
 }

@@ -19,7 +19,7 @@ std::string write_archive(const ScratchFolder& folder) {
   tensors.set("values", Tensor::of<double>({1}, {4}));
   const std::string path = folder.path() / "x.npz";
   OutputFile out(path, {});
-  write_tensors(Format::npz, tensors, {}, out);
+  write_tensors(row_of(Format::npz), tensors, {}, out);
   out.commit();
   return path;
 }

@@ -40,24 +40,25 @@ TEST_CASE("an .npz that could not be read back is not written") {
   TensorMap many;
   const Tensor one = Tensor::of<bool>({}, {true});
   for (int i = 0; i <= 65536; ++i) many.set(std::to_string(i), one);
-  CHECK(refused([&](OutputFile& out) { write_tensors(Format::npz, many, {}, out); }) ==
+  CHECK(refused([&](OutputFile& out) { write_tensors(row_of(Format::npz), many, {}, out); }) ==
         "out: an .npz file can have at most 65536 arrays, found 65537");
   const auto write = [](const std::string& name) {
-    return refused([&](OutputFile& out) { write_tensors(Format::npz, named(name), {}, out); });
+    return refused(
+        [&](OutputFile& out) { write_tensors(row_of(Format::npz), named(name), {}, out); });
   };
   CHECK(write(std::string(2000, 'n')).find("names in an .npz file can have at most 1020 bytes") !=
         std::string::npos);
   CHECK(write(std::string("a\0b", 3)).find("cannot contain a NUL, found 'a\\x00b'") !=
         std::string::npos);
   CHECK(refused([](OutputFile& out) {
-          write_tensors(Format::npz, named("a"), {{"", std::string(70000, 'c')}}, out);
+          write_tensors(row_of(Format::npz), named("a"), {{"", std::string(70000, 'c')}}, out);
         }) == "archive comment too long");
 }
 
 TEST_CASE("a .safetensors with names that the format forbids is not written") {
   const auto write = [](const std::string& name) {
     return refused(
-        [&](OutputFile& out) { write_tensors(Format::safetensors, named(name), {}, out); });
+        [&](OutputFile& out) { write_tensors(row_of(Format::safetensors), named(name), {}, out); });
   };
   CHECK(write("a\xff").find("the name is not UTF-8") != std::string::npos);
   CHECK(write("__metadata__").find("__metadata__") != std::string::npos);

@@ -159,7 +159,7 @@ TEST_CASE("memory that runs out while an archive is read as a job is an error", 
   for (const TensorMap& tensors : {torch, keras, options}) {
     const std::string path = folder.path() / (std::to_string(++number) + ".npz");
     OutputFile file(path, {});
-    write_tensors(Format::npz, tensors, {}, file);
+    write_tensors(row_of(Format::npz), tensors, {}, file);
     file.commit();
     const auto read = [&] {
       TensorFiles files;

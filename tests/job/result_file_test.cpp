@@ -30,7 +30,7 @@ TEST_CASE("an archive's comment is read as a result's metadata only if it is JSO
   const std::string path = folder.path() / "a.npz";
   const auto read_with = [&](const std::string& comment) {
     OutputFile file(path, {.force = true});
-    write_tensors(Format::npz, weights(), {{"", comment}}, file);
+    write_tensors(row_of(Format::npz), weights(), {{"", comment}}, file);
     file.commit();
     return read(path);
   };
@@ -76,7 +76,7 @@ TEST_CASE("invalid metadata in .safetensors and JSON is ignored") {
   const ScratchFolder folder;
   const std::string path = folder.path() / "a.safetensors";
   OutputFile file(path, {});
-  write_tensors(Format::safetensors, weights(),
+  write_tensors(row_of(Format::safetensors), weights(),
                 {{"made_by", "{\"job\": {"}, {"tokens", "[\"a\"]"}, {"x", "y"}}, file);
   file.commit();
   CHECK(read(path).tokens == std::vector<std::string>{"a"});

@@ -47,8 +47,6 @@
 namespace attn {
 namespace {
 
-bool are_archives(const FormatRow& format) { return format.is_archive(); }
-
 bool is_archive(const BatchArgs& args) {
   const FormatRow* format = format_named(args.format);
   return format != nullptr && format->is_archive();
@@ -163,7 +161,7 @@ void add_batch_options(Command& command, BatchArgs& args) {
       {{"--statistics"}, "--summary"},
       {{"--prune"}, "--resume"},
       {{"--bundle"},
-       "--format " + listed_suffixes(are_archives, false),
+       "--format " + listed_names(&FormatRow::is_archive),
        [&args] { return is_archive(args); }},
       {{"--resume", "--manifest", "--force", "--no-clobber", "--durable", "--name", "--format",
         "--bundle"},

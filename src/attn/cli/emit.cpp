@@ -29,11 +29,10 @@ const FormatRow* format_of(const EmitArgs& args) {
 }
 
 void require_one(const TensorMap& tensors, const OutputFile& out) {
-  const auto holds_several = [](const FormatRow& format) { return !format.holds_one(); };
   if (tensors.size() != 1)
     throw Error(ErrorKind::usage, printable(out.path()) + ": this format holds one tensor, found " +
                                       std::to_string(tensors.size()) + "; use " +
-                                      listed_suffixes(holds_several));
+                                      listed_suffixes(&FormatRow::holds_several));
 }
 
 std::string as_text(const TensorMap& tensors, const EmitArgs& args) {
@@ -56,7 +55,7 @@ void write(const TensorMap& tensors, const FormatRow& format, const EmitArgs& ar
            OutputFile& out) {
   if (format.holds_one()) require_one(tensors, out);
   const bool needs_names = format.is_archive() || (format.is_document() && args.is_result);
-  write_tensors(format.format, needs_names ? with_names(tensors, args.alone) : tensors, {}, out);
+  write_tensors(format, needs_names ? with_names(tensors, args.alone) : tensors, {}, out);
 }
 
 }  // namespace
@@ -66,7 +65,7 @@ void add_emit_options(Command& command, EmitArgs& args) {
                            "output file ending in " + listed_suffixes() + "; default: stdout")),
                common(flag("--force", args.force, "overwrite FILE if it exists")),
                common(word("--format", args.format, format_names({"text"}),
-                           "format on stdout: text, " + listed_suffixes(nullptr, false)))});
+                           "format on stdout: text, " + listed_names()))});
   command.add(text_options(args.text));
   command.requirements.push_back({{"--format"},
                                   "standard output; a file's suffix sets its format",

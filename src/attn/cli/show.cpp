@@ -40,7 +40,7 @@ void add_show_options(Command& command, ShowArgs& args,
                 "output file ending in " + listed_suffixes() +
                     "; FOLDER/; or NAME=FILE for one output; repeatable; default: text on stdout")),
        common(word("--format", args.format, format_names({"text", "ndjson"}),
-                   "format on stdout: text, ndjson, " + listed_suffixes(nullptr, false))),
+                   "format on stdout: text, ndjson, " + listed_names())),
        common(flag("--force", args.force, "overwrite existing output files"))}));
   command.add(text_options(args.text));
   const auto shows_text = [&args, destination] { return destination().shown && is_text(args); };

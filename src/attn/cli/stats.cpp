@@ -253,11 +253,11 @@ void warn_of_batch(const ResultFile& result, const std::string& label, const Sha
 ResultFile result_of(const TensorRef& ref, TensorFiles& files) {
   if (ref.member.empty()) return read_result(ref.path, files);
   const Json made_by = read_made_by(ref.path, files);
-  ResultFile result{tensors_of(ref, files), {}, made_by_of(made_by, ref.member)};
-  const NamedPart named = files.named_part(ref);
-  if (!named.part.empty() &&
-      !keeps_matrices(files.read({ref.path, named.name}).shape(), named.part))
-    forget_positions(result.made_by);
+  ResultFile result{{}, {}, made_by_of(made_by, ref.member)};
+  Shape whole;
+  result.tensors.set(ref.member, files.read(ref, &whole));
+  const std::string part = files.named_part(ref).part;
+  if (!part.empty() && !keeps_matrices(whole, part)) forget_positions(result.made_by);
   return result;
 }
 

@@ -93,7 +93,8 @@ double keys_95(std::span<const T> weights, const RowQuery& = {}) {
   return static_cast<double>(found);
 }
 
-/// sum(w |own - j|); appended keys have distance 0, as with ALiBi.
+/// sum(w |key - j|), with the key at the query's position; appended keys have distance 0, as with
+/// ALiBi.
 template <class T>
 double distance(std::span<const T> weights, const RowQuery& query) {
   double sum = 0;
@@ -110,7 +111,7 @@ double weight_at(std::span<const T> weights, std::int64_t key, const RowQuery& q
   return exists ? static_cast<double>(weights[static_cast<std::size_t>(key)]) : 0;
 }
 
-/// The weights of the keys j + `shift` whose token j is the query's own, first <= j < own.
+/// The weights of the keys j + `shift` whose token j is the query's own, first_key <= j < key.
 template <class T>
 double weight_of_equal_tokens(std::span<const T> weights, const RowQuery& query,
                               std::int64_t shift) {

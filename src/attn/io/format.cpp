@@ -93,7 +93,8 @@ bool is_json_text(const FileBytes& file) {
   return start != std::string_view::npos && (text[start] == '{' || text[start] == '[');
 }
 
-// The order of recognition: of a broken .safetensors file, the reader reports the error.
+// In the order in which messages list them. Files are recognised in this order, too: JSON comes
+// after .safetensors, whose header may begin like it.
 constexpr std::array<FormatRow, 5> kFormats = {{
     {.format = Format::npz,
      .suffix = ".npz",
@@ -102,10 +103,7 @@ constexpr std::array<FormatRow, 5> kFormats = {{
      .index = FormatRow::Index::directory,
      .metadata = FormatRow::Metadata::one_text,
      .most_metadata = 65535,
-     .is_mapped = false,
      .has_checksums = true,
-     .names_are_utf8 = false,
-     .names_rows = false,
      .is = [](const FileBytes& file) { return is_zip(file.bytes()); },
      .read =
          [](const FileBytes& file, FileMetadata* metadata, const ReadLimits& limits,
@@ -122,26 +120,18 @@ constexpr std::array<FormatRow, 5> kFormats = {{
            return npz_layout(specs, checksums, metadata.empty() ? "" : metadata.front().second,
                              path);
          },
-     .stored_dtype = npy_dtype,
-     .text = nullptr},
+     .stored_dtype = npy_dtype},
     {.format = Format::npy,
      .suffix = ".npy",
      .title = ".npy",
      .contents = FormatRow::Contents::tensor,
-     .index = FormatRow::Index::none,
-     .metadata = FormatRow::Metadata::none,
-     .most_metadata = 0,
      .is_mapped = true,
-     .has_checksums = false,
-     .names_are_utf8 = false,
-     .names_rows = false,
      .is = [](const FileBytes& file) { return is_npy(file.bytes()); },
      .read = [](const FileBytes& file, FileMetadata*, const ReadLimits&,
                 ReadBudget* budget) { return unnamed(read_npy(file, file.name(), budget)); },
      .layout = [](const std::vector<TensorSpec>& specs, const std::vector<std::uint32_t>&,
                   const FileMetadata&, const std::string&) { return npy_layout(specs[0]); },
-     .stored_dtype = npy_dtype,
-     .text = nullptr},
+     .stored_dtype = npy_dtype},
     {.format = Format::safetensors,
      .suffix = ".safetensors",
      .title = ".safetensors",
@@ -150,9 +140,7 @@ constexpr std::array<FormatRow, 5> kFormats = {{
      .metadata = FormatRow::Metadata::by_key,
      .most_metadata = std::size_t{1} << 20,
      .is_mapped = true,
-     .has_checksums = false,
      .names_are_utf8 = true,
-     .names_rows = false,
      .is =
          [](const FileBytes& file) {
            return is_safetensors(file.bytes()) || file.path.ends_with(".safetensors");
@@ -162,40 +150,22 @@ constexpr std::array<FormatRow, 5> kFormats = {{
      .layout = [](const std::vector<TensorSpec>& specs, const std::vector<std::uint32_t>&,
                   const FileMetadata& metadata,
                   const std::string& path) { return safetensors_layout(specs, metadata, path); },
-     .stored_dtype = same_dtype,
-     .text = nullptr},
+     .stored_dtype = same_dtype},
     {.format = Format::json,
      .suffix = ".json",
      .title = "JSON",
      .contents = FormatRow::Contents::document,
-     .index = FormatRow::Index::none,
      .metadata = FormatRow::Metadata::members,
-     .most_metadata = 0,
-     .is_mapped = false,
-     .has_checksums = false,
-     .names_are_utf8 = false,
-     .names_rows = false,
      .is = is_json_text,
      .read = read_json_tensors,
-     .layout = nullptr,
-     .stored_dtype = nullptr,
      .text = json_text},
     {.format = Format::csv,
      .suffix = ".csv",
      .title = "CSV",
      .contents = FormatRow::Contents::tensor,
-     .index = FormatRow::Index::none,
-     .metadata = FormatRow::Metadata::none,
-     .most_metadata = 0,
-     .is_mapped = false,
-     .has_checksums = false,
-     .names_are_utf8 = false,
      .names_rows = true,
-     .is = nullptr,
      .read = [](const FileBytes& file, FileMetadata*, const ReadLimits&,
                 ReadBudget* budget) { return unnamed(read_csv(file, file.name(), budget)); },
-     .layout = nullptr,
-     .stored_dtype = nullptr,
      .text = csv_text},
 }};
 
@@ -208,12 +178,12 @@ bool is_plain_text(std::string_view text) {
   });
 }
 
-/// "a, b or c".
+/// "a, b or c": a text for each format that has the property.
 template <class TextOf>
-std::string listed_formats(bool (*are)(const FormatRow&), const TextOf& text_of) {
+std::string listed_formats(bool (FormatRow::*have)() const, const TextOf& text_of) {
   std::vector<std::string> texts;
   for (const FormatRow& row : kFormats)
-    if (are == nullptr || are(row)) texts.emplace_back(text_of(row));
+    if (have == nullptr || (row.*have)()) texts.emplace_back(text_of(row));
   return join_or(texts);
 }
 
@@ -260,8 +230,12 @@ const FormatRow& format_of(const FileBytes& file) {
   fail_at({file.name()}, file.size == 0 ? "is empty" : "is not a " + titles + " file");
 }
 
-std::string listed_suffixes(bool (*are)(const FormatRow&), bool dots) {
-  return listed_formats(are, [&](const FormatRow& row) { return dots ? row.suffix : row.name(); });
+std::string listed_suffixes(bool (FormatRow::*have)() const) {
+  return listed_formats(have, [](const FormatRow& row) { return row.suffix; });
+}
+
+std::string listed_names(bool (FormatRow::*have)() const) {
+  return listed_formats(have, [](const FormatRow& row) { return row.name(); });
 }
 
 std::vector<std::string> format_names(std::vector<std::string> first,
@@ -280,19 +254,25 @@ FileMetadata metadata_of(const FormatRow& format, const std::string& made_by,
   return metadata;
 }
 
-void write_tensors(Format format, const TensorMap& tensors, const FileMetadata& metadata,
+void write_elements(const FormatRow& format, const std::vector<TensorSpec>& specs,
+                    const std::vector<Elements>& elements, const FileMetadata& metadata,
+                    OutputFile& out) {
+  const std::vector<std::uint32_t> checksums = format.has_checksums
+                                                   ? checksums_of(elements, specs)
+                                                   : std::vector<std::uint32_t>(specs.size());
+  write_layout(format.layout(specs, checksums, metadata, out.path()), specs, elements, out);
+}
+
+void write_tensors(const FormatRow& format, const TensorMap& tensors, const FileMetadata& metadata,
                    OutputFile& out) {
-  const FormatRow& row = row_of(format);
-  if (!row.is_binary()) return out.write(row.text(tensors, out.path()));
+  if (!format.is_binary()) return out.write(format.text(tensors, out.path()));
   std::vector<TensorSpec> specs;
   std::vector<Elements> elements;
   for (const auto& [name, tensor] : tensors) {
-    specs.push_back({name, row.stored_dtype(tensor.dtype()), tensor.shape()});
+    specs.push_back({name, format.stored_dtype(tensor.dtype()), tensor.shape()});
     elements.push_back(elements_of(tensor, specs.back().dtype));
   }
-  const std::vector<std::uint32_t> checksums =
-      row.has_checksums ? checksums_of(elements, specs) : std::vector<std::uint32_t>(specs.size());
-  write_layout(row.layout(specs, checksums, metadata, out.path()), specs, elements, out);
+  write_elements(format, specs, elements, metadata, out);
 }
 
 }  // namespace attn

@@ -13,7 +13,7 @@ namespace {
 /// Errors: data, unless `shard` is the name of a .safetensors file in the folder of the index.
 void check_shard(const std::string& shard) {
   if (shard.find_first_of(std::string_view("/\0", 2)) == std::string::npos &&
-      format_of_suffix(shard) == &row_of(Format::safetensors))
+      shard.ends_with(row_of(Format::safetensors).suffix))
     return;
   throw Error(ErrorKind::data,
               Problem{.expected = "the name of a .safetensors file in the folder of the index",

@@ -4,6 +4,7 @@
 #include <array>
 #include <span>
 
+#include "attn/io/format.h"
 #include "attn/io/npy.h"
 #include "attn/io/safetensors.h"
 #include "attn/io/zip_directory.h"
@@ -49,14 +50,27 @@ Place place_in_safetensors(const FileBytes& file, const std::string& name, ReadB
   return TensorPlace{.dtype = entry->kind->dtype, .offset = entry->begin};
 }
 
+Place place_by_format(const FileBytes& file, const std::string& name, const NpzLimits& limits,
+                      ReadBudget& budget) {
+  switch (format_of(file).format) {
+    case Format::npy:
+      return place_in_npy(file.bytes(), file.name());
+    case Format::npz:
+      return place_in_npz(file, name, limits, budget);
+    case Format::safetensors:
+      return place_in_safetensors(file, name, budget);
+    case Format::json:
+    case Format::csv:
+      break;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<TensorPlace> place_in_file(const FileBytes& file, const std::string& name,
                                          const NpzLimits& limits, ReadBudget& budget) {
-  Place place = is_npy(file.bytes())           ? place_in_npy(file.bytes(), file.name())
-                : is_zip(file.bytes())         ? place_in_npz(file, name, limits, budget)
-                : is_safetensors(file.bytes()) ? place_in_safetensors(file, name, budget)
-                                               : std::nullopt;
+  Place place = place_by_format(file, name, limits, budget);
   if (place) place->file_size = file.size;
   return place;
 }

@@ -369,10 +369,11 @@ NamedPart TensorFiles::named_part(const TensorRef& ref) {
   return named;
 }
 
-Tensor TensorFiles::read(const TensorRef& ref) {
+Tensor TensorFiles::read(const TensorRef& ref, Shape* whole_shape) {
   const NamedPart named = named_part(ref);
-  if (named.part.empty()) return read_whole({ref.path, named.name});
   const Tensor whole = read_whole({ref.path, named.name});
+  if (whole_shape != nullptr) *whole_shape = whole.shape();
+  if (named.part.empty()) return whole;
   const std::string file = ref.path == "-" ? "standard input" : ref.path;
   return within(file, [&] {
     return within(named.name, [&] { return part_of(whole, named.part, file, &budget_); });

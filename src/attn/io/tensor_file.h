@@ -73,8 +73,9 @@ class TensorFiles {
   void add(FileBytes file);
   /// The tensor `ref`, or the part of it. A tensor whose name is the whole member comes first:
   /// "W.T" is the tensor W.T, if there is one, otherwise the transpose of W. For a file with
-  /// several tensors and no member, the error lists their names. Errors: no_input, data, io.
-  Tensor read(const TensorRef& ref);
+  /// several tensors and no member, the error lists their names. `whole_shape`, if not null,
+  /// receives that of the tensor that has the part. Errors: no_input, data, io.
+  Tensor read(const TensorRef& ref, Shape* whole_shape = nullptr);
   /// The name of the tensor that `ref` means, and the part of it. Errors: as read().
   NamedPart named_part(const TensorRef& ref);
   /// The names of all tensors of the file. Errors: as read().

@@ -383,8 +383,6 @@ Document parse_job_file(const FileBytes& file, const std::string& path, const Ke
   }
 }
 
-bool holds_jobs(const FormatRow& format) { return !format.holds_one(); }
-
 }  // namespace
 
 bool is_job_document(std::string_view path) {
@@ -418,7 +416,7 @@ Document read_document(const std::string& path, TensorFiles& files, const KeySel
   } else {
     throw Error(ErrorKind::data,
                 Problem{.where = {file.name()},
-                        .expected = "a job (" + listed_suffixes(holds_jobs) + ")",
+                        .expected = "a job (" + listed_suffixes(&FormatRow::holds_several) + ")",
                         .found = "one array (" + std::string(format.title) + ")",
                         .hint = "give it with the flag of its input, such as --embeddings " +
                                 printable(path)});

@@ -40,8 +40,6 @@ std::string suggestion(const std::string& word, const std::vector<std::string>& 
   return all;
 }
 
-bool holds_several(const FormatRow& format) { return !format.holds_one(); }
-
 PlannedFile plan_of(const OutputTarget& target, const std::vector<std::string>& outputs) {
   if (!target.format->holds_one() || !target.name.empty())
     return {target.name, target.path, target.format};
@@ -50,10 +48,10 @@ PlannedFile plan_of(const OutputTarget& target, const std::vector<std::string>& 
   if (is_stream(target.path))
     fail_usage("--format " + std::string(target.format->name()) +
                ": a file holds one output, found " + found + "; select one (-o " + outputs.front() +
-               "=" + path + ") or use " + listed_suffixes(holds_several, false));
+               "=" + path + ") or use " + listed_names(&FormatRow::holds_several));
   fail_usage("-o " + path + ": a file of this format holds one output, found " + found +
              "; select one (-o " + outputs.front() + "=" + path + ") or use " +
-             listed_suffixes(holds_several));
+             listed_suffixes(&FormatRow::holds_several));
 }
 
 std::vector<OutputPath> output_paths(const std::vector<PlannedFile>& plans) {
@@ -90,8 +88,7 @@ OutputTarget parse_target(const std::string& text, const std::vector<std::string
   if (target.format == nullptr && is_stream(target.path)) {
     target.format = stream;
     if (stream == nullptr)
-      fail_usage("-o " + printable(text) + ": requires --format " +
-                 listed_suffixes(nullptr, false));
+      fail_usage("-o " + printable(text) + ": requires --format " + listed_names());
   } else if (target.format == nullptr && (!target.name.empty() || !is_folder(target.path))) {
     fail_usage("-o " + printable(text) + ": expected a name that ends in " + listed_suffixes() +
                ", or a folder (ending in /)" +

@@ -289,11 +289,8 @@ void ResultWriter::write_binary(Part& part, const Result& result) {
                                                : elements_of(*tensor, spec.dtype));
     specs.push_back(std::move(spec));
   }
-  const std::vector<std::uint32_t> checksums = part.plan.format->has_checksums
-                                                   ? checksums_of(elements, specs)
-                                                   : std::vector<std::uint32_t>(specs.size());
-  write_layout(layout_of(*part.plan.format, specs, checksums, result, part.file.path()), specs,
-               elements, part.file);
+  write_elements(*part.plan.format, specs, elements, metadata_in(*part.plan.format, result),
+                 part.file);
 }
 
 void ResultWriter::finish() {

@@ -38,8 +38,7 @@ std::string nan_warning(const Job& job, const Result& result, const std::vector<
 ///   - NaN in one of `outputs`, unless `nan` allows it;
 ///   - numbers of `outputs` that overflowed the result's dtype and became infinite;
 ///   - a floating-point mask or key mask whose elements are all 0 or 1: it is added to the scores,
-///   as in
-///     PyTorch and ONNX, and hides nothing, but was probably meant as boolean;
+///     as in PyTorch and ONNX, and hides nothing, but was probably meant as boolean;
 ///   - a mask of integers that hides every key;
 ///   - a square mask of booleans or integers by which a query sees no key, though others see the
 ///     key at its position, or a boolean key mask that hides all keys of a batch item: true
