@@ -39,8 +39,29 @@ def pytest_make_parametrize_id(val):
     return None
 
 
+MOST_CASES = 50  # of a parametrized test that run in a sanitized build, which is slow
+
+
+def skip_in_sanitized_build(items):
+    """Skips tests that do not run the program, and all but MOST_CASES cases of each other test."""
+    cases = {}
+    for item in items:
+        if pathlib.Path(item.fspath).parent.name == "rules":
+            item.add_marker(pytest.mark.skip(reason="does not run the program"))
+        else:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for same in cases.values():
+        step = max(1, len(same) / MOST_CASES)
+        kept = {round(i * step) for i in range(MOST_CASES)}
+        for i, item in enumerate(same):
+            if i not in kept:
+                item.add_marker(pytest.mark.skip(reason="other cases run in sanitized builds"))
+
+
 def pytest_collection_modifyitems(items):
-    from support.attn import ATTN  # after register_assert_rewrite()
+    from support.attn import ATTN, under_sanitizer  # after register_assert_rewrite()
+    if under_sanitizer():
+        skip_in_sanitized_build(items)
     if (pathlib.Path(ATTN).resolve().parent / "CMakeCache.txt").exists():
         return
     for item in items:
