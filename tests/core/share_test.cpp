@@ -46,7 +46,7 @@ std::vector<Request> outputs_with_rows(const SharedCase& p, const Inputs& in) {
   std::vector<Request> outputs;
   for (const Request& request : available_outputs(p.tensors, p.options))
     if (const Output* output = std::get_if<Output>(&request))
-      if (query_axis(*output, in, p.options)) outputs.push_back(request);
+      if (user_axes(*output, in, p.options).contains(Axis::L)) outputs.push_back(request);
   return outputs;
 }
 
@@ -74,7 +74,8 @@ void compare_parts(const SharedCase& p, const std::vector<RowRanges>& members,
     const TensorMap part = attend(part_of(in, p.options, rows), p.tensors, p.options, outputs);
     for (const auto& [name, tensor] : part) {
       Tensor to = joined.at(name);
-      put_rows(tensor, *query_axis(*output_named(name), in, p.options), rows, in.rows.size(), to);
+      put_rows(tensor, *user_axes(*output_named(name), in, p.options).find(Axis::L), rows,
+               in.rows.size(), to);
       joined.set(name, to);
     }
   }

@@ -5,6 +5,7 @@
 #include "attn/report/numpy_text.h"
 #include "attn/result/execution.h"
 #include "attn/result/memory_estimate.h"
+#include "attn/result/result_file.h"
 #include "attn/result/result_writer.h"
 #include "support/confined.h"
 #include "support/fuzz.h"

@@ -10,6 +10,7 @@
 #include "attn/job/job_schema.h"
 #include "attn/result/execution.h"
 #include "attn/result/memory_estimate.h"
+#include "attn/result/result_file.h"
 #include "attn/result/result_writer.h"
 #include "support/failing_new.h"
 #include "support/run_attn.h"

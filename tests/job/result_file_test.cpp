@@ -1,3 +1,5 @@
+#include "attn/result/result_file.h"
+
 #include <catch2/catch.hpp>
 
 #include "attn/io/npz.h"

@@ -17,9 +17,10 @@
 #include "attn/io/safetensors.h"
 #include "attn/io/staged_file.h"
 #include "attn/io/tensor_file.h"
+#include "attn/job/labels.h"
 #include "attn/job/recorded_positions.h"
 #include "attn/job/recorded_visibility.h"
-#include "attn/result/result_writer.h"
+#include "attn/result/result_file.h"
 
 namespace attn {
 namespace {
@@ -35,6 +36,20 @@ std::string checked_json(std::string_view text) {
   } catch (const Error&) {
     throw BadMessage();
   }
+}
+
+/// The members of made_by that say what the axes of tensors are, as a JSON object; "" if it has
+/// none.
+std::string labels_text(const Json& made_by) {
+  JsonObject members;
+  for (const std::string_view member : kLabelMembers)
+    if (const Json* recorded = made_by.find(member)) members.emplace_back(member, *recorded);
+  return members.empty() ? "" : to_json(Json{std::move(members)});
+}
+
+std::string visible_text(const Json& made_by) {
+  const Json* recorded = made_by.find(kVisibleMember);
+  return recorded == nullptr ? "" : to_json(*recorded);
 }
 
 }  // namespace
@@ -60,10 +75,8 @@ std::string encoded_result(const TensorMap& outputs, const std::string& suffix) 
 
 std::string encoded_record(const Json& made_by) {
   std::string text;
-  for (const std::string_view member : {kPositionsMember, kVisibleMember}) {
-    const Json* recorded = made_by.find(member);
-    pack_text(text, recorded == nullptr ? "" : to_json(*recorded));
-  }
+  pack_text(text, labels_text(made_by));
+  pack_text(text, visible_text(made_by));
   return text;
 }
 
@@ -141,7 +154,7 @@ std::size_t BundleWriter::abandon() {
 
 void BundleWriter::begin(std::size_t bundle) {
   bundle_ = bundle;
-  results_ = kept_ = bytes_ = visible_bytes_ = positions_bytes_ = 0;
+  results_ = kept_ = bytes_ = visible_bytes_ = labels_bytes_ = 0;
   members_.clear();
   records_.clear();
   lines_.clear();
@@ -196,9 +209,9 @@ void BundleWriter::add_record(const std::string& job, Record record) {
   if (visible_bytes_ > most)
     for (auto& [name, earlier] : records_) earlier.visible.clear();
   if (visible_bytes_ > most) record.visible.clear();
-  if (record.positions.empty() && record.visible.empty()) return;
-  positions_bytes_ += job.size() + record.positions.size();
-  if (positions_bytes_ > most) return records_.clear();
+  if (record.labels.empty() && record.visible.empty()) return;
+  labels_bytes_ += job.size() + record.labels.size();
+  if (labels_bytes_ > most) return records_.clear();
   records_.emplace_back(job, std::move(record));
 }
 
@@ -207,19 +220,22 @@ std::string BundleWriter::made_by() const {
   const std::size_t most = context_.naming->format()->most_metadata;
   const std::string start = "{\"schema\":\"attn/1\",";
   const std::string unknown = start + json_quoted(kPositionsMember) + ":null}";
-  if (positions_bytes_ > most) return unknown;
+  if (labels_bytes_ > most) return unknown;
   if (records_.empty()) return "";
   for (const bool with_visible : {true, false}) {
     std::string text = start + "\"jobs\":{";
     for (const auto& [job, record] : records_) {
-      if (record.positions.empty() && (record.visible.empty() || !with_visible)) continue;
+      if (record.labels.empty() && (record.visible.empty() || !with_visible)) continue;
       if (text.back() != '{') text += ',';
-      text += json_quoted(text_of_name(job)) + ":{";
-      if (!record.positions.empty()) text += json_quoted(kPositionsMember) + ":" + record.positions;
-      if (!record.visible.empty() && with_visible)
-        text += (record.positions.empty() ? "" : ",") + json_quoted(kVisibleMember) + ":" +
-                record.visible;
-      text += '}';
+      std::string members = record.labels.empty() ? "{}" : record.labels;
+      if (!record.visible.empty() && with_visible) {
+        if (members.size() > 2)
+          members.back() = ',';
+        else
+          members.pop_back();
+        members += json_quoted(kVisibleMember) + ":" + record.visible + "}";
+      }
+      text += json_quoted(text_of_name(job)) + ":" + members;
     }
     text += "}}";
     if (text.size() <= most) return text;
@@ -271,12 +287,7 @@ void BundleWriter::fetch_kept_results(const OpenBundle& old) {
       continue;
     }
     const Json& made_by = old.made_by(member.spec.name);
-    const auto text_of_member = [&](std::string_view name) {
-      const Json* recorded = made_by.find(name);
-      return recorded == nullptr ? "" : to_json(*recorded);
-    };
-    add_record(member.spec.name,
-               {text_of_member(kPositionsMember), text_of_member(kVisibleMember)});
+    add_record(member.spec.name, {labels_text(made_by), visible_text(made_by)});
     const FormatRow& format = *context_.naming->format();
     for (const auto& [output, tensor] : old.result(member.spec.name)) {
       Elements elements = elements_of(tensor, format.stored_dtype(tensor.dtype()));

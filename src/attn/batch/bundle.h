@@ -95,9 +95,10 @@ class BundleWriter {
     Tensor tensor = {};        ///< the elements, if the old file has them
     bool is_kept_job = false;  ///< all members of a job, which are still in the old file
   };
-  /// The members that made_by of a bundle has for a job, as JSON text; "" for those that it lacks.
+  /// The members that made_by of a bundle has for a job, as JSON text; "" for what it lacks.
   struct Record {
-    std::string positions, visible;
+    std::string labels;   ///< {"axes": ..., "positions": ...}: all that readers need
+    std::string visible;  ///< the value
   };
   void begin(std::size_t bundle);
   void add_result(const Outcome& outcome);
@@ -121,7 +122,7 @@ class BundleWriter {
   std::size_t bytes_ = 0;               ///< of names
   std::vector<Member> members_;
   std::vector<std::pair<std::string, Record>> records_;  ///< of jobs that have one
-  std::size_t visible_bytes_ = 0, positions_bytes_ = 0;  ///< of all records, also those left out
+  std::size_t visible_bytes_ = 0, labels_bytes_ = 0;     ///< of all records, also those left out
   std::string lines_;                                    ///< of the manifest
   std::string failure_lines_;                            ///< those of failed jobs
 };

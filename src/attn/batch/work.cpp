@@ -224,7 +224,8 @@ class LayersOfItem {
     if (!reservation_.grow_to(attempt_.needed)) return false;
     if (!results_) {
       results_.emplace(*joined_, nullptr);
-      result_ = describe_job(job_, prepared->inputs, series.whole(), files_);
+      result_ =
+          describe_job(job_, prepared->inputs, *joined_, series.whole(), files_, series.layers());
       add_digests_of(files_);
     } else {
       keep_common_visibility(prepared->inputs, job_.options, result_.made_by);

@@ -17,7 +17,7 @@
 #include "attn/io/json_write.h"
 #include "attn/report/comparison.h"
 #include "attn/report/numpy_text.h"
-#include "attn/result/result_writer.h"
+#include "attn/result/result_file.h"
 
 namespace attn {
 namespace {

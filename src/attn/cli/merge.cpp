@@ -15,7 +15,7 @@
 #include "attn/cli/terminal.h"
 #include "attn/core/merge.h"
 #include "attn/core/output_table.h"
-#include "attn/result/result_writer.h"
+#include "attn/result/result_file.h"
 
 namespace attn {
 namespace {

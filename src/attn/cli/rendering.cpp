@@ -25,66 +25,15 @@
 namespace attn {
 namespace {
 
-constexpr bool is_key(Axis axis) { return axis == Axis::S || axis == Axis::N || axis == Axis::P; }
-
 /// "weights" of "JOB/weights", as tensors in a bundle are called.
 std::string without_job(const std::string& name) { return name.substr(name.rfind('/') + 1); }
 
-/// The axes of an output, or of an input that has a row or column for each token; empty for other
-/// names.
-AxisList axes_of(const std::string& of) {
-  const std::string name = without_job(of);
-  if (const auto output = output_named(name)) return row_of(*output).axes;
-  const auto input = input_named(name);
-  if (!input) return {};
-  const InputKind kind = row_of(*input).kind;
-  if (kind == InputKind::table || kind == InputKind::index) return {};
-  for (const Axis axis : row_of(*input).axes)
-    if (axis == Axis::L || is_key(axis)) return row_of(*input).axes;
-  return {};
-}
-
-/// Whether the result has a job, and neither the job nor its model sets heads.
-bool without_heads(const ResultFile& result) {
-  return result.made_by.find("job") != nullptr && result.job("heads") == nullptr &&
-         result.job("model") == nullptr;
-}
-
-/// Whether the tensor is an output of several layers, joined along its first axis
-/// (result/joined_results.h).
-bool has_layers(const ResultFile& result, const std::string& name) {
-  const Json* layer = result.job("layer");
-  const bool is_joined = layer != nullptr && layer->get<std::int64_t>() == nullptr;
-  const AxisList axes = axes_of(name);
-  return is_joined && !axes.empty() && result.tensors.at(name).rank() == axes.size() + 1;
-}
-
-/// The axes of this tensor, without that of layers. Heads are an axis only if the job sets heads.
-AxisList axes_in(const ResultFile& result, const std::string& name) {
-  AxisList axes = axes_of(name);
-  if (has_layers(result, name)) return axes;
-  const std::size_t rank = result.tensors.at(name).rank();
-  const bool packed = !axes.empty() && is_packed(axes.back());
-  if (packed && rank == 4) {  // heads are an axis
-    const Json* layout = result.job("layout");
-    const auto word = layout == nullptr ? nullptr : layout->get<std::string>();
-    axes.insert(word != nullptr && *word == "blhd" ? 2 : 1, Axis::H);
-  } else if (without_heads(result) && rank < axes.size()) {
-    AxisList rest = {};
-    for (const Axis axis : axes)
-      if (!is_head(axis)) rest.insert(rest.size(), axis);
-    return rest;
-  }
-  return axes;
-}
-
-std::string word_for(std::optional<Axis> axis, const char* otherwise) {
-  if (!axis) return otherwise;
-  return axis == Axis::L   ? "queries"
-         : is_key(*axis)   ? "keys"
-         : is_head(*axis)  ? "heads"
-         : axis == Axis::B ? "batches"
-                           : otherwise;
+/// "queries" of "query"; `otherwise` for axes that are not named so.
+std::string plural_of(std::string_view word, const char* otherwise) {
+  return word == "query"                                      ? "queries"
+         : word == "batch"                                    ? "batches"
+         : word == "key" || word == "head" || word == "token" ? std::string(word) + "s"
+                                                              : otherwise;
 }
 
 /// The names of all leading axes, of which some are known; "": not.
@@ -105,36 +54,20 @@ LeadingAxes with_known(const std::array<std::string_view, 3>& known) {
 
 AxisNames axis_names(const ResultFile& result, const std::string& name) {
   AxisNames names;
-  const std::size_t rank = result.tensors.at(name).rank();
-  const AxisList axes = axes_in(result, name);
-  const auto from_end = [&](std::size_t position) -> std::optional<Axis> {
-    if (position > std::min(rank, axes.size())) return std::nullopt;
-    return axes[axes.size() - position];
+  const Labels labels = result.labels(name);
+  const auto from_end = [&](std::size_t position) -> std::string_view {
+    const std::size_t rank = labels.axes.size();
+    return position > rank ? std::string_view() : labels.axes[rank - position];
   };
-  const std::optional<Axis> width = from_end(1);
-  names.columns = word_for(width, "columns");
-  names.rows = word_for(from_end(2), "rows");
-  const bool has_tokens = width == Axis::M || width == Axis::Mk || width == Axis::Mv;
-  if (has_tokens && names.rows != "rows") names.rows = "tokens";
-  names.known = !axes.empty();
-  const bool with_layers = has_layers(result, name);
-  const bool is_batch = !names.known && without_heads(result) && rank == 3;
-  std::array<std::string_view, kLeadingAxes.size()> known = {is_batch ? "batch" : ""};
-  for (std::size_t k = 0; k < known.size(); ++k) {
-    const std::optional<Axis> axis = from_end(k + 3);
-    if (axis == Axis::B) known[k] = "batch";
-    if (axis && is_head(*axis)) known[k] = "head";
-    if (with_layers && k + 3 == rank) known[k] = "layer";
-  }
+  names.columns = plural_of(from_end(1), "columns");
+  names.rows = plural_of(from_end(2), "rows");
+  names.known = !labels.axes.empty();
+  std::array<std::string_view, kLeadingAxes.size()> known = {};
+  for (std::size_t k = 0; k < known.size(); ++k)
+    if (std::find(kLeadingAxes.begin(), kLeadingAxes.end(), from_end(k + 3)) != kLeadingAxes.end())
+      known[k] = from_end(k + 3);
   names.leading = with_known(known);
-  const Json* layer = with_layers ? result.job("layer") : nullptr;
-  const auto numbers = layer == nullptr ? nullptr : layer->get<JsonIntegers>();
-  const std::size_t count = with_layers ? result.tensors.at(name).shape()[0] : 0;
-  if (numbers != nullptr && numbers->size() == count)
-    names.layers.assign(numbers->begin(), numbers->end());
-  if (const auto text = layer == nullptr ? nullptr : layer->get<std::string>();
-      text != nullptr && *text == "all")
-    for (std::size_t n = 0; n < count; ++n) names.layers.push_back(static_cast<std::int64_t>(n));
+  names.layers = labels.layers;
   return names;
 }
 

@@ -10,7 +10,7 @@
 #include "attn/report/heat_map.h"
 #include "attn/report/page.h"
 #include "attn/report/picture.h"
-#include "attn/result/result_writer.h"
+#include "attn/result/result_file.h"
 
 namespace attn {
 
@@ -22,9 +22,8 @@ struct AxisNames {
   bool known = false;                     ///< whether the tensor is a known output or input
 };
 
-/// The axis names of the tensor `name` in a result. They come from the axes in the tables of
-/// outputs and inputs; other tensors have rows and columns. If the result's job computed several
-/// layers of a model, outputs have the axis of layers first.
+/// The axis names of the tensor `name` in a result, from its labels (job/labels.h). Tensors without
+/// labels have rows and columns.
 AxisNames axis_names(const ResultFile& result, const std::string& name);
 
 /// A file and the numbers in the model of the layers that it holds; empty if not known.

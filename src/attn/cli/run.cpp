@@ -27,6 +27,7 @@
 #include "attn/report/worked_text.h"
 #include "attn/result/execution.h"
 #include "attn/result/memory_estimate.h"
+#include "attn/result/result_file.h"
 #include "attn/result/result_writer.h"
 #include "attn/result/shared_execution.h"
 

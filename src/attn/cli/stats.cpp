@@ -1,6 +1,7 @@
 #include "attn/cli/stats.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <iterator>
@@ -27,7 +28,7 @@
 #include "attn/io/used_files.h"
 #include "attn/job/fields.h"
 #include "attn/job/recorded_positions.h"
-#include "attn/result/result_writer.h"
+#include "attn/result/result_file.h"
 #include "attn/stats/head_statistics.h"
 #include "attn/stats/rollout.h"
 
@@ -221,20 +222,19 @@ HeadAxes head_axes(const ResultFile& result, const std::string& name, std::size_
   };
   if (shape.size() < inner || shape.size() > inner + 3) refuse();
   limit_empty_tensor(shape);
-  const AxisNames names = axis_names(result, name);
-  LeadingAxes leading = names.leading;
-  if (inner == 1) leading = {names.rows == "batches" ? "batch" : "head", "batch", "layer"};
-  HeadAxes axes{.numbers = names.layers};
-  std::size_t next = 0;  // in kLeadingAxes; each axis precedes those that it contains
-  for (std::size_t outer = shape.size() - inner; outer > 0; ++next) {
-    const auto found =
-        std::find(kLeadingAxes.begin(), kLeadingAxes.end(), leading[shape.size() - inner - outer]);
-    next = std::max(next, static_cast<std::size_t>(found - kLeadingAxes.begin()));
-    if (next >= kLeadingAxes.size()) refuse();
-    const std::size_t length = shape[--outer];
-    if (kLeadingAxes[next] == "head") axes.heads = length, axes.has_heads = true;
-    if (kLeadingAxes[next] == "batch") axes.items = length, axes.has_items = true;
-    if (kLeadingAxes[next] == "layer") axes.layers = length, axes.has_layers = true;
+  constexpr std::array<std::string_view, 3> kOutermost = {"layer", "batch", "head"};
+  const Labels labels = result.labels(name);
+  const std::size_t outer = shape.size() - inner;
+  HeadAxes axes{.numbers = labels.layers};
+  std::size_t next = 0;  // in kOutermost; each axis precedes those that it contains
+  for (std::size_t k = 0; k < outer; ++k, ++next) {
+    const std::string_view word =
+        labels.axes.empty() ? kOutermost[kOutermost.size() - outer + k] : labels.axes[k];
+    while (next < kOutermost.size() && kOutermost[next] != word) ++next;
+    if (next == kOutermost.size()) refuse();
+    if (word == "head") axes.heads = shape[k], axes.has_heads = true;
+    if (word == "batch") axes.items = shape[k], axes.has_items = true;
+    if (word == "layer") axes.layers = shape[k], axes.has_layers = true;
   }
   return axes;
 }
@@ -252,12 +252,8 @@ void warn_of_batch(const ResultFile& result, const std::string& label, const Sha
 /// All tensors of "FILE", or the one of "FILE#NAME", with what the file states about its job.
 ResultFile result_of(const TensorRef& ref, TensorFiles& files) {
   if (ref.member.empty()) return read_result(ref.path, files);
-  const Json made_by = read_made_by(ref.path, files);
-  ResultFile result{{}, {}, made_by_of(made_by, ref.member)};
-  Shape whole;
-  result.tensors.set(ref.member, files.read(ref, &whole));
-  const std::string part = files.named_part(ref).part;
-  if (!part.empty() && !keeps_matrices(whole, part)) forget_positions(result.made_by);
+  ResultFile result{{}, {}, read_made_by(ref.path, files)};
+  add_tensor(ref, ref.member, files, result);
   return result;
 }
 

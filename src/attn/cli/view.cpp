@@ -58,7 +58,7 @@ Drawn drawn_tensor(const std::string& file, const ViewArgs& args, TensorFiles& f
   if (!tensors.contains(name) || !ref.part.empty()) drawn.layers = join_layers(tensors, drawn.name);
   drawn.is_part = !member.empty() && !drawn.layers && !(ref.part.empty() && tensors.contains(name));
   if (drawn.layers) tensors.set(drawn.name = drawn.layers->name, drawn.layers->tensor);
-  if (drawn.is_part) tensors.set(name, files.read(ref));
+  if (drawn.is_part) add_tensor(ref, name, files, drawn.result);
   return drawn;
 }
 

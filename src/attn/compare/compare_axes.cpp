@@ -30,42 +30,25 @@ std::vector<PartAxis> several(const std::vector<PartAxis>& axes) {
   return kept;
 }
 
-/// `heads`: of a packed axis.
+/// `heads`: of packed contexts.
 std::vector<PartAxis> part_axes(const AxisList& letters, const Shape& shape, std::size_t heads) {
   std::vector<PartAxis> parts;
-  for (std::size_t k = 0; k < shape.size(); ++k) {
+  for (std::size_t k = 0; k < letters.size(); ++k) {
     const Axis letter = letters[k];
     if (letter == Axis::B)
       parts.push_back({"batch", shape[k], stride_of(shape, k)});
     else if (is_head(letter))
       parts.push_back({"head", shape[k], stride_of(shape, k)});
-    else if (is_packed(letter) && heads > 0 && shape[k] % heads == 0)
+    else if (letter == Axis::HDv && heads > 0 && shape[k] % heads == 0)
       parts.push_back({"head", heads, shape[k] / heads});
   }
   return several(parts);
 }
 
-AxisList without(const AxisList& axes, bool (*is_dropped)(Axis)) {
-  AxisList rest = {};
-  for (const Axis axis : axes)
-    if (!is_dropped(axis)) rest.insert(rest.size(), axis);
-  return rest;
-}
-
 }  // namespace
 
-TensorAxes axes_of_output(Output output, const Shape& shape, const Inputs& in,
-                          const Options& options) {
-  using enum Axis;
-  AxisList letters = row_of(output).axes;
-  const std::size_t rank = shape.size();
-  if (rank == 4 && letters == AxisList{B, L, HDv})
-    letters = options.layout == Layout::blhd ? AxisList{B, L, H, Dv} : AxisList{B, H, L, Dv};
-  // Without heads or batches, the output lacks that axis.
-  if (letters.size() > rank && in.H == 1) letters = without(letters, is_head);
-  if (letters.size() > rank) letters = without(letters, [](Axis axis) { return axis == Axis::B; });
-  if (letters.size() != rank) return {};
-  return {letters, part_axes(letters, shape, in.H)};
+TensorAxes axes_of_output(const PlannedOutput& output, std::size_t heads) {
+  return {output.axes, part_axes(output.axes, output.shape, heads)};
 }
 
 TensorAxes axes_by_name(const std::string& name, const Shape& shape) {

@@ -6,9 +6,7 @@
 #include <vector>
 
 #include "attn/core/axis.h"
-#include "attn/core/inputs.h"
-#include "attn/core/options.h"
-#include "attn/core/output_table.h"
+#include "attn/core/plan.h"
 #include "attn/report/comparison.h"
 
 namespace attn {
@@ -18,9 +16,8 @@ struct TensorAxes {
   std::vector<PartAxis> parts = {};  ///< outermost first; without axes of length 1
 };
 
-/// Of an output of a job with this many axes.
-TensorAxes axes_of_output(Output output, const Shape& shape, const Inputs& in,
-                          const Options& options);
+/// Of an output of a job with this many heads.
+TensorAxes axes_of_output(const PlannedOutput& output, std::size_t heads);
 
 /// Of a tensor without a job: the axes of the output `name` if it has as many axes. Otherwise the
 /// parts are those of all axes but the last two: "axis 0", "axis 1".

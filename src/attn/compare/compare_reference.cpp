@@ -232,14 +232,12 @@ std::optional<std::string> agreement(const Wrong& wrong, Job job, const Document
   job.outputs = {wrong.output};
   PreparedJob prepared = prepare_job(job, document);
   Compared compared = wrong.compared;
-  const Shape planned = prepared.plan.outputs[0].shape;
-  const TensorAxes axes = axes_of_output(wrong.output, planned, prepared.inputs, job.options);
+  const PlannedOutput planned = prepared.plan.outputs[0];
   std::string where;
   if (const auto queries = sampled_queries(prepared.inputs); !queries.empty()) {
-    const auto* const axis = std::find(axes.letters.begin(), axes.letters.end(), Axis::L);
-    if (axis == axes.letters.end() || compared.a.shape() != planned) return std::nullopt;
-    compared.a =
-        of_queries(compared.a, static_cast<std::size_t>(axis - axes.letters.begin()), queries);
+    const std::optional<std::size_t> axis = planned.query_axis();
+    if (!axis || compared.a.shape() != planned.shape) return std::nullopt;
+    compared.a = of_queries(compared.a, *axis, queries);
     where = ", judging by " + std::to_string(queries.size()) + " of " +
             std::to_string(prepared.inputs.rows.size()) + " queries";
     job.options.rows.clear();
@@ -257,7 +255,7 @@ std::optional<std::string> agreement(const Wrong& wrong, Job job, const Document
           .same())
     return where;
   if (!where.empty() || compared.a.size() != compared.b.size()) return std::nullopt;
-  const std::string arranged = agreeing_arrangement(compared, axes.letters);
+  const std::string arranged = agreeing_arrangement(compared, planned.axes);
   return arranged.empty() ? std::nullopt : std::optional(" " + arranged);
 }
 
@@ -342,9 +340,7 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
       if (!suggestion.empty()) report.notes.push_back(suggestion);
     }
     const Output* output = std::get_if<Output>(&job.outputs[i]);
-    const TensorAxes axes =
-        output ? axes_of_output(*output, compared.b.shape(), prepared.inputs, job.options)
-               : axes_by_name(match.name, compared.b.shape());
+    const TensorAxes axes = axes_of_output(prepared.plan.outputs[i], prepared.inputs.H);
     TensorPair pair = compared_pair(std::move(compared), axes, prepared.inputs.D);
     if (output != nullptr)
       explain_by_mistakes({pair.compared, *output, typed.has_tolerance ? nullptr : &precision}, job,

@@ -4,42 +4,44 @@
 #include <array>
 #include <cstddef>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 
 namespace attn {
 
 enum class Axis {
-  B,       ///< batch
-  H,       ///< query heads
-  G,       ///< key/value heads; G divides H
-  L,       ///< queries
-  N,       ///< new keys
-  P,       ///< past keys
-  S,       ///< all keys: past, new and appended ones
-  D,       ///< width of a query
-  Dk,      ///< width of a key: D, unless the score function has weights between queries and keys
-  Dv,      ///< width of a value
-  HD,      ///< H * D: packed queries
-  GD,      ///< G * Dk: packed keys
-  GDv,     ///< G * Dv: packed values
-  HDv,     ///< H * Dv: packed contexts
-  M,       ///< width of an embedding
-  Mk,      ///< width of the source of the keys
-  Mv,      ///< width of the source of the values
-  Mo,      ///< width of an output
-  A,       ///< hidden width of the additive score functions
-  DDk,     ///< D + Dk
-  angles,  ///< column pairs that rotary positions rotate
-  buckets  ///< distances that share a relative bias
+  B,        ///< batch
+  H,        ///< query heads
+  G,        ///< key/value heads; G divides H
+  L,        ///< queries
+  N,        ///< new keys
+  P,        ///< past keys
+  S,        ///< all keys: past, new and appended ones
+  D,        ///< width of a query
+  Dk,       ///< width of a key: D, unless the score function has weights between queries and keys
+  Dv,       ///< width of a value
+  HD,       ///< H * D: packed queries
+  GD,       ///< G * Dk: packed keys
+  GDv,      ///< G * Dv: packed values
+  HDv,      ///< H * Dv: packed contexts
+  M,        ///< width of an embedding
+  Mk,       ///< width of the source of the keys
+  Mv,       ///< width of the source of the values
+  Mo,       ///< width of an output
+  A,        ///< hidden width of the additive score functions
+  DDk,      ///< D + Dk
+  angles,   ///< column pairs that rotary positions rotate
+  buckets,  ///< distances that share a relative bias
+  layer     ///< layers of a model
 };
-inline constexpr std::size_t kAxisCount = static_cast<std::size_t>(Axis::buckets) + 1;
+inline constexpr std::size_t kAxisCount = static_cast<std::size_t>(Axis::layer) + 1;
 
 /// "B", "H*Dv".
 constexpr std::string_view name_of(Axis axis) {
   constexpr std::array<std::string_view, kAxisCount> kNames = {
-      "B",   "H",    "G",    "L", "N",  "P",  "S",  "D", "Dk",   "Dv",  "H*D",
-      "G*D", "G*Dv", "H*Dv", "M", "Mk", "Mv", "Mo", "A", "D+Dk", "r/2", "buckets"};
+      "B",    "H",    "G", "L",  "N",  "P",  "S", "D",    "Dk",  "Dv",      "H*D",  "G*D",
+      "G*Dv", "H*Dv", "M", "Mk", "Mv", "Mo", "A", "D+Dk", "r/2", "buckets", "layer"};
   return kNames[static_cast<std::size_t>(axis)];
 }
 
@@ -49,7 +51,7 @@ constexpr bool is_packed(Axis axis) {
   return axis == Axis::HD || axis == Axis::GD || axis == Axis::GDv || axis == Axis::HDv;
 }
 
-/// Up to four axes, outermost first; usable in constexpr tables.
+/// Up to five axes, outermost first; usable in constexpr tables.
 class AxisList {
  public:
   constexpr AxisList(std::initializer_list<Axis> axes) {
@@ -63,9 +65,35 @@ class AxisList {
   constexpr const Axis* end() const { return axes_.data() + count_; }
   constexpr bool operator==(const AxisList&) const = default;
 
+  /// The position of the axis; nullopt if it is not in the list.
+  constexpr std::optional<std::size_t> find(Axis axis) const {
+    for (std::size_t i = 0; i < count_; ++i)
+      if (axes_[i] == axis) return i;
+    return std::nullopt;
+  }
+  constexpr bool contains(Axis axis) const { return find(axis).has_value(); }
+
   constexpr void insert(std::size_t position, Axis axis) {
     for (std::size_t i = count_++; i > position; --i) axes_[i] = axes_[i - 1];
     axes_[position] = axis;
+  }
+  /// Without effect if the axis is not in the list.
+  constexpr void erase(Axis axis) {
+    const std::optional<std::size_t> at = find(axis);
+    if (!at) return;
+    --count_;
+    for (std::size_t i = *at; i < count_; ++i) axes_[i] = axes_[i + 1];
+    axes_[count_] = {};  // lists with the same axes are equal
+  }
+  /// The last `count` axes.
+  constexpr AxisList last(std::size_t count) const {
+    AxisList axes = {};
+    for (std::size_t i = count_ - count; i < count_; ++i) axes.insert(axes.size(), axes_[i]);
+    return axes;
+  }
+  constexpr void swap(std::size_t i, std::size_t j) {
+    const Axis axis = axes_[i];
+    axes_[i] = axes_[j], axes_[j] = axis;
   }
 
   /// "(B, H, L)".
@@ -77,7 +105,7 @@ class AxisList {
   }
 
  private:
-  std::array<Axis, 4> axes_{};
+  std::array<Axis, 5> axes_{};
   std::size_t count_ = 0;
 };
 

@@ -218,13 +218,21 @@ PlannedOutput planned(const Request& request, const TensorMap& tensors, const Co
                       const Inputs& in, const Options& options) {
   if (const Input* input = std::get_if<Input>(&request)) {
     const Tensor& tensor = at(tensors, *input);
-    return {request, tensor.shape(), tensor.dtype(), tensor.bytes()};
+    return {.request = request,
+            .shape = tensor.shape(),
+            .dtype = tensor.dtype(),
+            .bytes = tensor.bytes(),
+            .axes = user_axes(*input, tensor.shape(), options)};
   }
   const Output output = std::get<Output>(request);
   if (row_of(output).phase == Phase::given) {
     const Tensor& W = at(tensors, *row_of(output).source);
     const std::size_t heads = row_of(output).axes[0] == Axis::H ? in.H : in.G;
-    return {request, {heads, W.shape()[0], W.shape()[1] / heads}, W.dtype(), W.bytes()};
+    return {.request = request,
+            .shape = {heads, W.shape()[0], W.shape()[1] / heads},
+            .dtype = W.dtype(),
+            .bytes = W.bytes(),
+            .axes = row_of(output).axes};
   }
   const Cost& cost = *costs.cost(same_numbers_as(output));
   const DType dtype = cost.is_integer ? DType::i64 : float_dtype_of(output, in);
@@ -234,7 +242,7 @@ PlannedOutput planned(const Request& request, const TensorMap& tensors, const Co
           .dtype = dtype,
           .bytes = saturating_product({saturating_product(shape), size_of(dtype)}),
           .flops = cost.flops,
-          .query_axis = query_axis(output, in, options)};
+          .axes = user_axes(output, in, options)};
 }
 
 /// Bytes of the tensors and of their copies in the dtype of the computation.

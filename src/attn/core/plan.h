@@ -18,7 +18,13 @@ struct PlannedOutput {
   std::size_t bytes = 0;
   double flops = 0;       ///< of this output alone; context: those of head_context
   bool streamed = false;  ///< passed on row by row and not kept in memory
-  std::optional<std::size_t> query_axis = {};  ///< of `shape`; nullopt: no row for each query
+  AxisList axes = {};     ///< of `shape`; empty: of a given tensor whose axes are not known
+
+  /// The axis of `shape` with a row for each query; nullopt if there is none, or for a given
+  /// tensor.
+  std::optional<std::size_t> query_axis() const {
+    return std::holds_alternative<Output>(request) ? axes.find(Axis::L) : std::nullopt;
+  }
 };
 
 struct Plan {

@@ -125,12 +125,6 @@ Tensor project(const Tensor& x, const std::optional<Tensor>& W, const std::optio
 
 namespace {
 
-bool has_axis(Output output, Axis axis) {
-  for (const Axis each : row_of(output).axes)
-    if (each == axis) return true;
-  return false;
-}
-
 /// Whether the output is (B, L, width) with a row for each token: it has the batch axis second if
 /// the user's inputs do.
 bool has_token_rows(Output output) {
@@ -138,57 +132,56 @@ bool has_token_rows(Output output) {
   return axes.size() == 3 && axes[1] == Axis::L && axes.back() != Axis::S;
 }
 
-/// Without the batch and head axes that the user does not have.
-Shape without_added_axes(Shape shape, bool has_heads, const Inputs& in) {
-  if (has_heads && !in.with_heads) shape.erase(shape.begin() + 1);
-  if (!in.batched) shape.erase(shape.begin());
-  return shape;
-}
-
-Tensor token_rows(const Tensor& rows, const Inputs& in, const Options& options) {
-  if (!in.batched) return rows.reshaped(without_added_axes(rows.shape(), false, in));
-  return options.batch_second ? swap_first_axes(rows) : rows;
+bool has_batch_second(Output output, const Inputs& in, const Options& options) {
+  return in.batched && options.batch_second && has_token_rows(output) &&
+         (in.packed || output != Output::context);
 }
 
 }  // namespace
 
+AxisList user_axes(Output output, const Inputs& in, const Options& options) {
+  using enum Axis;
+  AxisList axes = row_of(output).axes;
+  if (!axes.contains(B)) return axes;
+  if (output == Output::context && !in.packed)
+    return options.layout == Layout::bhld ? AxisList{B, H, L, Dv} : AxisList{B, L, H, Dv};
+  if (has_batch_second(output, in, options)) axes.swap(0, 1);
+  if (!in.with_heads) axes.erase(H), axes.erase(G);
+  if (!in.batched) axes.erase(B);
+  return axes;
+}
+
+AxisList user_axes(Input input, const Shape& shape, const Options& options) {
+  const InputRow& row = row_of(input);
+  AxisList axes = row.axes;
+  if (row.kind == InputKind::table || row.kind == InputKind::index || axes.empty()) return {};
+  if (is_packed(axes.back()) && shape.size() == 4)
+    axes.insert(options.layout == Layout::bhld ? 1 : 2, Axis::H);
+  else if (options.batch_second && axes.size() == 3 && shape.size() == 3)
+    axes.swap(0, 1);
+  return axes.size() < shape.size() ? AxisList{} : axes.last(shape.size());
+}
+
 Tensor to_user_layout(Output output, const Tensor& full, const Inputs& in, const Options& options) {
-  if (!has_axis(output, Axis::B)) return full;
-  if (output == Output::context && in.packed) return token_rows(side_by_side(full), in, options);
-  if (output == Output::context)
-    return options.layout == Layout::bhld ? full : swap_middle_axes(full);
-  if (has_token_rows(output)) return token_rows(full, in, options);
-  const bool has_heads = has_axis(output, Axis::H) || has_axis(output, Axis::G);
-  return full.reshaped(without_added_axes(full.shape(), has_heads, in));
+  Tensor result = full;
+  if (output == Output::context && in.packed) result = side_by_side(full);
+  if (output == Output::context && !in.packed && options.layout == Layout::blhd)
+    result = swap_middle_axes(full);
+  if (has_batch_second(output, in, options)) result = swap_first_axes(result);
+  return result.reshaped(to_user_shape(output, full.shape(), in, options));
 }
 
 Shape to_user_shape(Output output, const Shape& full, const Inputs& in, const Options& options) {
-  if (!has_axis(output, Axis::B)) return full;
-  if (output == Output::context && !in.packed)
-    return options.layout == Layout::bhld ? full : Shape{full[0], full[2], full[1], full[3]};
-  if (!has_token_rows(output))
-    return without_added_axes(full, has_axis(output, Axis::H) || has_axis(output, Axis::G), in);
-  Shape shape = output == Output::context ? Shape{full[0], full[2], full[1] * full[3]} : full;
-  if (in.batched && options.batch_second) std::swap(shape[0], shape[1]);
-  return without_added_axes(shape, false, in);
-}
-
-std::optional<std::size_t> query_axis(Output output, const Inputs& in, const Options& options) {
-  const AxisList& axes = row_of(output).axes;
-  if (!has_axis(output, Axis::L)) return std::nullopt;
-  if (output == Output::context && !in.packed) return options.layout == Layout::bhld ? 2 : 1;
-  if (has_token_rows(output)) return in.batched && !options.batch_second ? 1 : 0;
-  std::size_t axis = 0;
-  for (const Axis each : axes) {
-    if (each == Axis::L) break;
-    axis += (each == Axis::B && in.batched) || (each == Axis::H && in.with_heads);
-  }
-  return axis;
+  const AxisList& all = row_of(same_numbers_as(output)).axes;
+  Shape shape;
+  for (const Axis axis : user_axes(output, in, options))
+    shape.push_back(axis == Axis::HDv ? full[1] * full[3] : full[*all.find(axis)]);
+  return shape;
 }
 
 Tensor weight_heads(Output output, const TensorMap& tensors, const Inputs& in) {
   const Tensor& W = at(tensors, *row_of(output).source);
-  const std::size_t heads = has_axis(output, Axis::H) ? in.H : in.G;
+  const std::size_t heads = row_of(output).axes.contains(Axis::H) ? in.H : in.G;
   const std::size_t M = W.shape()[0], width = W.shape()[1];
   return split_heads(W.reshaped({1, M, width}), heads).reshaped({heads, M, width / heads});
 }

@@ -54,8 +54,11 @@ Tensor to_user_layout(Output output, const Tensor& full, const Inputs& in, const
 /// The shape that to_user_layout() returns for `full`, the shape with all axes.
 Shape to_user_shape(Output output, const Shape& full, const Inputs& in, const Options& options);
 
-/// The axis of queries in the user's layout; nullopt if the output has none.
-std::optional<std::size_t> query_axis(Output output, const Inputs& in, const Options& options);
+/// The axes of the output in the user's layout.
+AxisList user_axes(Output output, const Inputs& in, const Options& options);
+
+/// The axes of a given tensor; empty if its table of core/input_table.h does not tell.
+AxisList user_axes(Input input, const Shape& shape, const Options& options);
 
 /// W_Q_heads, W_K_heads or W_V_heads: the columns (M, heads * D) of the given weights as (heads, M,
 /// D), in the dtype in which they were given.

@@ -143,7 +143,7 @@ Sharing share_work(const Inputs& in, const Options& options, const Plan& plan,
   for (const PlannedOutput& output : plan.outputs)
     if (const Output* computed = std::get_if<Output>(&output.request)) {
       outputs.insert(*computed);
-      if (*computed == Output::key_weights || query_axis(*computed, in, options))
+      if (*computed == Output::key_weights || row_of(*computed).axes.contains(Axis::L))
         has_rows = true;
       else if (needs_scores(*computed))  // of all queries
         needs_all = true;

@@ -25,11 +25,6 @@ struct AxisPart {
   bool drops_axis() const { return is_single && parts == 0; }
 };
 
-/// Elements [first, last) of an axis.
-struct Range {
-  std::size_t first, last;
-};
-
 [[noreturn]] void refuse_part(const std::string& part, const std::string& message) {
   throw Error(ErrorKind::data, Problem{.message = "'" + printable(part) + "': " + message});
 }
@@ -92,8 +87,8 @@ class AxisPartReader {
 };
 
 /// The ranges of an axis of this length, in order and without overlaps.
-std::vector<Range> ranges_of(const AxisPart& axis, std::size_t length, std::size_t number,
-                             const std::string& part, MemoryCharge& charge) {
+std::vector<ElementRange> ranges_of(const AxisPart& axis, std::size_t length, std::size_t number,
+                                    const std::string& part, MemoryCharge& charge) {
   const std::string which = "axis " + std::to_string(number) + " has ";
   const auto total = static_cast<std::int64_t>(length);
   std::int64_t units = total, unit = 1, pieces = 0;
@@ -121,8 +116,8 @@ std::vector<Range> ranges_of(const AxisPart& axis, std::size_t length, std::size
                     : "index " + wrong + " is out of range: " + which + counted(length, "element"));
   }
   if (first > last) refuse_part(part, "expected I <= J in I:J");
-  charge.add(static_cast<std::size_t>(axis.groups), sizeof(Range));
-  std::vector<Range> ranges;
+  charge.add(static_cast<std::size_t>(axis.groups), sizeof(ElementRange));
+  std::vector<ElementRange> ranges;
   ranges.reserve(static_cast<std::size_t>(axis.groups));
   for (std::int64_t group = 0; group < axis.groups; ++group)
     ranges.push_back({static_cast<std::size_t>((group * units + first) * unit),
@@ -131,12 +126,12 @@ std::vector<Range> ranges_of(const AxisPart& axis, std::size_t length, std::size
 }
 
 /// The elements of these ranges of an axis.
-Tensor taken(const Tensor& tensor, std::size_t axis, const std::vector<Range>& ranges,
+Tensor taken(const Tensor& tensor, std::size_t axis, const std::vector<ElementRange>& ranges,
              MemoryCharge& charge) {
   Shape shape = tensor.shape();
   const std::size_t length = shape[axis];
   std::size_t kept = 0, outer = 1, row = size_of(tensor.dtype());
-  for (const Range& range : ranges) kept += range.last - range.first;
+  for (const ElementRange& range : ranges) kept += range.last - range.first;
   if (kept == length) return tensor;
   shape[axis] = kept;
   for (std::size_t i = 0; i < axis; ++i) outer *= shape[i];
@@ -152,7 +147,7 @@ Tensor taken(const Tensor& tensor, std::size_t axis, const std::vector<Range>& r
   if (result.size() == 0) return result;
   std::byte* to = result.mutable_raw();
   for (std::size_t i = 0; i < outer; ++i)
-    for (const Range& range : ranges) {
+    for (const ElementRange& range : ranges) {
       const std::size_t bytes = (range.last - range.first) * row;
       std::memcpy(to, tensor.raw() + (i * length + range.first) * row, bytes);
       to += bytes;
@@ -188,18 +183,30 @@ Tensor sliced(const Tensor& tensor, std::string_view list, const std::string& pa
   return result.reshaped(shape);
 }
 
-Shape sliced(const Shape& whole, std::string_view list, const std::string& part) {
-  const std::vector<AxisPart> axes = axis_parts(list, whole, part);
-  MemoryCharge unlimited(nullptr, "");
+Shape shape_of(const std::vector<AxisOfPart>& axes) {
   Shape shape;
-  for (std::size_t axis = 0; axis < whole.size(); ++axis) {
-    std::size_t kept = axis < axes.size() ? 0 : whole[axis];
-    if (axis < axes.size())
-      for (const Range& range : ranges_of(axes[axis], whole[axis], axis, part, unlimited))
-        kept += range.last - range.first;
-    if (axis >= axes.size() || !axes[axis].drops_axis()) shape.push_back(kept);
-  }
+  for (const AxisOfPart& axis : axes) shape.push_back(axis.length);
   return shape;
+}
+
+/// The axes that remain of `axes`.
+std::vector<AxisOfPart> sliced(const std::vector<AxisOfPart>& axes, std::string_view list,
+                               const std::string& part) {
+  const Shape shape = shape_of(axes);
+  const std::vector<AxisPart> selected = axis_parts(list, shape, part);
+  MemoryCharge unlimited(nullptr, "");
+  std::vector<AxisOfPart> kept;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    AxisOfPart axis = axes[i];
+    if (i < selected.size()) {
+      std::vector<ElementRange> ranges = ranges_of(selected[i], axis.length, i, part, unlimited);
+      axis.length = 0;
+      for (const ElementRange& range : ranges) axis.length += range.last - range.first;
+      if (axis.length < shape[i]) axis.selections.push_back(std::move(ranges));
+    }
+    if (i >= selected.size() || !selected[i].drops_axis()) kept.push_back(std::move(axis));
+  }
+  return kept;
 }
 
 void require_matrix(const Shape& shape, const std::string& part) {
@@ -245,37 +252,25 @@ Tensor part_of(const Tensor& tensor, const std::string& part, const std::string&
   return result;
 }
 
-Shape shape_of_part(const Shape& shape, const std::string& part) {
-  Shape result = shape;
+std::vector<AxisOfPart> axes_of_part(const Shape& shape, const std::string& part) {
+  std::vector<AxisOfPart> axes;
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) axes.push_back({axis, shape[axis]});
   for (std::string_view rest = part; !rest.empty();) {
     if (rest.starts_with(kTransposed)) {
-      require_matrix(result, part);
-      result = {result[1], result[0]};
+      require_matrix(shape_of(axes), part);
+      std::swap(axes[0], axes[1]);
       rest.remove_prefix(kTransposed.size());
     } else {
       const std::size_t close = rest.find(']');
-      result = sliced(result, rest.substr(1, close - 1), part);
+      axes = sliced(axes, rest.substr(1, close - 1), part);
       rest.remove_prefix(close + 1);
     }
   }
-  return result;
+  return axes;
 }
 
-bool keeps_matrices(const Shape& shape, const std::string& part) {
-  if (shape.size() < 2) return false;
-  try {
-    // The axes of the part grow with those of the tensor.
-    for (const std::size_t axis : {shape.size() - 1, shape.size() - 2}) {
-      Shape longer = shape;
-      ++longer[axis];
-      const Shape selected = shape_of_part(longer, part);
-      if (selected.size() < 2 || !std::equal(longer.end() - 2, longer.end(), selected.end() - 2))
-        return false;
-    }
-  } catch (const Error&) {  // equal parts of an axis that is kept whole have no remainder
-    return false;
-  }
-  return true;
+Shape shape_of_part(const Shape& shape, const std::string& part) {
+  return shape_of(axes_of_part(shape, part));
 }
 
 }  // namespace attn

@@ -14,7 +14,9 @@
 // error.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "attn/io/read_budget.h"
 #include "attn/tensor/tensor.h"
@@ -39,7 +41,23 @@ Tensor part_of(const Tensor& tensor, const std::string& part, const std::string&
 /// The shape of part_of() of a tensor of this shape. Errors: as part_of().
 Shape shape_of_part(const Shape& shape, const std::string& part);
 
-/// Whether part_of() a tensor of this shape has its last two axes whole, in their order.
-bool keeps_matrices(const Shape& shape, const std::string& part);
+/// Elements [first, last) of an axis.
+struct ElementRange {
+  std::size_t first, last;
+};
+
+/// An axis of a part.
+struct AxisOfPart {
+  std::size_t axis;    ///< of the tensor
+  std::size_t length;  ///< in the part
+  /// One selection after the other: the elements that each keeps of those before it, in order.
+  /// Empty: the axis is whole.
+  std::vector<std::vector<ElementRange>> selections = {};
+
+  bool is_whole() const { return selections.empty(); }
+};
+
+/// The axes of part_of() a tensor of this shape. Errors: as part_of().
+std::vector<AxisOfPart> axes_of_part(const Shape& shape, const std::string& part);
 
 }  // namespace attn

@@ -21,6 +21,7 @@
 #include "attn/job/draws.h"
 #include "attn/job/field_value.h"
 #include "attn/job/fields.h"
+#include "attn/job/labels.h"
 #include "attn/job/random_spec.h"
 #include "attn/job/recorded_positions.h"
 #include "attn/job/recorded_visibility.h"
@@ -327,7 +328,8 @@ bool needs_visibility(const std::vector<Request>& outputs) {
          std::find(outputs.begin(), outputs.end(), Request{Output::masked_scores}) == outputs.end();
 }
 
-Json provenance(const Job& job, const Inputs& in, Document document, const TensorFiles& files) {
+Json provenance(const Job& job, const Inputs& in, const Plan& plan, Document document,
+                const TensorFiles& files, const std::vector<std::int64_t>& layers) {
   JsonObject options, inputs;
   options.reserve(document.entries.size());
   for (Entry& entry : document.entries)
@@ -336,11 +338,12 @@ Json provenance(const Job& job, const Inputs& in, Document document, const Tenso
   for (auto& [name, digest] : files.digests())
     inputs.emplace_back(text_of_name(name), Json{std::move(digest)});
   JsonObject made_by;
-  made_by.reserve(6);  // an initializer list would copy the job
+  made_by.reserve(8);  // an initializer list would copy the job
   made_by.emplace_back("schema", Json{std::string("attn/1")});
   made_by.emplace_back("program", Json{std::string("attn ") + kVersion});
   made_by.emplace_back("job", Json{std::move(options)});
   made_by.emplace_back("inputs", Json{std::move(inputs)});
+  record_labels(plan, layers, made_by);
   if (std::optional<Json> positions = recorded_positions(QueryPositions(in), in.S))
     made_by.emplace_back(kPositionsMember, std::move(*positions));
   if (needs_visibility(job.outputs))
@@ -499,11 +502,12 @@ PreparedJob prepare_job(const Job& job, const Document& document, const OutputSe
   });
 }
 
-Result describe_job(const Job& job, const Inputs& in, Document document, const TensorFiles& files) {
+Result describe_job(const Job& job, const Inputs& in, const Plan& plan, Document document,
+                    const TensorFiles& files, const std::vector<std::int64_t>& layers) {
   return {.outputs = {},
           .streamed = {},
           .tokens = job.tokens,
-          .made_by = provenance(job, in, std::move(document), files),
+          .made_by = provenance(job, in, plan, std::move(document), files, layers),
           .overflows = {}};
 }
 

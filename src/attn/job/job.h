@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -102,8 +103,10 @@ struct PreparedJob {
 /// row by row. Errors: data, usage if only flags are at fault; they name the file of each tensor.
 PreparedJob prepare_job(const Job& job, const Document& document, const OutputSet& offered = {});
 
-/// A result without outputs: tokens and made_by, with the digests of all inputs.
-Result describe_job(const Job& job, const Inputs& in, Document document, const TensorFiles& files);
+/// A result without outputs: tokens and made_by, with the digests of all inputs. `layers` are those
+/// whose results are joined, with the plan of all and the checked inputs of the first.
+Result describe_job(const Job& job, const Inputs& in, const Plan& plan, Document document,
+                    const TensorFiles& files, const std::vector<std::int64_t>& layers = {});
 
 /// Computes the result's outputs. Outputs with a consumer are passed to it instead
 /// (core/attention.h). Errors as prepare_job().

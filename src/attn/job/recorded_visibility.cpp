@@ -104,9 +104,18 @@ void keep_common_visibility(const Inputs& in, const Options& options, Json& made
   const Json* recorded = made_by.find(kVisibleMember);
   if (recorded == nullptr) return;
   const std::optional<Json> own = recorded_visibility(in, options);
-  if (!own || to_json(*own) != to_json(*recorded))
-    std::erase_if(*made_by.get<JsonObject>(),
-                  [](const auto& member) { return member.first == kVisibleMember; });
+  if (!own || to_json(*own) != to_json(*recorded)) forget_visibility(made_by);
+}
+
+void forget_visibility(Json& made_by) {
+  if (const auto members = made_by.get<JsonObject>())
+    std::erase_if(*members, [](const auto& member) { return member.first == kVisibleMember; });
+}
+
+bool is_same_for_all(const Json& made_by) {
+  const Json* recorded = made_by.find(kVisibleMember);
+  const auto list = recorded == nullptr ? nullptr : recorded->get<JsonArray>();
+  return list == nullptr || list->size() < 2;
 }
 
 std::optional<VisibleRanges> visibility_in(const Json& made_by, std::size_t items,

@@ -31,6 +31,11 @@ std::size_t bytes_of_visibility(const Inputs& in);
 /// Removes the member unless it is that of this job, too, whose result is joined to the others.
 void keep_common_visibility(const Inputs& in, const Options& options, Json& made_by);
 
+/// Removes the member.
+void forget_visibility(Json& made_by);
+/// Whether all batch items and heads see the same keys.
+bool is_same_for_all(const Json& made_by);
+
 /// The keys that the queries of a result see, whose weights are (items, heads, L, S); nullopt if
 /// it does not record them, or those of another tensor.
 std::optional<VisibleRanges> visibility_in(const Json& made_by, std::size_t items,

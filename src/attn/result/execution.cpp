@@ -39,8 +39,8 @@ class CountedRows {
 };
 
 void describe(Result& result, const ExecutionRequest& request, Document document) {
-  Result description = describe_job(request.job, request.prepared.inputs, std::move(document),
-                                    *request.described_by);
+  Result description = describe_job(request.job, request.prepared.inputs, request.prepared.plan,
+                                    std::move(document), *request.described_by);
   if (!request.shared_inputs.empty()) add_inputs(request.shared_inputs, description.made_by);
   result.tokens = std::move(description.tokens);
   result.made_by = std::move(description.made_by);

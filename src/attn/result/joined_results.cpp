@@ -46,7 +46,7 @@ Plan joined_plan(const Plan& one, std::size_t count, const OutputSet& by_rows) {
   for (PlannedOutput& output : plan.outputs) {
     output.shape.insert(output.shape.begin(), count);
     output.bytes = saturating_product({output.bytes, count});
-    if (output.query_axis) ++*output.query_axis;
+    output.axes.insert(0, Axis::layer);
     const Output* const computed = std::get_if<Output>(&output.request);
     output.streamed = computed != nullptr && by_rows.contains(*computed);
   }
@@ -86,7 +86,7 @@ void require_same_shapes(const Plan& plan, const Plan& first, const std::string&
 JoinedResults::JoinedResults(const Plan& plan, RowReceiver* files) : plan_(plan), files_(files) {
   for (const PlannedOutput& output : plan.outputs) {
     const Shape& shape = output.shape;
-    const std::size_t after = output.query_axis.value_or(0) + 1;
+    const std::size_t after = output.query_axis().value_or(0) + 1;
     if (output.streamed)
       places_[name_in(output)] = {elements_of_axes(shape, 1, after),
                                   elements_of_axes(shape, after, shape.size())};

@@ -4,7 +4,6 @@
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
-#include "attn/io/json_parse.h"
 #include "attn/io/json_write.h"
 #include "attn/job/recorded_positions.h"
 #include "attn/job/recorded_visibility.h"
@@ -45,8 +44,7 @@ std::string short_metadata(const Result& result, std::size_t most) {
     std::string text = metadata_text(result, true);
     if (fits(text)) return text;
     Result shorter{{}, {}, result.tokens, result.made_by, {}};
-    std::erase_if(*shorter.made_by.get<JsonObject>(),
-                  [](const auto& member) { return member.first == kVisibleMember; });
+    forget_visibility(shorter.made_by);
     return short_metadata(shorter, most);
   }
   for (const bool with_tokens : {true, false})
@@ -96,93 +94,6 @@ FileLayout layout_of(const FormatRow& format, const std::vector<TensorSpec>& spe
   return format.layout(specs, checksums, metadata_in(format, result), path);
 }
 
-namespace {
-
-std::vector<std::string> strings(const Json& json) {
-  std::vector<std::string> list;
-  const auto items = json.get<JsonArray>();
-  if (items == nullptr) return list;
-  for (const Json& item : *items) {
-    const auto text = item.get<std::string>();
-    if (text == nullptr) return {};
-    list.push_back(*text);
-  }
-  return list;
-}
-
-/// Null if the text is not JSON: comments and metadata of other programs are free text. Errors:
-/// data, if it takes more memory than `budget` has left.
-Json parsed(const std::string& text, const std::string& name, ReadBudget& budget) {
-  MemoryCharge charge(&budget, name);
-  try {
-    return text.empty() ? Json{} : parse_json(text, name, charge);
-  } catch (const Error&) {
-    if (budget.has_refused()) throw;
-    return {};
-  }
-}
-
-/// The text of made_by; empty if there is none.
-std::string made_by_in(const FileMetadata& metadata) {
-  for (const auto& [key, text] : metadata)
-    if (key.empty() || key == "made_by") return text;
-  return "";
-}
-
-}  // namespace
-
-Json read_made_by(const std::string& path, TensorFiles& files) {
-  const FileBytes& file = files.file(path);
-  if (format_of(file).metadata == FormatRow::Metadata::members) {
-    const bool is_needed = file.text().find("\"layer\"") != std::string::npos ||
-                           file.text().find("\"positions\"") != std::string::npos;
-    const Json* made_by = is_needed ? files.document(path).find("made_by") : nullptr;
-    return made_by == nullptr ? Json{} : *made_by;
-  }
-  return parsed(made_by_in(files.metadata(path)), printable(path), files.budget());
-}
-
-const Json& made_by_of(const Json& made_by, const std::string& tensor) {
-  static const Json none;
-  const Json* jobs = made_by.find("jobs");
-  if (jobs == nullptr) return made_by;
-  const Json* job = jobs->find(text_of_name(tensor.substr(0, tensor.rfind('/'))));
-  return job == nullptr ? none : *job;
-}
-
-const Json* ResultFile::job(const std::string& key) const {
-  const Json* job = made_by.find("job");
-  return job == nullptr ? nullptr : job->find(key);
-}
-
-ResultFile read_result(const std::string& path, TensorFiles& files) {
-  ResultFile result;
-  const FileBytes& file = files.file(path);
-  const FormatRow& format = format_of(file);
-  ReadBudget& budget = files.budget();
-  if (format.index != FormatRow::Index::none) {
-    FileMetadata metadata;
-    result.tensors = format.read(file, &metadata, files.limits(), &budget);
-    result.made_by = parsed(made_by_in(metadata), printable(path), budget);
-    if (const Json* tokens = result.made_by.find("tokens")) result.tokens = strings(*tokens);
-    for (const auto& [key, value] : metadata)
-      if (key == "tokens") result.tokens = strings(parsed(value, printable(path), budget));
-    return result;
-  }
-  result.tensors = files.all(path);
-  if (format.names_rows) {
-    CsvNames names = files.csv_names(path);
-    result.tokens = std::move(names.rows);
-    result.column_names = std::move(names.columns);
-  }
-  if (format.metadata != FormatRow::Metadata::members) return result;
-  MemoryCharge charge(&budget, path);
-  const Json document = parse_json(file.text(), path, charge);
-  if (const Json* tokens = document.find("tokens")) result.tokens = strings(*tokens);
-  if (const Json* made_by = document.find("made_by")) result.made_by = *made_by;
-  return result;
-}
-
 ResultWriter::ResultWriter(const std::vector<OutputTarget>& targets,
                            const std::vector<std::string>& outputs, const OutputPolicy& policy)
     : outputs_(outputs) {
@@ -197,7 +108,7 @@ void ResultWriter::begin(const Plan& plan, const Result& described) {
     const std::string name(name_of(output.request));
     specs_[name] = {name, output.dtype, output.shape};
     std::size_t elements = 1;
-    for (std::size_t i = output.query_axis.value_or(0) + 1; i < output.shape.size(); ++i)
+    for (std::size_t i = output.query_axis().value_or(0) + 1; i < output.shape.size(); ++i)
       elements *= output.shape[i];
     row_elements_[name] = elements;
   }

@@ -1,5 +1,4 @@
-// Writes a result to its files, all or none of them, and reads it back: tensors, tokens and
-// provenance.
+// Writes a result to its files, all or none of them. result/result_file.h reads it back.
 //
 // Tokens and made_by are keys of a JSON result, in the archive comment of an .npz, and in the
 // metadata of a .safetensors.
@@ -18,7 +17,6 @@
 #include "attn/io/row_writer.h"
 #include "attn/io/staged_file.h"
 #include "attn/io/temp_files.h"
-#include "attn/io/tensor_file.h"
 #include "attn/job/job.h"
 #include "attn/result/execution.h"
 #include "attn/result/output_target.h"
@@ -38,28 +36,6 @@ void append_result_json(std::string& text, const Result& result, int indent,
 FileLayout layout_of(const FormatRow& format, const std::vector<TensorSpec>& specs,
                      const std::vector<std::uint32_t>& checksums, const Result& result,
                      const std::string& path);
-
-/// A result file as read back. `tokens` and `made_by` are empty if the file has none.
-struct ResultFile {
-  TensorMap tensors;
-  std::vector<std::string> tokens;
-  Json made_by;
-  std::vector<std::string> column_names = {};  ///< of a CSV file; `tokens` are those of its rows
-
-  /// A key of the job that computed this result, or nullptr.
-  const Json* job(const std::string& key) const;
-};
-
-/// The made_by of the result that `tensor` belongs to: in a bundle of `attn batch`, that of its job
-/// (batch/bundle.h).
-const Json& made_by_of(const Json& made_by, const std::string& tensor);
-
-/// The made_by of a result, without reading its tensors. JSON files are parsed only if they name
-/// layers or positions. Errors: as TensorFiles.
-Json read_made_by(const std::string& path, TensorFiles& files);
-
-/// Comments and metadata keys of other programs are ignored. Errors: as TensorFiles.
-ResultFile read_result(const std::string& path, TensorFiles& files);
 
 /// Opens all files before anything is computed, so that errors are found early. commit() publishes
 /// them; without it, no files or new folders remain.

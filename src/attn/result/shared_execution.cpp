@@ -20,7 +20,7 @@ using Kind = Sharing::Kind;
 /// The number of elements of a row: those of all axes behind that of the queries.
 std::size_t row_elements(const PlannedOutput& output) {
   std::size_t elements = 1;
-  for (std::size_t i = *output.query_axis + 1; i < output.shape.size(); ++i)
+  for (std::size_t i = *output.query_axis() + 1; i < output.shape.size(); ++i)
     elements *= output.shape[i];
   return elements;
 }
@@ -28,7 +28,7 @@ std::size_t row_elements(const PlannedOutput& output) {
 /// The number of rows of a member that has `queries` of all queries.
 std::size_t row_count(const PlannedOutput& output, std::size_t queries) {
   std::size_t rows = queries;
-  for (std::size_t i = 0; i < *output.query_axis; ++i) rows *= output.shape[i];
+  for (std::size_t i = 0; i < *output.query_axis(); ++i) rows *= output.shape[i];
   return rows;
 }
 
@@ -157,7 +157,7 @@ std::string pack_report(const Plan& plan, const MemberRows& rows, const Overflow
   for (const PlannedOutput& output : plan.outputs)
     if (output.streamed) pack(text, rows.nan_of(std::get<Output>(output.request)));
   for (const PlannedOutput& output : plan.outputs) {
-    if (!output.query_axis) continue;
+    if (!output.query_axis()) continue;
     const auto overflow = overflows.find(std::get<Output>(output.request));
     pack(text, overflow == overflows.end() ? std::size_t{0} : overflow->second);
   }
@@ -172,7 +172,7 @@ void merge_report(const std::string& text, const Plan& plan, std::size_t regions
     if (output.streamed)
       add(result.streamed.at(std::get<Output>(output.request)).nan, in.number<NanCount>());
   for (const PlannedOutput& output : plan.outputs) {
-    if (!output.query_axis) continue;
+    if (!output.query_axis()) continue;
     const auto overflows = in.number<std::size_t>();
     if (overflows > 0) result.overflows[std::get<Output>(output.request)] += overflows;
   }
@@ -218,7 +218,7 @@ Execution execute_rows(const ExecutionRequest& request, const Sharing& sharing, 
   std::unique_ptr<RegionWriter> writer;
   if (team.rank() == 0) {
     if (request.described_by != nullptr)
-      result = describe_job(request.job, request.prepared.inputs, request.document,
+      result = describe_job(request.job, request.prepared.inputs, plan, request.document,
                             *request.described_by);
     if (receiver != nullptr) {
       receiver->begin(plan, result);
@@ -247,7 +247,7 @@ Execution execute_rows(const ExecutionRequest& request, const Sharing& sharing, 
   for (const PlannedOutput& output : plan.outputs) {
     if (output.streamed) continue;
     const std::string name(name_of(output.request));
-    if (output.query_axis)
+    if (output.query_axis())
       result.outputs.set(name, gathered(output, part.outputs.at(name), sharing,
                                         request.prepared.inputs.rows.size(), team));
     else if (team.rank() == 0)
@@ -274,7 +274,7 @@ Execution execute_keys(const ExecutionRequest& request, Team& team, RowReceiver*
 void stream_rows(Plan& plan, const OutputSet& offered) {
   for (PlannedOutput& output : plan.outputs) {
     const Output* computed = std::get_if<Output>(&output.request);
-    output.streamed = computed != nullptr && output.query_axis && offered.contains(*computed);
+    output.streamed = computed != nullptr && output.query_axis() && offered.contains(*computed);
   }
 }
 
@@ -286,7 +286,7 @@ MemberJob job_of_member(const Job& job, const PreparedJob& prepared, const Shari
   OutputSet streamed;
   own.job.outputs.clear();
   for (const PlannedOutput& output : prepared.plan.outputs) {
-    const bool shared = output.query_axis || output.request == Request{Output::key_weights};
+    const bool shared = output.query_axis() || output.request == Request{Output::key_weights};
     if (shared || member == 0) own.job.outputs.push_back(output.request);
     if (output.streamed) streamed.insert(std::get<Output>(output.request));
   }
@@ -301,7 +301,7 @@ std::size_t bytes_to_gather(const Plan& plan, const Sharing& sharing) {
   for (std::size_t member = 1; member < sharing.rows.size(); ++member)
     most_queries = std::max(most_queries, count_of(sharing.rows[member]));
   for (const PlannedOutput& output : plan.outputs) {
-    if (!output.query_axis || output.streamed) continue;
+    if (!output.query_axis() || output.streamed) continue;
     bytes = saturating_sum(bytes, output.bytes);
     largest_part = std::max(largest_part, row_count(output, most_queries) * row_elements(output) *
                                               size_of(output.dtype));

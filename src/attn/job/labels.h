@@ -1,0 +1,40 @@
+// What the axes of the tensors in a result mean: the members `axes` and `layers` of made_by.
+//
+//   {"axes": {"weights": ["batch", "query", "key"]}, "layers": [0, 4]}
+//
+// `axes` has a word for each axis of a tensor, outermost first: layer, batch, head, query, key,
+// token, embedding or feature. Tensors have no entry if their axes are those that readers assume
+// from the name and the number of axes: the last ones of the output's axes, as
+// docs/formats.md lists them. `layers` has the numbers of the layers of a model whose results were
+// joined.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attn/core/plan.h"
+#include "attn/io/json_write.h"
+#include "attn/job/recorded_positions.h"
+
+namespace attn {
+
+inline constexpr std::string_view kAxesMember = "axes", kLayersMember = "layers";
+/// All members of made_by that say what the axes of tensors are.
+inline constexpr std::array<std::string_view, 3> kLabelMembers = {kAxesMember, kLayersMember,
+                                                                  kPositionsMember};
+
+struct Labels {
+  std::vector<std::string> axes;     ///< a word for each axis; empty: not known
+  std::vector<std::int64_t> layers;  ///< of an axis of layers; empty: 0, 1, ...
+};
+
+/// Adds the members that a result with these outputs needs. `layers`: of joined results.
+void record_labels(const Plan& plan, const std::vector<std::int64_t>& layers, JsonObject& made_by);
+
+/// The labels of a tensor with this name and shape in a result, recorded or assumed.
+Labels labels_in(const Json& made_by, const std::string& name, const Shape& shape);
+
+}  // namespace attn
