@@ -5,6 +5,7 @@ Each group runs the program once with a `dice` in an empty folder, and returns w
 
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 import time
@@ -206,7 +207,9 @@ def links(dice, folder):
     (folder / "out").mkdir(exist_ok=True)
 
     def place_link():
-        entries = [path for path in (folder / "out").rglob("*")] + [folder / "out" / "deep"]
+        entries = [folder / "out" / "deep"]
+        for inside, folders, files in os.walk(folder / "out"):  # unlike rglob(), ignores those that disappear
+            entries += [pathlib.Path(inside) / name for name in folders + files]
         path = dice.choice(entries)
         target = dice.choice([folder / "victim", folder / "victim" / "data.npz", folder / "victim" / "new",
                               folder / "victim" / "manifest.ndjson", folder / "jobs"])
