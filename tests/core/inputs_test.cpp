@@ -60,7 +60,7 @@ TEST_CASE("axis sizes are derived from each form of inputs") {
   const Inputs split = make_inputs(zeros_of({{"Q", {2, 3, 4, 7}}, {"K", {2, 5, 2, 7}}}), blhd);
   CHECK(Shape{split.B, split.H, split.G, split.L, split.S, split.D, split.Dv} ==
         Shape{2, 4, 2, 3, 5, 7, 7});
-  CHECK(split.K.shape() == Shape{2, 2, 5, 7});
+  CHECK(split[Input::K]->shape() == Shape{2, 2, 5, 7});
   CHECK((!split.packed && split.batched && split.with_heads));
 
   const Inputs cross = make_inputs(
@@ -188,7 +188,7 @@ TEST_CASE("masks broadcast from the right") {
 TEST_CASE("an integer mask contains only 0 and 1") {
   TensorMap tensors = zeros_of({{"Q", {2, 3}}, {"K", {2, 3}}});
   tensors.set("mask", Tensor::of<std::int64_t>({2}, {1, 0}));
-  CHECK(make_inputs(tensors, {}).mask->dtype() == DType::boolean);
+  CHECK(make_inputs(tensors, {})[Input::mask]->dtype() == DType::boolean);
   tensors.set("mask", Tensor::of<std::int64_t>({2}, {0, -1000}));
   CHECK(errors(tensors) == Lines{"mask: expected booleans, the integers 0 and 1, or floats to "
                                  "add, found the integer -1000"});

@@ -95,13 +95,13 @@ class ErrorOps {
   /// Embeddings times their scale plus positions.
   Bounded add_positions() const {
     const Position& position = options_.position;
-    const Bounded embeddings = given(in_.embeddings);
+    const Bounded embeddings = given(*in_[Input::embeddings]);
     if (position.kind == Position::Kind::none && position.embedding_scale == 1 &&
         !position.embedding_scale_sqrt)
       return embeddings;
     const Tensor inputs = exact_.add_positions();
     const double scale = position.embedding_scale_sqrt
-                             ? std::sqrt(static_cast<double>(in_.embeddings.shape()[2]))
+                             ? std::sqrt(static_cast<double>(in_[Input::embeddings]->shape()[2]))
                              : std::abs(position.embedding_scale);
     // The error of an angle grows with its position.
     const auto last = static_cast<double>(in_.L + in_.P) + std::abs(double(position.first));
@@ -119,7 +119,7 @@ class ErrorOps {
     const Bounded normalised =
         ErrorOps(in_, norm, precision_)
             .qk_normalised({x.value.reshaped(one_head), x.error.reshaped(one_head), x.is_stored},
-                           in_.input_norm_weight, in_.input_norm_bias);
+                           in_[Input::input_norm_weight], in_[Input::input_norm_bias]);
     return {normalised.value.reshaped(shape), normalised.error.reshaped(shape), true};
   }
 
@@ -213,7 +213,7 @@ class ErrorOps {
     Tensor error =
         each([&](double e, double s) { return (e + 2 * s_ * finite(std::abs(s))) * scale; },
              scores.error, wide(scores.value));
-    if (in_.head_scale) error = times_by_head(error, magnitude(*in_.head_scale));
+    if (in_[Input::head_scale]) error = times_by_head(error, magnitude(*in_[Input::head_scale]));
     return {scaled, plus(std::move(error), times(magnitude(scaled), own))};
   }
 
@@ -240,10 +240,11 @@ class ErrorOps {
     Tensor of_logsumexp(DType::f64, logsumexp.shape());
     const auto out = of_weights.mutable_data<double>();
     const auto sums = of_logsumexp.mutable_data<double>();
-    const double roundings = growth(in_.S + (in_.sinks ? 1 : 0)) * s_;
+    const double roundings = growth(in_.S + (in_[Input::sinks] ? 1 : 0)) * s_;
     const double temperature = std::abs(options_.temperature);
-    const Tensor sinks = in_.sinks ? magnitude(*in_.sinks) : Tensor(DType::f64, {in_.H});
-    const Tensor of_sinks = in_.sinks ? distance_when_stored(*in_.sinks) : sinks;
+    const Tensor sinks =
+        in_[Input::sinks] ? magnitude(*in_[Input::sinks]) : Tensor(DType::f64, {in_.H});
+    const Tensor of_sinks = in_[Input::sinks] ? distance_when_stored(*in_[Input::sinks]) : sinks;
     std::vector<double> n(in_.S);
     for (std::size_t row = 0; row < sums.size(); ++row) {
       const std::size_t head = row / in_.rows.size() % in_.H;
@@ -251,7 +252,8 @@ class ErrorOps {
       const auto scores = masked.value.data<double>().subspan(from, in_.S);
       const auto w = weights.data<double>().subspan(from, in_.S);
       const double sink = sinks.data<double>()[head];
-      double largest = sink, shared = 0, of_sink = in_.sinks ? 1 : 0;  // its share of the sum
+      double largest = sink, shared = 0,
+             of_sink = in_[Input::sinks] ? 1 : 0;  // its share of the sum
       for (const double score : scores)
         largest = std::max(largest, finite(std::abs(score)) / temperature);
       for (std::size_t j = 0; j < in_.S; ++j) {
@@ -421,7 +423,7 @@ class ErrorOps {
   /// The angles of all tokens and the errors of their stored cosines and sines.
   std::pair<Angles, Angles> angles_at(const Tensor& positions) const {
     Angles angles = rotary_angles(options_.rotary, in_, positions);
-    if (in_.cos)
+    if (in_[Input::cos])
       return {angles, {distance_when_stored(angles.cos), distance_when_stored(angles.sin)}};
     const Tensor error = rotary_angle_errors(options_.rotary, in_, positions, s_);
     return {angles, {rounded(error, angles.cos), rounded(error, angles.sin)}};
@@ -451,7 +453,8 @@ class ErrorOps {
   }
 
   bool biases_are_rounded() const {
-    for (const auto* bias : {&in_.bias, &in_.mask, &in_.key_mask, &in_.slopes, &in_.relative_bias})
+    for (const auto* bias : {&in_[Input::bias], &in_[Input::mask], &in_[Input::key_mask],
+                             &in_[Input::alibi_slopes], &in_[Input::relative_bias]})
       if (*bias && is_float((*bias)->dtype())) {
         const Tensor error = distance_when_stored(**bias);
         for (const double e : error.data<double>())

@@ -53,12 +53,13 @@ class Formula {
     Value all = bias ? ops_.append(x, ops_.given(*bias)) : x;
     return options_.zero_key ? ops_.append_zero(all) : all;
   }
-  Value all_keys() { return with_appended(at(Output::present_K), in_.bias_K); }
-  Value all_values() { return with_appended(at(Output::present_V), in_.bias_V); }
+  Value all_keys() { return with_appended(at(Output::present_K), in_[Input::bias_K]); }
+  Value all_values() { return with_appended(at(Output::present_V), in_[Input::bias_V]); }
 
   /// Weighted values (B, H, rows, Dv) times the output gates, if there are any.
   Value gated(const Value& context) {
-    return in_.gate || in_.W_gate ? ops_.gated(context, at(Output::gates)) : context;
+    return in_[Input::gate] || in_[Input::W_gate] ? ops_.gated(context, at(Output::gates))
+                                                  : context;
   }
 
  private:
@@ -74,37 +75,40 @@ class Formula {
         break;                 // not computed: weight_heads() in core/projection.h
       case Output::queries: {  // (B, H, rows, D)
         const Value q = ops_.clipped(
-            in_.projected
-                ? ops_.split_heads(
-                      ops_.project(at(Output::inputs), in_.W_Q, in_.b_Q, Output::queries), in_.H)
-                : ops_.chosen_rows(ops_.given(in_.Q)));
-        return ops_.scaled_by_position(
-            ops_.rotated_queries(ops_.qk_normalised(q, in_.q_norm, in_.q_norm_bias)));
+            in_.projected ? ops_.split_heads(ops_.project(at(Output::inputs), in_[Input::W_Q],
+                                                          in_[Input::b_Q], Output::queries),
+                                             in_.H)
+                          : ops_.chosen_rows(ops_.given(*in_[Input::Q])));
+        return ops_.scaled_by_position(ops_.rotated_queries(
+            ops_.qk_normalised(q, in_[Input::q_norm], in_[Input::q_norm_bias])));
       }
       case Output::keys: {  // (B, G, N, Dk)
         const Value k = ops_.clipped(
             in_.projected
-                ? ops_.split_heads(ops_.project(memory(), in_.W_K, in_.b_K, Output::keys), in_.G)
-                : ops_.given(in_.K));
-        return ops_.rotated_keys(ops_.qk_normalised(k, in_.k_norm, in_.k_norm_bias));
+                ? ops_.split_heads(
+                      ops_.project(memory(), in_[Input::W_K], in_[Input::b_K], Output::keys), in_.G)
+                : ops_.given(*in_[Input::K]));
+        return ops_.rotated_keys(
+            ops_.qk_normalised(k, in_[Input::k_norm], in_[Input::k_norm_bias]));
       }
       case Output::values:  // (B, G, N, Dv)
-        if (!in_.projected) return ops_.clipped(ops_.given(in_.V));
-        return ops_.clipped(
-            ops_.split_heads(ops_.project(in_.memory_V ? ops_.given(*in_.memory_V) : memory(),
-                                          in_.W_V, in_.b_V, Output::values),
-                             in_.G));
+        if (!in_.projected) return ops_.clipped(ops_.given(*in_[Input::V]));
+        return ops_.clipped(ops_.split_heads(
+            ops_.project(in_[Input::memory_V] ? ops_.given(*in_[Input::memory_V]) : memory(),
+                         in_[Input::W_V], in_[Input::b_V], Output::values),
+            in_.G));
       case Output::present_K:  // (B, G, P + N, Dk)
-        return in_.past_K ? ops_.append(ops_.given(*in_.past_K), at(Output::keys))
-                          : at(Output::keys);
+        return in_[Input::past_K] ? ops_.append(ops_.given(*in_[Input::past_K]), at(Output::keys))
+                                  : at(Output::keys);
       case Output::present_V:  // (B, G, P + N, Dv)
-        return in_.past_V ? ops_.append(ops_.given(*in_.past_V), at(Output::values))
-                          : at(Output::values);
+        return in_[Input::past_V] ? ops_.append(ops_.given(*in_[Input::past_V]), at(Output::values))
+                                  : at(Output::values);
       case Output::gates:  // (B, H, rows, Dv)
-        return ops_.sigmoid(in_.gate ? ops_.chosen_rows(ops_.given(*in_.gate))
-                                     : ops_.split_heads(ops_.project(at(Output::inputs), in_.W_gate,
-                                                                     in_.b_gate, Output::gates),
-                                                        in_.H));
+        return ops_.sigmoid(
+            in_[Input::gate] ? ops_.chosen_rows(ops_.given(*in_[Input::gate]))
+                             : ops_.split_heads(ops_.project(at(Output::inputs), in_[Input::W_gate],
+                                                             in_[Input::b_gate], Output::gates),
+                                                in_.H));
       case Output::scores:  // (B, H, rows, S), as are all up to weights
         return ops_.score(at(Output::queries), all_keys());
       case Output::scaled_scores:
@@ -141,13 +145,14 @@ class Formula {
       case Output::induction_weight:
         return ops_.row_statistic(output, at(*row_of(output).reduces));
       case Output::head_context: {  // (B, H, rows, Dv)
-        const Value& weights = at(in_.dropout_mask ? Output::dropped_weights : Output::weights);
+        const Value& weights =
+            at(in_[Input::dropout_mask] ? Output::dropped_weights : Output::weights);
         return gated(ops_.weighted_values(weights, all_values(), *visible_));
       }
       case Output::context:  // (B, rows, H * Dv)
         return ops_.join_heads(at(Output::head_context));
       case Output::output:  // (B, rows, Mo)
-        return ops_.project(at(Output::context), in_.W_O, in_.b_O, Output::output);
+        return ops_.project(at(Output::context), in_[Input::W_O], in_[Input::b_O], Output::output);
     }
     throw Error(ErrorKind::internal, "an output that is not computed");
   }
@@ -158,7 +163,7 @@ class Formula {
     return *all_inputs_;
   }
 
-  Value memory() { return in_.memory ? ops_.given(*in_.memory) : all_inputs(); }
+  Value memory() { return in_[Input::memory] ? ops_.given(*in_[Input::memory]) : all_inputs(); }
 
   Ops& ops_;
   const Inputs& in_;

@@ -116,12 +116,13 @@ class OverflowedRows {
         keys_(keys),
         factor_(static_cast<double>(queries.shape()[3]) * std::fabs(in.scale.factor()) /
                 options.temperature) {
-    if (in.head_scale)
-      factor_ *= largest_magnitude(cast(*in.head_scale, DType::f64).data<double>());
+    if (in[Input::head_scale])
+      factor_ *= largest_magnitude(cast(*in[Input::head_scale], DType::f64).data<double>());
     const auto adds = [](const std::optional<Tensor>& mask) {
       return mask && is_float(mask->dtype());
     };
-    biased_ = in.bias || adds(in.mask) || adds(in.key_mask) || in.relative_bias || in.slopes;
+    biased_ = in[Input::bias] || adds(in[Input::mask]) || adds(in[Input::key_mask]) ||
+              in[Input::relative_bias] || in[Input::alibi_slopes];
   }
 
   /// Whether a row of (B, H, rows) with this logsumexp must be recomputed. -inf is the logsumexp of
@@ -290,7 +291,7 @@ bool is_product(Score score) {
 Tensor factors(const Tensor& x, const Inputs& in, Score score, bool queries) {
   if (score == Score::cosine) return unit_rows(x, in.compute);
   if (score == Score::general && queries)
-    return matmul(x, *in.W_score, Second::plain, name_of(Output::scores));
+    return matmul(x, *in[Input::W_score], Second::plain, name_of(Output::scores));
   return x;
 }
 
@@ -341,12 +342,12 @@ const char* fallback_reason(const Inputs& in, const Options& options) {
   if (options.softmax_axis != SoftmaxAxis::keys) return "softmax.axis";
   if (!in_one_precision(in, options.softmax_precision)) return "softmax.precision";
   unknown.softmax_precision = SoftmaxPrecision::automatic;
-  if (in.dropout_mask) return "dropout_mask";
+  if (in[Input::dropout_mask]) return "dropout_mask";
   if (options.path != Path::automatic) return "path";
   if (!(unknown == Options{})) return "another option";
   if (const char* option = unrepresentable_option(in, options)) return option;
   if (has_too_many_biases(in)) return "bias";
-  return has_kernel_problem(in) ? nullptr : in.slopes ? "alibi" : "relative_bias";
+  return has_kernel_problem(in) ? nullptr : in[Input::alibi_slopes] ? "alibi" : "relative_bias";
 }
 
 bool is_streamed(Output output, const OutputSet& outputs) {

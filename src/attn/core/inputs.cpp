@@ -91,7 +91,7 @@ void set_dropout_mask(const TensorMap& tensors, Inputs& in, AxisLengths& axes) {
   if (given == nullptr) return;
   const Tensor mask = split_joined_heads(as_flags(Input::dropout_mask, *given, axes), in);
   check_mask(Input::dropout_mask, mask, {in.B, in.H, in.L, in.S}, in, axes, Output::weights);
-  in.dropout_mask = canonical_mask(mask, in.with_heads);
+  in[Input::dropout_mask] = canonical_mask(mask, in.with_heads);
 }
 
 void set_mask(const TensorMap& tensors, const Options& options, Inputs& in, AxisLengths& axes) {
@@ -101,7 +101,7 @@ void set_mask(const TensorMap& tensors, const Options& options, Inputs& in, Axis
     if (options.short_mask == ShortMask::hide)
       mask = with_hidden_columns(mask, keys, options.mask_polarity);
     check_mask(Input::mask, mask, {in.B, in.H, in.L, keys}, in, axes);
-    in.mask = canonical_mask(mask, in.with_heads);
+    in[Input::mask] = canonical_mask(mask, in.with_heads);
   }
   if (const Tensor* given = find(tensors, Input::bias)) {
     if (given->dtype() == DType::boolean)
@@ -109,7 +109,7 @@ void set_mask(const TensorMap& tensors, const Options& options, Inputs& in, Axis
                    {.expected = "numbers to add", .found = "booleans", .hint = "use mask"});
     const Tensor bias = split_joined_heads(cast(*given, in.compute), in);
     check_mask(Input::bias, bias, {in.B, in.H, in.L, keys}, in, axes);
-    in.bias = canonical_mask(bias, in.with_heads);
+    in[Input::bias] = canonical_mask(bias, in.with_heads);
   }
   if (const Tensor* given = find(tensors, Input::key_mask)) {
     const Tensor mask = as_mask(Input::key_mask, *given, in.compute, axes);
@@ -118,7 +118,7 @@ void set_mask(const TensorMap& tensors, const Options& options, Inputs& in, Axis
       return axes.problem(Input::key_mask, {.expected = "shape " + to_string({keys}) + " or " +
                                                         to_string({in.B, keys}),
                                             .found = to_string(mask.shape())});
-    in.key_mask = mask.reshaped({mask.rank() == 1 ? 1 : in.B, 1, 1, keys});
+    in[Input::key_mask] = mask.reshaped({mask.rank() == 1 ? 1 : in.B, 1, 1, keys});
   }
 }
 
@@ -132,10 +132,9 @@ Tensor canonical_rows(const Tensor& tensor, const Inputs& in, const Options& opt
 }
 
 /// past_K or past_V, in the shape of the user's keys or with all four axes -> (B, G, P, D).
-std::optional<Tensor> canonical_past(const Tensor* past, const Inputs& in) {
-  if (past == nullptr) return std::nullopt;
-  const std::size_t rank = past->rank();
-  return past->reshaped({in.B, in.G, past->shape()[rank - 2], past->shape()[rank - 1]});
+Tensor canonical_past(const Tensor& past, const Inputs& in) {
+  const std::size_t rank = past.rank();
+  return past.reshaped({in.B, in.G, past.shape()[rank - 2], past.shape()[rank - 1]});
 }
 
 /// Q, K or V in any of their forms -> (B, heads, N, D).
@@ -145,82 +144,74 @@ Tensor canonical_heads(const Tensor& tensor, std::size_t heads, const Inputs& in
   return options.layout == Layout::bhld ? tensor : swap_middle_axes(tensor);
 }
 
-std::optional<Tensor> found(const TensorMap& numbers, Input input) {
-  const Tensor* tensor = find(numbers, input);
-  return tensor ? std::optional(*tensor) : std::nullopt;
-}
-
 /// (heads * D) -> (B, heads, 1, D), the same in every batch item.
-std::optional<Tensor> canonical_key(const Tensor* bias, const Inputs& in) {
-  if (bias == nullptr) return std::nullopt;
-  const std::size_t width = bias->shape()[0] / in.G;
-  return repeated(bias->reshaped({1, in.G, 1, width}), in.B);
+Tensor canonical_key(const Tensor& bias, const Inputs& in) {
+  return repeated(bias.reshaped({1, in.G, 1, bias.size() / in.G}), in.B);
 }
 
 /// (D), (heads, D) or (heads * D) -> (heads or 1, D).
-std::optional<Tensor> canonical_norm(const Tensor* norm, std::size_t heads,
-                                     const Options& options) {
-  if (norm == nullptr || norm->rank() == 2) return norm ? std::optional(*norm) : std::nullopt;
+Tensor canonical_norm(const Tensor& norm, std::size_t heads, const Options& options) {
+  if (norm.rank() == 2) return norm;
   const std::size_t rows = options.qk_norm_axis == QkNormAxis::all ? heads : 1;
-  return norm->reshaped({rows, norm->size() / rows});
+  return norm.reshaped({rows, norm.size() / rows});
 }
 
 /// The weights of a norm plus norm_offset.
-std::optional<Tensor> with_offset(const std::optional<Tensor>& weight, const Options& options) {
-  if (!weight || options.norm_offset == 0) return weight;
-  Tensor sum = cast(*weight, DType::f64);
+Tensor with_offset(const Tensor& weight, const Options& options) {
+  if (options.norm_offset == 0) return weight;
+  Tensor sum = cast(weight, DType::f64);
   for (double& value : sum.mutable_data<double>()) value += options.norm_offset;
-  return cast(sum, weight->dtype());
+  return cast(sum, weight.dtype());
 }
 
-void set_option_tensors(const TensorMap& numbers, const Options& options, Inputs& in) {
-  in.bias_K = canonical_key(find(numbers, Input::bias_K), in);
-  in.bias_V = canonical_key(find(numbers, Input::bias_V), in);
-  const auto norm = [&](Input input, std::size_t heads) {
-    return canonical_norm(find(numbers, input), heads, options);
-  };
-  const auto input_norm = [&](Input input) {
-    const Tensor* terms = find(numbers, input);
-    return terms ? std::optional(terms->reshaped({1, terms->size()})) : std::nullopt;
-  };
-  in.input_norm_weight = with_offset(input_norm(Input::input_norm_weight), options);
-  in.input_norm_bias = input_norm(Input::input_norm_bias);
-  in.q_norm = with_offset(norm(Input::q_norm, in.H), options),
-  in.q_norm_bias = norm(Input::q_norm_bias, in.H);
-  in.k_norm = with_offset(norm(Input::k_norm, in.G), options),
-  in.k_norm_bias = norm(Input::k_norm_bias, in.G);
-  in.cos = found(numbers, Input::cos), in.sin = found(numbers, Input::sin);
-  in.relative_bias = found(numbers, Input::relative_bias), in.sinks = found(numbers, Input::sinks);
-  in.head_scale = found(numbers, Input::head_scale);
-  in.slopes = found(numbers, Input::alibi_slopes);
-  if (in.slopes && in.slopes->rank() == 1) in.slopes = in.slopes->reshaped({1, in.H});
-  in.W_score = found(numbers, Input::W_score), in.W_score_Q = found(numbers, Input::W_score_Q);
-  in.W_score_K = found(numbers, Input::W_score_K), in.b_score = found(numbers, Input::b_score);
-  in.v_score = found(numbers, Input::v_score), in.g_score = found(numbers, Input::g_score);
-}
-
-void set_tensors(const TensorMap& numbers, const Options& options, Inputs& in) {
-  const auto given = [&](Input input) { return found(numbers, input); };
-  in.W_Q = given(Input::W_Q), in.W_K = given(Input::W_K), in.W_V = given(Input::W_V),
-  in.W_O = given(Input::W_O);
-  in.b_Q = given(Input::b_Q), in.b_K = given(Input::b_K), in.b_V = given(Input::b_V),
-  in.b_O = given(Input::b_O);
-  in.W_gate = given(Input::W_gate), in.b_gate = given(Input::b_gate);
-  if (const auto gate = given(Input::gate)) in.gate = canonical_heads(*gate, in.H, in, options);
-  set_option_tensors(numbers, options, in);
-  in.past_K = canonical_past(find(numbers, Input::past_K), in);
-  in.past_V = canonical_past(find(numbers, Input::past_V), in);
-  if (in.projected) {
-    in.embeddings = canonical_rows(at(numbers, Input::embeddings), in, options);
-    if (const auto memory = given(Input::memory)) in.memory = canonical_rows(*memory, in, options);
-    if (const auto memory_V = given(Input::memory_V))
-      in.memory_V = canonical_rows(*memory_V, in, options);
-  } else {
-    in.Q = canonical_heads(at(numbers, Input::Q), in.H, in, options);
-    in.K = canonical_heads(at(numbers, Input::K), in.G, in, options);
-    in.V = contains(numbers, Input::V) ? canonical_heads(at(numbers, Input::V), in.G, in, options)
-                                       : in.K;
+/// The tensor of an input whose shape is not that of core/input_table.h, with all axes.
+Tensor canonical(Input input, const Tensor& tensor, const Inputs& in, const Options& options) {
+  using enum Input;
+  switch (input) {
+    case embeddings:
+    case memory:
+    case memory_V:
+      return canonical_rows(tensor, in, options);
+    case Q:
+    case gate:
+      return canonical_heads(tensor, in.H, in, options);
+    case K:
+    case V:
+      return canonical_heads(tensor, in.G, in, options);
+    case past_K:
+    case past_V:
+      return canonical_past(tensor, in);
+    case bias_K:
+    case bias_V:
+      return canonical_key(tensor, in);
+    case input_norm_weight:
+      return with_offset(tensor.reshaped({1, tensor.size()}), options);
+    case input_norm_bias:
+      return tensor.reshaped({1, tensor.size()});
+    case q_norm:
+      return with_offset(canonical_norm(tensor, in.H, options), options);
+    case q_norm_bias:
+      return canonical_norm(tensor, in.H, options);
+    case k_norm:
+      return with_offset(canonical_norm(tensor, in.G, options), options);
+    case k_norm_bias:
+      return canonical_norm(tensor, in.G, options);
+    case alibi_slopes:
+      return tensor.rank() == 1 ? tensor.reshaped({1, in.H}) : tensor;
+    default:
+      return tensor;
   }
+}
+
+/// Sets the tensors of factors and tables.
+void set_tensors(const TensorMap& numbers, const Options& options, Inputs& in) {
+  for (const auto& [name, tensor] : numbers) {
+    const Input input = *input_named(name);
+    const InputKind kind = row_of(input).kind;
+    const bool is_set = kind == InputKind::factor || kind == InputKind::table;
+    if (is_set && input != Input::bias) in[input] = canonical(input, tensor, in, options);
+  }
+  if (!in.projected && !in[Input::V]) in[Input::V] = in[Input::K];
 }
 
 void set_token_ids(const TensorMap& numbers, Inputs& in, AxisLengths& axes) {
@@ -230,7 +221,7 @@ void set_token_ids(const TensorMap& numbers, Inputs& in, AxisLengths& axes) {
   const Shape& shape = ids->shape();
   const bool fits = shape == Shape{keys} || shape == Shape{in.B, keys};
   if (ids->dtype() == DType::i64 && fits) {
-    in.token_ids = ids->reshaped({shape.size() == 1 ? 1 : in.B, keys});
+    in[Input::token_ids] = ids->reshaped({shape.size() == 1 ? 1 : in.B, keys});
     return;
   }
   axes.problem(
@@ -293,7 +284,7 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
   set_tensors(numbers, options, in);
   in.key_ranges = key_ranges(in, options);
   in.scale = score_scale(options, in.D);
-  if (options.alibi) in.slopes = standard_slopes(in.H);
+  if (options.alibi) in[Input::alibi_slopes] = standard_slopes(in.H);
   return in;
 }
 

@@ -20,6 +20,7 @@
 // sees a key.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,36 +54,27 @@ struct TokenPositions {
 /// elements are int64 or of dtype `compute`. Dk is D unless the score function has weights between
 /// queries and keys.
 struct Inputs {
-  bool projected = false;                ///< from embeddings, rather than Q, K and V
-  Tensor embeddings;                     ///< (B, L, M)
-  std::optional<Tensor> memory;          ///< (B, N, Mk)
-  std::optional<Tensor> memory_V;        ///< (B, N, Mv)
-  Tensor Q, K, V;                        ///< (B, H, L, D), (B, G, N, Dk), (B, G, N, Dv)
-  std::optional<Tensor> past_K, past_V;  ///< (B, G, P, Dk), (B, G, P, Dv); precede new keys
+  /// The given tensors. Their shapes are those of core/input_table.h, except:
+  ///   embeddings (B, L, M), memory (B, N, Mk), memory_V (B, N, Mv)
+  ///   Q (B, H, L, D), K (B, G, N, Dk), V (B, G, N, Dv; K if it is not given), gate (B, H, L, Dv)
+  ///   past_K (B, G, P, Dk), past_V (B, G, P, Dv): precede new keys
+  ///   bias_K (B, G, 1, Dk), bias_V (B, G, 1, Dv): appended
+  ///   mask, bias: each axis 1 or of (B, H, L, P + N); key_mask (B or 1, 1, 1, P + N)
+  ///   dropout_mask: boolean, true: kept; each axis 1 or of (B, H, L, S)
+  ///   input_norm_weight, input_norm_bias (1, M); q_norm, q_norm_bias (H or 1, D); k_norm,
+  ///     k_norm_bias (G or 1, Dk); the weights include norm_offset
+  ///   cos, sin (positions, r / 2) or (B or 1, N, r / 2)
+  ///   alibi_slopes (B or 1, H), also those of the option alibi
+  ///   token_ids (B or 1, P + N), int64
+  /// Those of other options, such as lengths and documents, are in the members below instead.
+  std::array<std::optional<Tensor>, kInputs.size()> tensors;
 
-  std::optional<Tensor> W_Q, W_K, W_V, W_O;  ///< (M, H*D) (Mk, G*Dk) (Mv, G*Dv) (H*Dv, Mo)
-  std::optional<Tensor> b_Q, b_K, b_V, b_O;  ///< (H*D) (G*Dk) (G*Dv) (Mo)
-  std::optional<Tensor> W_gate, b_gate;      ///< (M, H*Dv), (H*Dv)
-  std::optional<Tensor> gate;                ///< (B, H, L, Dv)
-  std::optional<Tensor> mask;          ///< boolean or added; each axis 1 or of (B, H, L, P + N)
-  std::optional<Tensor> bias;          ///< added; likewise
-  std::optional<Tensor> key_mask;      ///< likewise, (B or 1, 1, 1, P + N)
-  std::optional<Tensor> dropout_mask;  ///< boolean, true: kept; each axis 1 or of (B, H, L, S)
+  const std::optional<Tensor>& operator[](Input input) const { return tensors[index_of(input)]; }
+  std::optional<Tensor>& operator[](Input input) { return tensors[index_of(input)]; }
 
-  std::optional<Tensor> bias_K, bias_V;       ///< (B, G, 1, Dk), (B, G, 1, Dv): appended
-  std::optional<Tensor> input_norm_weight;    ///< (1, M); includes norm_offset
-  std::optional<Tensor> input_norm_bias;      ///< (1, M)
-  std::optional<Tensor> q_norm, q_norm_bias;  ///< (H or 1, D); the first includes norm_offset
-  std::optional<Tensor> k_norm, k_norm_bias;  ///< (G or 1, Dk); likewise
-  std::optional<Tensor> cos, sin;             ///< (positions, r / 2) or (B or 1, N, r / 2)
-  std::optional<Tensor> rotary_divisors;      ///< (r / 2), f64: the factors of longrope that apply
-  Tensor query_positions, key_positions;      ///< (B or 1, L), (B or 1, N); int64, for rotary
-  std::optional<Tensor> slopes;               ///< (B, H) or (1, H), of ALiBi
-  std::optional<Tensor> relative_bias;        ///< (buckets, H)
-  std::optional<Tensor> sinks, head_scale;    ///< (H)
-  std::optional<Tensor> W_score, W_score_Q, W_score_K, b_score, v_score, g_score;  ///< core/score.h
-
-  std::optional<Tensor> token_ids;  ///< (B or 1, P + N), int64
+  bool projected = false;                 ///< from embeddings, rather than Q, K and V
+  std::optional<Tensor> rotary_divisors;  ///< (r / 2), f64: the factors of longrope that apply
+  Tensor query_positions, key_positions;  ///< (B or 1, L), (B or 1, N); int64, for rotary
 
   std::vector<TokenPositions> token_positions;  ///< for each batch item, or one for all
   /// For each entry of token_positions, a range for each of `rows`; nullopt if the keys that some

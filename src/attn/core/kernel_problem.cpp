@@ -51,17 +51,21 @@ void add_distances(KernelProblem<T>& to, const Inputs& in, const Options& option
   for (kernel::KeyRange& range : to.own_ranges)
     range.center = range.begin == range.end ? 0 : range.center - min;
   const auto width = in.S + static_cast<std::size_t>(max - min);
-  const std::size_t batches = in.slopes ? in.slopes->shape()[0] : 1;
-  const Tensor slopes = in.slopes ? cast(*in.slopes, DType::f64) : Tensor();
-  const Tensor bias = in.relative_bias ? cast(*in.relative_bias, DType::f64) : Tensor();
+  const std::size_t batches = in[Input::alibi_slopes] ? in[Input::alibi_slopes]->shape()[0] : 1;
+  const Tensor slopes =
+      in[Input::alibi_slopes] ? cast(*in[Input::alibi_slopes], DType::f64) : Tensor();
+  const Tensor bias =
+      in[Input::relative_bias] ? cast(*in[Input::relative_bias], DType::f64) : Tensor();
   to.distances.resize(batches * in.H * width);
   for (std::size_t d = 0; d < width; ++d) {
     const std::int64_t distance = static_cast<std::int64_t>(d) - max;
-    const std::size_t bucket = in.relative_bias ? bucket_of(distance, bias.shape()[0], options) : 0;
+    const std::size_t bucket =
+        in[Input::relative_bias] ? bucket_of(distance, bias.shape()[0], options) : 0;
     for (std::size_t bh = 0; bh < batches * in.H; ++bh) {
       double term = 0;
-      if (in.slopes) term -= slopes.data<double>()[bh] * std::fabs(static_cast<double>(distance));
-      if (in.relative_bias) term += bias.data<double>()[bucket * in.H + bh % in.H];
+      if (in[Input::alibi_slopes])
+        term -= slopes.data<double>()[bh] * std::fabs(static_cast<double>(distance));
+      if (in[Input::relative_bias]) term += bias.data<double>()[bucket * in.H + bh % in.H];
       to.distances[bh * width + d] = static_cast<T>(term);
     }
   }
@@ -81,14 +85,14 @@ const char* beyond(const Inputs& in, const Options& options) {
   if (!fits(factor) || !fits(factor * unit)) return "scale";
   if (options.softcap > 0 && (!fits(options.softcap) || !fits(4 * log2e / options.softcap)))
     return "softcap";
-  if (in.head_scale) {
-    const Tensor scales = cast(*in.head_scale, DType::f64);
+  if (in[Input::head_scale]) {
+    const Tensor scales = cast(*in[Input::head_scale], DType::f64);
     for (const double scale : scales.data<double>())
       if (!fits(scale) || !fits(scale * factor) || !fits(scale * factor * unit))
         return "head_scale";
   }
-  if (!in.sinks) return nullptr;
-  const Tensor sinks = cast(*in.sinks, DType::f64);
+  if (!in[Input::sinks]) return nullptr;
+  const Tensor sinks = cast(*in[Input::sinks], DType::f64);
   const auto numbers = sinks.data<double>();
   const auto is_supported = [&](double sink) {
     return sink <= std::numeric_limits<T>::max() / log2e;
@@ -123,20 +127,21 @@ KernelProblem<T>::KernelProblem(const Inputs& in, const Options& options) {
   }
   problem.key_ranges_batch =
       in.token_positions.size() == 1 ? 0 : static_cast<std::int64_t>(problem.L);
-  for (const std::optional<Tensor>* given : {&in.bias, &in.mask, &in.key_mask})
+  for (const std::optional<Tensor>* given :
+       {&in[Input::bias], &in[Input::mask], &in[Input::key_mask]})
     if (*given)
       add_mask(*this, fitted_mask(**given, in, options.mask_polarity),
                options.mask_polarity == MaskPolarity::ignore);
-  if (in.slopes || in.relative_bias) add_distances(*this, in, options);
+  if (in[Input::alibi_slopes] || in[Input::relative_bias]) add_distances(*this, in, options);
   const bool has_own = !own_ranges.empty() || !in.key_ranges;
   problem.key_ranges = has_own ? own_ranges.data() : in.key_ranges->data();
-  if (in.sinks) {
-    const Tensor numbers = cast(*in.sinks, dtype_of<T>);
+  if (in[Input::sinks]) {
+    const Tensor numbers = cast(*in[Input::sinks], dtype_of<T>);
     sinks.assign(numbers.template data<T>().begin(), numbers.template data<T>().end());
     problem.sinks = sinks.data();
   }
-  if (in.head_scale) {
-    const Tensor numbers = cast(*in.head_scale, dtype_of<T>);
+  if (in[Input::head_scale]) {
+    const Tensor numbers = cast(*in[Input::head_scale], dtype_of<T>);
     const auto scales = numbers.template data<T>();
     head_scales.assign(scales.begin(), scales.end());
     problem.head_scales = head_scales.data();
@@ -151,11 +156,11 @@ bool has_too_many_biases(const Inputs& in) {
   const auto is_added = [](const std::optional<Tensor>& mask) {
     return mask && is_float(mask->dtype());
   };
-  return in.bias && is_added(in.mask) && is_added(in.key_mask);
+  return in[Input::bias] && is_added(in[Input::mask]) && is_added(in[Input::key_mask]);
 }
 
 bool has_kernel_problem(const Inputs& in) {
-  const bool by_distance = in.slopes || in.relative_bias;
+  const bool by_distance = in[Input::alibi_slopes] || in[Input::relative_bias];
   return !by_distance || (in.E == 0 && in.key_ranges.has_value());
 }
 
@@ -163,7 +168,7 @@ std::size_t bytes_of_kernel_problem(const Inputs& in) {
   const auto real = [](std::size_t n) { return static_cast<double>(n); };
   const double rows = real(in.token_positions.size()) * real(in.rows.size());
   double bytes = rows * sizeof(kernel::KeyRange);
-  if (in.slopes || in.relative_bias)
+  if (in[Input::alibi_slopes] || in[Input::relative_bias])
     bytes += real(in.B) * real(in.H) * real(in.L + in.S) * sizeof(double);
   if (!in.key_ranges) bytes += rows * real(in.S);
   return static_cast<std::size_t>(std::min(bytes, 0x1p62));

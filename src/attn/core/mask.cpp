@@ -126,10 +126,11 @@ void cap(std::span<T> scores, double c) {
 /// Calls add(bias) for each bias of the scores: floats that broadcast to (B, H, R, S).
 template <class Add>
 void each_bias(const Inputs& in, const Options& options, Add&& add) {
-  for (const std::optional<Tensor>* given : {&in.bias, &in.mask, &in.key_mask})
+  for (const std::optional<Tensor>* given :
+       {&in[Input::bias], &in[Input::mask], &in[Input::key_mask]})
     if (*given && is_float((*given)->dtype())) add(fitted_mask(**given, in, options.mask_polarity));
-  if (in.slopes) add(alibi_bias(*in.slopes, in));
-  if (in.relative_bias) add(relative_bias(*in.relative_bias, in, options));
+  if (in[Input::alibi_slopes]) add(alibi_bias(*in[Input::alibi_slopes], in));
+  if (in[Input::relative_bias]) add(relative_bias(*in[Input::relative_bias], in, options));
 }
 
 template <class T>
@@ -186,7 +187,8 @@ BiasMagnitudes bias_magnitudes(const Inputs& in, const Options& options) {
 
 Shape shape_of_visible_keys(const Inputs& in) {
   Shape shape{in.token_positions.size(), 1, in.rows.size(), in.S};
-  for (const std::optional<Tensor>* given : {&in.bias, &in.mask, &in.key_mask}) {
+  for (const std::optional<Tensor>* given :
+       {&in[Input::bias], &in[Input::mask], &in[Input::key_mask]}) {
     if (!*given) continue;
     if ((*given)->shape()[0] != 1) shape[0] = in.B;
     if ((*given)->shape()[1] != 1) shape[1] = in.H;
@@ -200,7 +202,8 @@ Tensor visible_keys(const Inputs& in, const Options& options) {
   const Tensor by_position = visible_by_position(in, options);
   xt::noalias(visible) = xt::broadcast(array_of<bool>(by_position), extents_of(keys));
   const bool attend = options.mask_polarity == MaskPolarity::attend;
-  for (const std::optional<Tensor>* given : {&in.bias, &in.mask, &in.key_mask}) {
+  for (const std::optional<Tensor>* given :
+       {&in[Input::bias], &in[Input::mask], &in[Input::key_mask]}) {
     if (!*given) continue;
     const Tensor mask = fitted_mask(**given, in, options.mask_polarity);
     visit(mask.dtype(), [&]<class T>(Type<T>) {

@@ -56,7 +56,7 @@ class CostOps {
   }
 
   Cost positions() const {
-    const std::size_t M = in_.embeddings.shape()[2];
+    const std::size_t M = in_[Input::embeddings]->shape()[2];
     return {{rows_, M}, false, real_product({in_.L, M})};
   }
 
@@ -65,8 +65,9 @@ class CostOps {
     const Position& position = options_.position;
     const bool changed = position.kind != Position::Kind::none || position.embedding_scale != 1 ||
                          position.embedding_scale_sqrt;
-    const Shape& shape = in_.embeddings.shape();
-    return {shape, is_integer(in_.embeddings) && !changed, changed ? real_product(shape) : 0};
+    const Shape& shape = in_[Input::embeddings]->shape();
+    return {shape, is_integer(*in_[Input::embeddings]) && !changed,
+            changed ? real_product(shape) : 0};
   }
 
   Cost input_normalised(Cost x) const {
@@ -121,7 +122,7 @@ class CostOps {
 
   Cost score(const Cost& queries, const Cost& keys) const {
     const bool is_exact = options_.score == Score::dot ||
-                          (options_.score == Score::general && is_integer(in_.W_score));
+                          (options_.score == Score::general && is_integer(in_[Input::W_score]));
     Cost scores{{in_.B, in_.H, rows_, keys.shape[2]},
                 is_exact && queries.is_integer && keys.is_integer};
     scores.flops = 2 * static_cast<double>(in_.D) * real_product(scores.shape);
@@ -255,8 +256,8 @@ std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in) {
       bytes = saturating_sum(bytes, saturating_product({tensor.size(), size_of(used)}));
   }
   if (in.B > 1)  // copies of those that the batch shares
-    for (const auto& [input, whole] :
-         {std::pair{Input::memory, &in.memory}, std::pair{Input::memory_V, &in.memory_V}})
+    for (const auto& [input, whole] : {std::pair{Input::memory, &in[Input::memory]},
+                                       std::pair{Input::memory_V, &in[Input::memory_V]}})
       if (contains(tensors, input) && at(tensors, input).rank() == 2)
         bytes = saturating_sum(bytes, (*whole)->bytes());
   return bytes;

@@ -65,9 +65,9 @@ Tensor sum_over_queries(const Tensor& weights, Team* team) {
 RowQuery RowQueries::of(std::size_t row) const {
   const std::size_t count = in_.rows.size(), b = row / count / in_.H;
   RowQuery query{.position = positions_.of(b, row % count), .keys = positions_.keys()};
-  if (in_.token_ids) {
-    const std::size_t from = in_.token_ids->shape()[0] == 1 ? 0 : b * query.keys;
-    query.token_ids = in_.token_ids->data<std::int64_t>().data() + from;
+  if (in_[Input::token_ids]) {
+    const std::size_t from = in_[Input::token_ids]->shape()[0] == 1 ? 0 : b * query.keys;
+    query.token_ids = in_[Input::token_ids]->data<std::int64_t>().data() + from;
   }
   return query;
 }

@@ -122,8 +122,10 @@ Tensor rows_at(const Tensor& table, const Tensor& positions) {
 }  // namespace
 
 Angles rotary_angles(const Rotary& rotary, const Inputs& in, const Tensor& positions) {
-  if (in.cos && in.cos->rank() == 3) return {cast(*in.cos, DType::f64), cast(*in.sin, DType::f64)};
-  if (in.cos) return {rows_at(*in.cos, positions), rows_at(*in.sin, positions)};
+  if (in[Input::cos] && in[Input::cos]->rank() == 3)
+    return {cast(*in[Input::cos], DType::f64), cast(*in[Input::sin], DType::f64)};
+  if (in[Input::cos])
+    return {rows_at(*in[Input::cos], positions), rows_at(*in[Input::sin], positions)};
   const std::size_t r = rotated_columns(rotary, in);
   const Shape shape = {positions.shape()[0], positions.shape()[1], r / 2};
   Angles angles{Tensor(DType::f64, shape), Tensor(DType::f64, shape)};

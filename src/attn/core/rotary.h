@@ -29,12 +29,12 @@ struct Angles {
 ///           short_factor; cosines and sines times attention_factor, by default
 ///           sqrt(1 + log(factor) / log(original_length)), or 1 if factor <= 1
 ///                                                              Ding et al. 2024, arXiv:2402.13753
-/// With in.cos and in.sin, the angles from these tables instead.
+/// With the inputs cos and sin, the angles from these tables instead.
 Angles rotary_angles(const Rotary& rotary, const Inputs& in, const Tensor& positions);
 
 /// Bounds of the errors of both cosines and sines, (B or 1, N, r / 2), f64, when a computation with
 /// this unit roundoff rounds each operation of the formulas above once, and cosines and sines
-/// twice. Not for in.cos and in.sin.
+/// twice. Not for the inputs cos and sin.
 Tensor rotary_angle_errors(const Rotary& rotary, const Inputs& in, const Tensor& positions,
                            double unit);
 

@@ -44,14 +44,15 @@ Tensor through(const Tensor& x, const std::optional<Tensor>& W) {
 /// v, or g v / |v|; ones where v is absent.
 std::vector<double> output_weights(const Inputs& in, std::size_t A) {
   std::vector<double> v(A, 1);
-  if (in.v_score) {
-    const Tensor given = cast(*in.v_score, DType::f64);
+  if (in[Input::v_score]) {
+    const Tensor given = cast(*in[Input::v_score], DType::f64);
     v.assign(given.data<double>().begin(), given.data<double>().end());
   }
-  if (!in.g_score) return v;
+  if (!in[Input::g_score]) return v;
   double squares = 0;
   for (const double x : v) squares += x * x;
-  const double factor = cast(*in.g_score, DType::f64).data<double>()[0] / std::sqrt(squares);
+  const double factor =
+      cast(*in[Input::g_score], DType::f64).data<double>()[0] / std::sqrt(squares);
   for (double& x : v) x *= factor;
   return v;
 }
@@ -61,10 +62,13 @@ std::vector<double> output_weights(const Inputs& in, std::size_t A) {
 Tensor additive_scores(const Tensor& queries, const Tensor& keys, const Inputs& in, Score kind) {
   const std::size_t D = queries.shape()[3], Dk = keys.shape()[3];
   const bool concat = kind == Score::concat;
-  const Tensor left = through(queries, concat ? rows_of(*in.W_score, 0, D) : in.W_score_Q);
-  const Tensor right = through(keys, concat ? rows_of(*in.W_score, D, Dk) : in.W_score_K);
+  const Tensor left =
+      through(queries, concat ? rows_of(*in[Input::W_score], 0, D) : in[Input::W_score_Q]);
+  const Tensor right =
+      through(keys, concat ? rows_of(*in[Input::W_score], D, Dk) : in[Input::W_score_K]);
   const std::vector<double> v = output_weights(in, left.shape()[3]);
-  const Tensor b = in.b_score ? cast(*in.b_score, DType::f64) : Tensor(DType::f64, {v.size()});
+  const Tensor b =
+      in[Input::b_score] ? cast(*in[Input::b_score], DType::f64) : Tensor(DType::f64, {v.size()});
   const auto bias = b.data<double>();
   return for_each_pair(left, right, in.compute,
                        [&](const double* q, const double* k, std::size_t A) {
@@ -136,8 +140,8 @@ Tensor score(const Tensor& queries, const Tensor& keys, const Inputs& in, Score 
     case Score::concat:
       return additive_scores(queries, keys, in, kind);
     case Score::general:
-      return matmul(matmul(queries, *in.W_score, Second::plain, name_of(Output::scores)), keys,
-                    Second::transposed, name_of(Output::scores));
+      return matmul(matmul(queries, *in[Input::W_score], Second::plain, name_of(Output::scores)),
+                    keys, Second::transposed, name_of(Output::scores));
     case Score::cosine:
       return cast(cosines(cast(queries, DType::f64), cast(keys, DType::f64)), in.compute);
     case Score::dot:
@@ -168,7 +172,7 @@ Tensor times_by_head(const Tensor& x, const Tensor& scale) {
 Tensor scale_scores(const Tensor& scores, const Inputs& in, const Options& options) {
   const DType compute = in.compute;
   Tensor s = scaled(scores, in.scale, compute);
-  if (in.head_scale) s = times_by_head(s, *in.head_scale);
+  if (in[Input::head_scale]) s = times_by_head(s, *in[Input::head_scale]);
   const double c = options.softcap_order == SoftcapOrder::before_mask ? options.softcap : 0;
   return c > 0 ? map(s, compute, [=](const auto& x) { return c * xt::tanh(x / c); }) : s;
 }

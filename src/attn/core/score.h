@@ -32,7 +32,7 @@ Tensor unit_rows(const Tensor& x, DType compute);
 /// x (B, H, rows, S) times `scale` (H), in doubles, rounded once to x's dtype.
 Tensor times_by_head(const Tensor& x, const Tensor& scale);
 
-/// Scaled scores, also by in.head_scale, with the softcap c tanh(x / c) if it comes before the mask
+/// Scaled scores, also by head_scale, with the softcap c tanh(x / c) if it comes before the mask
 /// (Bello et al. 2016, arXiv:1611.09940, section 5.2). Computed in doubles, rounded once to
 /// in.compute. Divides by sqrt(D) instead of multiplying by its inverse, so that results equal
 /// NumPy's scores / sqrt(D).

@@ -29,18 +29,19 @@ Position TensorOps::position() const {
 }
 
 Tensor TensorOps::positions() const {
-  return chosen_rows(sinusoidal_positions(position(), in_.L, in_.embeddings.shape()[2]));
+  return chosen_rows(sinusoidal_positions(position(), in_.L, in_[Input::embeddings]->shape()[2]));
 }
 
 Tensor TensorOps::add_positions() const {
-  return attn::add_positions(in_.embeddings, position(), in_.compute);
+  return attn::add_positions(*in_[Input::embeddings], position(), in_.compute);
 }
 
 Tensor TensorOps::input_normalised(const Tensor& x) const {
   if (options_.input_norm == QkNorm::none) return x;
   const Shape& shape = x.shape();
-  return attn::qk_normalised(x.reshaped({shape[0], 1, shape[1], shape[2]}), in_.input_norm_weight,
-                             in_.input_norm_bias, with_input_norm(options_), in_.compute)
+  return attn::qk_normalised(x.reshaped({shape[0], 1, shape[1], shape[2]}),
+                             in_[Input::input_norm_weight], in_[Input::input_norm_bias],
+                             with_input_norm(options_), in_.compute)
       .reshaped(shape);
 }
 
@@ -108,7 +109,7 @@ std::pair<Tensor, VisibleKeys> TensorOps::mask(const Tensor& scaled) const {
 
 std::pair<Tensor, Tensor> TensorOps::normalise(const Tensor& masked,
                                                const VisibleKeys& visible) const {
-  return attn::normalise(masked, visible, in_.sinks, options_);
+  return attn::normalise(masked, visible, in_[Input::sinks], options_);
 }
 
 Tensor TensorOps::in_lse_base(const Tensor& logsumexp) const {
@@ -119,8 +120,8 @@ Tensor TensorOps::in_lse_base(const Tensor& logsumexp) const {
 }
 
 Tensor TensorOps::dropped(const Tensor& weights) const {
-  const bool shared = in_.dropout_mask->shape()[2] == 1;  // by all queries
-  const Tensor mask = shared ? *in_.dropout_mask : chosen_rows(*in_.dropout_mask);
+  const bool shared = in_[Input::dropout_mask]->shape()[2] == 1;  // by all queries
+  const Tensor mask = shared ? *in_[Input::dropout_mask] : chosen_rows(*in_[Input::dropout_mask]);
   const Shape &shape = weights.shape(), &given = mask.shape();
   const double factor = 1 / (1 - *options_.dropout_p);
   const bool* const kept = mask.data<bool>().data();

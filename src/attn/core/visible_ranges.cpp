@@ -99,7 +99,7 @@ void merge_equal(std::size_t count, std::vector<VisibleRanges::Matrix>& matrices
 }
 
 bool uses_ranges(const Inputs& in) {
-  return !in.mask && !in.key_mask && !in.bias && in.key_ranges.has_value();
+  return !in[Input::mask] && !in[Input::key_mask] && !in[Input::bias] && in.key_ranges.has_value();
 }
 
 bool is_computed(const Inputs& in) {
