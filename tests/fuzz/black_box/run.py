@@ -13,7 +13,8 @@ import sys
 import rules
 from cases import Case
 
-MAX_OUTPUT = 4 << 20  # larger outputs are not read
+MAX_OUTPUT = 4 << 20   # larger outputs are not read
+MAX_MESSAGES = 64 << 20  # a batch prints some 200 bytes for each line, with --json
 MAX_WAIT = 300         # seconds, on a machine with much other work
 # A sanitizer ends the program with this code.
 SANITIZERS = {"ASAN_OPTIONS": "exitcode=99:detect_stack_use_after_return=1:allocator_may_return_null=1:quarantine_size_mb=16",
@@ -78,7 +79,7 @@ class Bench:
         stdin.write_bytes(case.stdin)
         code, peak, seconds = self.launch(case.args, case.environment, stdin, out, err)
         with open(out, "rb") as stdout, open(err, "rb") as stderr:
-            return rules.Outcome(code, stdout.read(MAX_OUTPUT), stderr.read(MAX_OUTPUT), peak, seconds,
+            return rules.Outcome(code, stdout.read(MAX_OUTPUT), stderr.read(MAX_MESSAGES), peak, seconds,
                                  {name: shown(data) for name, data in case.files.items()}, contents(self.folder))
 
     def read_by_attn(self, path):
