@@ -18,7 +18,7 @@ TEST_CASE("all outputs of random problems have the planned shape, dtype and size
     const std::vector<Request> outputs = available_outputs(c.tensors, c.options);
     INFO("seed " << seed);
     const Inputs in = make_inputs(c.tensors, c.options);
-    const Plan planned = plan(in, c.tensors, c.options, outputs);
+    const Plan planned = plan(in, outputs);
     const TensorMap results = attend(c.tensors, c.options, outputs);
     REQUIRE(planned.outputs.size() == outputs.size());
     std::size_t bytes = 0;
@@ -46,7 +46,7 @@ TEST_CASE("integers that are normalised or rotated are planned as floats") {
   normalised.qk_norm = QkNorm::rms;
   turned.rotary.kind = Rotary::Kind::half;
   for (const Options& options : {Options{}, normalised, turned}) {
-    const Plan planned = plan(make_inputs(tensors, options), tensors, options, outputs);
+    const Plan planned = plan(make_inputs(tensors, options), outputs);
     const TensorMap results = attend(tensors, options, outputs);
     for (const PlannedOutput& output : planned.outputs)
       CHECK(name_of(output.dtype) == name_of(results.at(name_of(output.request)).dtype()));
@@ -109,8 +109,8 @@ TEST_CASE("consumers receive the same rows as whole outputs contain, and save th
     INFO("seed " << seed);
     const Inputs in = make_inputs(c.tensors, c.options);
     const OutputSet offered = {scores, scaled_scores, masked_scores, weights, keys};
-    const Plan kept = plan(in, c.tensors, c.options, outputs);
-    const Plan planned = plan(in, c.tensors, c.options, outputs, offered);
+    const Plan kept = plan(in, outputs);
+    const Plan planned = plan(in, outputs, offered);
     CHECK(planned.bytes <= kept.bytes);
     std::map<Output, std::unique_ptr<Collected>> collected;
     RowConsumers consumers;
@@ -123,7 +123,7 @@ TEST_CASE("consumers receive the same rows as whole outputs contain, and save th
       consumers[id] = [&to = *collected[id]](const RowBlock& block) { to.add(block); };
     }
     const TensorMap expected = attend(c.tensors, c.options, outputs);
-    const TensorMap rest = attend(in, c.tensors, c.options, outputs, consumers);
+    const TensorMap rest = attend(in, outputs, consumers);
     for (const PlannedOutput& output : planned.outputs) {
       const Output id = std::get<Output>(output.request);
       INFO(name_of(id));
@@ -145,5 +145,5 @@ TEST_CASE("an exception from a consumer ends the computation") {
   const Inputs in = make_inputs(tensors, options);
   const RowConsumers consumers = {
       {Output::weights, [](const RowBlock&) { throw Error(ErrorKind::io, "full"); }}};
-  CHECK_THROWS_WITH(attend(in, tensors, options, {Output::weights}, consumers), "full");
+  CHECK_THROWS_WITH(attend(in, {Output::weights}, consumers), "full");
 }

@@ -46,7 +46,7 @@ std::vector<Request> outputs_with_rows(const SharedCase& p, const Inputs& in) {
   std::vector<Request> outputs;
   for (const Request& request : available_outputs(p.tensors, p.options))
     if (const Output* output = std::get_if<Output>(&request))
-      if (user_axes(*output, in, p.options).contains(Axis::L)) outputs.push_back(request);
+      if (user_axes(*output, in).contains(Axis::L)) outputs.push_back(request);
   return outputs;
 }
 
@@ -67,15 +67,14 @@ void put_rows(const Tensor& part, std::size_t axis, const RowRanges& rows, std::
 void compare_parts(const SharedCase& p, const std::vector<RowRanges>& members,
                    const std::vector<Request>& outputs) {
   const Inputs in = make_inputs(p.tensors, p.options);
-  const TensorMap whole = attend(in, p.tensors, p.options, outputs);
+  const TensorMap whole = attend(in, outputs);
   TensorMap joined;
   for (const auto& [name, tensor] : whole) joined.set(name, Tensor(tensor.dtype(), tensor.shape()));
   for (const RowRanges& rows : members) {
-    const TensorMap part = attend(part_of(in, p.options, rows), p.tensors, p.options, outputs);
+    const TensorMap part = attend(part_of(in, rows), outputs);
     for (const auto& [name, tensor] : part) {
       Tensor to = joined.at(name);
-      put_rows(tensor, *user_axes(*output_named(name), in, p.options).find(Axis::L), rows,
-               in.rows.size(), to);
+      put_rows(tensor, *user_axes(*output_named(name), in).find(Axis::L), rows, in.rows.size(), to);
       joined.set(name, to);
     }
   }
@@ -89,8 +88,7 @@ void compare_parts(const SharedCase& p, const std::vector<RowRanges>& members,
 void compare_shared(const SharedCase& p, std::size_t members, std::vector<Request> outputs = {}) {
   const Inputs in = make_inputs(p.tensors, p.options);
   if (outputs.empty()) outputs = outputs_with_rows(p, in);
-  const Sharing sharing =
-      share_work(in, p.options, plan(in, p.tensors, p.options, outputs), members);
+  const Sharing sharing = share_work(in, plan(in, outputs), members);
   REQUIRE(sharing.kind == Sharing::Kind::rows);
   compare_parts(p, sharing.rows, outputs);
 }
@@ -106,7 +104,7 @@ TEST_CASE("parts of random problems by the kernels have the bytes of the whole")
     std::vector<Request> outputs;
     for (const Request& request : outputs_with_rows(p, in))
       if (request != Request{Output::output}) outputs.push_back(request);
-    const bool by_kernels = plan(in, p.tensors, p.options, outputs).fallback_reason == nullptr;
+    const bool by_kernels = plan(in, outputs).fallback_reason == nullptr;
     const std::size_t rows = in.rows.size();
     if (!by_kernels || in.projected || p.options.score == Score::general || rows < 2) continue;
     INFO("seed " << seed);
@@ -170,9 +168,9 @@ TEST_CASE("causal work is shared evenly, in equal numbers of queries") {
   p.options.causal = true;
   const Inputs in = make_inputs(p.tensors, p.options);
   const std::vector<Request> outputs = {Output::context};
-  const Plan planned = plan(in, p.tensors, p.options, outputs);
+  const Plan planned = plan(in, outputs);
   for (const std::size_t members : {2, 3, 7}) {
-    const Sharing sharing = share_work(in, p.options, planned, members);
+    const Sharing sharing = share_work(in, planned, members);
     double all = 0, most = 0;
     std::vector<bool> seen(4096);
     for (std::size_t i = 0; i < members; ++i) {
@@ -196,15 +194,15 @@ TEST_CASE("a team that shares the keys of few queries computes the bytes of one 
   p.options.causal = true;
   const Inputs in = make_inputs(p.tensors, p.options);
   const std::vector<Request> outputs = {Output::context, Output::logsumexp};
-  const Plan planned = plan(in, p.tensors, p.options, outputs);
-  REQUIRE(share_work(in, p.options, planned, 3).kind == Sharing::Kind::keys);
-  const TensorMap whole = attend(in, p.tensors, p.options, outputs);
+  const Plan planned = plan(in, outputs);
+  REQUIRE(share_work(in, planned, 3).kind == Sharing::Kind::keys);
+  const TensorMap whole = attend(in, outputs);
   for (const std::size_t members : {2, 3, 40}) {
     std::vector<TensorMap> results(members);
     run_team(members, [&](Team& team) {
       Inputs shared = in;
       shared.key_team = &team;
-      results[team.rank()] = attend(shared, p.tensors, p.options, outputs);
+      results[team.rank()] = attend(shared, outputs);
     });
     for (const TensorMap& result : results)
       for (const auto& [name, tensor] : whole)
@@ -218,8 +216,8 @@ TEST_CASE("keys are not shared if statistics need whole rows of weights") {
   const Inputs in = make_inputs(p.tensors, p.options);
   for (const Output statistic : {Output::weight_sum, Output::keys_95, Output::distance}) {
     const std::vector<Request> outputs = {Output::context, statistic};
-    const Plan planned = plan(in, p.tensors, p.options, outputs);
-    CHECK(share_work(in, p.options, planned, 3).kind != Sharing::Kind::keys);
+    const Plan planned = plan(in, outputs);
+    CHECK(share_work(in, planned, 3).kind != Sharing::Kind::keys);
   }
 }
 
@@ -228,16 +226,16 @@ TEST_CASE("a team that shares queries sums the weights of each key with the byte
   p.options.causal = true;
   const Inputs in = make_inputs(p.tensors, p.options);
   const std::vector<Request> outputs = {Output::key_weights};
-  const Plan planned = plan(in, p.tensors, p.options, outputs);
-  const Tensor whole = attend(in, p.tensors, p.options, outputs).at("key_weights");
+  const Plan planned = plan(in, outputs);
+  const Tensor whole = attend(in, outputs).at("key_weights");
   for (const std::size_t members : {2, 5}) {
-    const Sharing sharing = share_work(in, p.options, planned, members);
+    const Sharing sharing = share_work(in, planned, members);
     REQUIRE(sharing.kind == Sharing::Kind::rows);
     std::vector<TensorMap> results(members);
     run_team(members, [&](Team& team) {
-      Inputs part = part_of(in, p.options, sharing.rows[team.rank()]);
+      Inputs part = part_of(in, sharing.rows[team.rank()]);
       part.row_team = &team;
-      results[team.rank()] = attend(part, p.tensors, p.options, outputs);
+      results[team.rank()] = attend(part, outputs);
     });
     const Tensor& sums = results[0].at("key_weights");
     CHECK(std::memcmp(whole.raw(), sums.raw(), whole.bytes()) == 0);

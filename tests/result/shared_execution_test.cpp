@@ -42,7 +42,7 @@ std::vector<std::string> write_job(const std::string& json, const std::string& p
                                  &own.files, own.job.outputs, NanPolicy::warn};
   std::optional<Sharing> sharing;
   if (team != nullptr) {
-    sharing = share_work(prepared.inputs, own.job.options, prepared.plan, team->size());
+    sharing = share_work(prepared.inputs, prepared.plan, team->size());
     REQUIRE(sharing->kind != Sharing::Kind::none);
     if (sharing->kind == Sharing::Kind::rows) stream_rows(prepared.plan, by_rows);
     if (team->rank() > 0) {
@@ -136,7 +136,7 @@ TEST_CASE("how a job is shared is described as text and as JSON") {
   for (const Case& c : cases) {
     const SharedJob own(c.json);
     PreparedJob prepared = prepare_job(own.job, own.document);
-    const Sharing sharing = share_work(prepared.inputs, own.job.options, prepared.plan, 3);
+    const Sharing sharing = share_work(prepared.inputs, prepared.plan, 3);
     CHECK_THAT(sharing_text(own.job, prepared, sharing, 3), Catch::StartsWith(c.text));
     CHECK_THAT(sharing_json(own.job, prepared, sharing, 3), Catch::StartsWith(c.part));
     CHECK_THAT(sharing_text(own.job, prepared, sharing, 3), Contains("rank 2: "));
@@ -146,7 +146,7 @@ TEST_CASE("how a job is shared is described as text and as JSON") {
 TEST_CASE("only outputs that are not written by row are collected at member 0") {
   const SharedJob own(random_job(300, 80, kRows));
   PreparedJob prepared = prepare_job(own.job, own.document);
-  const Sharing sharing = share_work(prepared.inputs, own.job.options, prepared.plan, 2);
+  const Sharing sharing = share_work(prepared.inputs, prepared.plan, 2);
   const std::size_t context = 2 * 300 * 8 * 8, weights = 2 * 300 * 80 * 8, entropy = 2 * 300 * 8;
   const std::size_t queries = count_of(sharing.rows[1]);
   CHECK(bytes_to_gather(prepared.plan, sharing) ==

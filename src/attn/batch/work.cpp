@@ -228,7 +228,7 @@ class LayersOfItem {
           describe_job(job_, prepared->inputs, *joined_, series.whole(), files_, series.layers());
       add_digests_of(files_);
     } else {
-      keep_common_visibility(prepared->inputs, job_.options, result_.made_by);
+      keep_common_visibility(prepared->inputs, result_.made_by);
     }
     add_digests_of(own);
     Execution execution = within(name, [&] {

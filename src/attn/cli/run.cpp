@@ -186,9 +186,9 @@ void set_member_threads(const RunArgs& args) {
 
 /// How the job is shared, or nothing if this process computes alone. With Kind::rows, the outputs
 /// in `offered` are planned as streamed.
-std::optional<Sharing> sharing_of(const Job& job, PreparedJob& prepared, const OutputSet& offered) {
+std::optional<Sharing> sharing_of(PreparedJob& prepared, const OutputSet& offered) {
   if (team() == nullptr) return std::nullopt;
-  Sharing sharing = share_work(prepared.inputs, job.options, prepared.plan, team()->size());
+  Sharing sharing = share_work(prepared.inputs, prepared.plan, team()->size());
   if (sharing.kind == Sharing::Kind::rows) stream_rows(prepared.plan, offered);
   return sharing;
 }
@@ -352,7 +352,7 @@ int run_job_as_member(const RunArgs& args) {
     const std::vector<Request> requested = outputs_named(start.requested, job, document);
     PreparedJob prepared = prepare_job(job, document);
     const Sharing sharing =
-        *sharing_of(job, prepared, outputs_among(outputs_named(start.by_rows, job, document)));
+        *sharing_of(prepared, outputs_among(outputs_named(start.by_rows, job, document)));
     const MemberJob own = job_of_member(job, prepared, sharing, team()->rank());
     MemoryEstimate(own.prepared.plan).require(document.name, limits.memory);
     set_member_threads(args);
@@ -388,7 +388,7 @@ int run_job(const RunArgs& args) {
   const bool whole = destination.shown || !args.views.empty();
   const OutputSet by_rows = whole ? OutputSet{} : outputs_for_rows(destination.targets, outputs);
   PreparedJob prepared = prepare_job(job, document, by_rows);
-  const std::optional<Sharing> sharing = sharing_of(job, prepared, by_rows);
+  const std::optional<Sharing> sharing = sharing_of(prepared, by_rows);
   const bool is_shared = sharing && sharing->kind != Sharing::Kind::none;
   const Plan& plan = prepared.plan;
   MemoryEstimate memory(is_shared ? job_of_member(job, prepared, *sharing, 0).prepared.plan : plan);

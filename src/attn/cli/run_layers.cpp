@@ -199,7 +199,7 @@ class LayersRun {
     if (described_.made_by.find("inputs") == nullptr)
       described_ = describe_job(layer.job, in, *joined_, series_.whole(), files_, layers_);
     else
-      keep_common_visibility(in, layer.job.options, described_.made_by);
+      keep_common_visibility(in, described_.made_by);
     for (auto& digest : layer.files.digests()) digests_.insert(std::move(digest));
   }
 

@@ -111,8 +111,7 @@ std::vector<std::string> outputs_of_shape(const Shape& shape, const PreparedJob&
                                           const Job& job) {
   std::vector<std::string> names;
   const auto available = available_outputs(job.tensors, job.options);
-  for (const PlannedOutput& output :
-       plan(prepared.inputs, job.tensors, job.options, available).outputs)
+  for (const PlannedOutput& output : plan(prepared.inputs, available).outputs)
     if (std::holds_alternative<Output>(output.request) && output.shape == shape)
       names.emplace_back(name_of(output.request));
   return names;
@@ -248,7 +247,7 @@ std::optional<std::string> agreement(const Wrong& wrong, Job job, const Document
   compared.b = execute({job, prepared, document, nullptr, job.outputs})
                    .result.outputs.at(name_of(wrong.output));
   if (wrong.precision != nullptr)
-    compared.bounds = expected_error(wrong.output, prepared.inputs, job.options, *wrong.precision);
+    compared.bounds = expected_error(wrong.output, prepared.inputs, *wrong.precision);
   if (compared.a.shape() == compared.b.shape() &&
       compare(compared.a, compared.b, compared.tolerance,
               compared.bounds ? &*compared.bounds : nullptr)
@@ -330,7 +329,7 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
     const Precision precision = precision_of(match.tensor, typed);
     if (!typed.has_tolerance && compared.a.size() == compared.b.size()) {  // for hints in any shape
       compared.bounds =
-          expected_error(std::get<Output>(job.outputs[i]), prepared.inputs, job.options, precision);
+          expected_error(std::get<Output>(job.outputs[i]), prepared.inputs, precision);
       compared.bound_of = precision.name;
       require_finite_bounds(compared);
     }

@@ -20,14 +20,12 @@ namespace {
 class Computation {
  public:
   /// The arguments must outlive this object.
-  Computation(const Inputs& inputs, const Options& options, const OutputSet& outputs,
-              const RowConsumers& consumers)
+  Computation(const Inputs& inputs, const OutputSet& outputs, const RowConsumers& consumers)
       : in_(inputs),
-        options_(options),
         outputs_(outputs),
         consumers_(consumers),
-        ops_(inputs, options),
-        formula_(ops_, inputs, options) {}
+        ops_(inputs),
+        formula_(ops_, inputs) {}
 
   /// An output with all axes; head_context for context.
   const Tensor& at(Output output) {
@@ -57,7 +55,7 @@ class Computation {
   /// Integers use the reference path, where they are exact up to the scale.
   bool is_fused() {
     if (!is_fused_)
-      is_fused_ = outputs_.needs_scores() && fallback_reason(in_, options_) == nullptr &&
+      is_fused_ = outputs_.needs_scores() && fallback_reason(in_) == nullptr &&
                   formula_.at(Output::queries).dtype() == in_.compute &&
                   formula_.at(Output::present_K).dtype() == in_.compute &&
                   (!wants_context() || formula_.at(Output::present_V).dtype() == in_.compute);
@@ -84,7 +82,7 @@ class Computation {
     const FusedRequest request = fused_request();
     auto [fused, overflowed] =
         attend_fused(formula_.at(Output::queries), formula_.all_keys(),
-                     wants_context() ? formula_.all_values() : Tensor(), in_, options_, request);
+                     wants_context() ? formula_.all_values() : Tensor(), in_, request);
     if (std::optional<Tensor>& context = fused[index_of(Output::head_context)])
       context = formula_.gated(*context);
     compute_rows(overflowed, request, fused);
@@ -106,11 +104,10 @@ class Computation {
   /// Computes a query and copies these of its rows to the outputs or consumers.
   void compute_query(std::size_t query, const std::vector<std::size_t>& rows,
                      const FusedRequest& request, FusedOutputs& fused) {
-    const Inputs part = part_of(in_, options_, {{query, 1}});
-    Options options = options_;
-    options.lse_base = std::numbers::e;  // as that of the kernels
-    TensorOps ops(part, options);
-    Formula<TensorOps> formula(ops, part, options);
+    Inputs part = part_of(in_, {{query, 1}});
+    part.options.lse_base = std::numbers::e;  // as that of the kernels
+    TensorOps ops(part);
+    Formula<TensorOps> formula(ops, part);
     formula.provide(Output::queries, take_rows(formula_.at(Output::queries), {query}));
     formula.provide(Output::present_K, formula_.at(Output::present_K));
     if (wants_context()) formula.provide(Output::present_V, formula_.at(Output::present_V));
@@ -142,7 +139,6 @@ class Computation {
   }
 
   const Inputs& in_;
-  const Options& options_;
   const OutputSet& outputs_;
   const RowConsumers& consumers_;
   TensorOps ops_;
@@ -157,30 +153,29 @@ TensorMap attend(const TensorMap& tensors, const Options& options,
                  const std::vector<Request>& outputs) {
   const Inputs in = make_inputs(tensors, options);
   check_outputs(outputs, tensors, options);
-  return attend(in, tensors, options, outputs);
+  return attend(in, outputs);
 }
 
-TensorMap attend(const Inputs& in, const TensorMap& tensors, const Options& options,
-                 const std::vector<Request>& outputs, const RowConsumers& consumers,
-                 Overflows* overflows) {
+TensorMap attend(const Inputs& in, const std::vector<Request>& outputs,
+                 const RowConsumers& consumers, Overflows* overflows) {
   const OutputSet set = outputs_among(outputs);
   Rounding rounding(in.result);
   const RowConsumers exact = in.result == in.compute ? consumers : rounding.before(consumers);
-  Computation computation(in, options, set, exact);
+  Computation computation(in, set, exact);
   TensorMap results;
   for (const Request& request : outputs) {
     const std::string name(name_of(request));
     if (const Input* input = std::get_if<Input>(&request)) {
-      results.set(name, at(tensors, *input));
+      results.set(name, at(in.given, *input));
       continue;
     }
     const Output output = std::get<Output>(request);
     if (computation.stream(output)) continue;
     Tensor result;
     if (row_of(output).phase == Phase::given) {
-      result = weight_heads(output, tensors, in);
+      result = weight_heads(output, in.given, in);
     } else {
-      result = to_user_layout(output, computation.at(output), in, options);
+      result = to_user_layout(output, computation.at(output), in);
       if (float_dtype_of(output, in) == in.result) result = rounding.rounded(output, result);
     }
     if (const auto consumer = consumers.find(output); consumer != consumers.end())

@@ -31,8 +31,7 @@ TensorMap attend(const TensorMap& tensors, const Options& options,
 /// that has a consumer is passed to it and is not among the results: row by row if plan() calls it
 /// streamed, whole otherwise. Stores in `overflows` the number of elements that became infinite
 /// when they were rounded to the result's dtype.
-TensorMap attend(const Inputs& in, const TensorMap& tensors, const Options& options,
-                 const std::vector<Request>& outputs, const RowConsumers& consumers = {},
-                 Overflows* overflows = nullptr);
+TensorMap attend(const Inputs& in, const std::vector<Request>& outputs,
+                 const RowConsumers& consumers = {}, Overflows* overflows = nullptr);
 
 }  // namespace attn

@@ -68,10 +68,9 @@ class ErrorOps {
   using Value = Bounded;
   using Visible = VisibleKeys;
 
-  ErrorOps(const Inputs& inputs, const Options& options, const Precision& precision)
+  ErrorOps(const Inputs& inputs, const Precision& precision)
       : in_(inputs),
-        options_(options),
-        exact_(inputs, options),
+        exact_(inputs),
         r_(precision.result),
         f_(precision.factor),
         s_(precision.sum),
@@ -94,7 +93,7 @@ class ErrorOps {
 
   /// Embeddings times their scale plus positions.
   Bounded add_positions() const {
-    const Position& position = options_.position;
+    const Position& position = in_.options.position;
     const Bounded embeddings = given(*in_[Input::embeddings]);
     if (position.kind == Position::Kind::none && position.embedding_scale == 1 &&
         !position.embedding_scale_sqrt)
@@ -112,12 +111,13 @@ class ErrorOps {
   }
 
   Bounded input_normalised(const Bounded& x) const {
-    if (options_.input_norm == QkNorm::none) return x;
-    const Options norm = with_input_norm(options_);
+    if (in_.options.input_norm == QkNorm::none) return x;
+    Inputs norm = in_;
+    norm.options = with_input_norm(in_.options);
     const Shape& shape = x.value.shape();
     const Shape one_head{shape[0], 1, shape[1], shape[2]};
     const Bounded normalised =
-        ErrorOps(in_, norm, precision_)
+        ErrorOps(norm, precision_)
             .qk_normalised({x.value.reshaped(one_head), x.error.reshaped(one_head), x.is_stored},
                            in_[Input::input_norm_weight], in_[Input::input_norm_bias]);
     return {normalised.value.reshaped(shape), normalised.error.reshaped(shape), true};
@@ -149,14 +149,14 @@ class ErrorOps {
   }
 
   Bounded clipped(const Bounded& x) const {
-    if (options_.clip_qkv == 0) return x;
+    if (in_.options.clip_qkv == 0) return x;
     const Tensor limited = exact_.clipped(x.value);
     return {limited, rounded(x.error, limited), true};
   }
 
   Bounded qk_normalised(const Bounded& x, const std::optional<Tensor>& weight,
                         const std::optional<Tensor>& bias) const {
-    if (options_.qk_norm == QkNorm::none) return x;
+    if (in_.options.qk_norm == QkNorm::none) return x;
     const Tensor normalised = exact_.qk_normalised(x.value, weight, bias);
     auto [unweighted, error] = without_weight(x);
     if (weight)
@@ -170,20 +170,20 @@ class ErrorOps {
   }
 
   Bounded rotated_queries(const Bounded& x) const {
-    if (options_.rotary.kind == Rotary::Kind::none) return x;
+    if (in_.options.rotary.kind == Rotary::Kind::none) return x;
     const auto [angles, errors] = angles_at(in_.query_positions);
     return rotated(x, exact_.rotated_queries(x.value),
                    {exact_.chosen_rows(angles.cos), exact_.chosen_rows(angles.sin)},
                    {exact_.chosen_rows(errors.cos), exact_.chosen_rows(errors.sin)});
   }
   Bounded rotated_keys(const Bounded& x) const {
-    if (options_.rotary.kind == Rotary::Kind::none) return x;
+    if (in_.options.rotary.kind == Rotary::Kind::none) return x;
     const auto [angles, errors] = angles_at(in_.key_positions);
     return rotated(x, exact_.rotated_keys(x.value), angles, errors);
   }
 
   Bounded scaled_by_position(const Bounded& queries) const {
-    if (options_.query_scale.factor == 0) return queries;
+    if (in_.options.query_scale.factor == 0) return queries;
     const Tensor scaled = exact_.scaled_by_position(queries.value);
     const Tensor error =
         plus(magnitude(exact_.scaled_by_position(queries.error)), times(magnitude(scaled), 4 * s_));
@@ -208,7 +208,7 @@ class ErrorOps {
 
   Bounded scale(const Bounded& scores) const {
     const double scale = std::abs(in_.scale.factor());
-    const double own = options_.softcap > 0 ? 6 * s_ : 2 * s_;
+    const double own = in_.options.softcap > 0 ? 6 * s_ : 2 * s_;
     const Tensor scaled = exact_.scale(scores.value);
     Tensor error =
         each([&](double e, double s) { return (e + 2 * s_ * finite(std::abs(s))) * scale; },
@@ -220,10 +220,10 @@ class ErrorOps {
   /// Hidden scores are exact. The score and its biases may be added in any order: all sums but the
   /// last are at most the sum of the magnitudes, even if biases cancel.
   std::pair<Bounded, VisibleKeys> mask(const Bounded& scaled) const {
-    const auto [biases, count] = bias_magnitudes(in_, options_);
+    const auto [biases, count] = bias_magnitudes(in_);
     const double of_bias = 2 * s_ + (biases_are_rounded() ? r_ : 0);
     const double of_sums = count > 1 ? static_cast<double>(count - 1) * s_ : 0;
-    const double own = options_.softcap > 0 ? 5 * s_ : s_;
+    const double own = in_.options.softcap > 0 ? 5 * s_ : s_;
     auto [masked, visible] = exact_.mask(scaled.value);
     Tensor error = each(
         [&](double e, double before, double bias, double x) {
@@ -241,7 +241,7 @@ class ErrorOps {
     const auto out = of_weights.mutable_data<double>();
     const auto sums = of_logsumexp.mutable_data<double>();
     const double roundings = growth(in_.S + (in_[Input::sinks] ? 1 : 0)) * s_;
-    const double temperature = std::abs(options_.temperature);
+    const double temperature = std::abs(in_.options.temperature);
     const Tensor sinks =
         in_[Input::sinks] ? magnitude(*in_[Input::sinks]) : Tensor(DType::f64, {in_.H});
     const Tensor of_sinks = in_[Input::sinks] ? distance_when_stored(*in_[Input::sinks]) : sinks;
@@ -273,9 +273,9 @@ class ErrorOps {
   }
 
   Bounded in_lse_base(const Bounded& logsumexp) const {
-    if (options_.lse_base == std::numbers::e) return logsumexp;
+    if (in_.options.lse_base == std::numbers::e) return logsumexp;
     const Tensor converted = exact_.in_lse_base(logsumexp.value);
-    const double factor = 1 / std::log(options_.lse_base);
+    const double factor = 1 / std::log(in_.options.lse_base);
     return {converted, plus(times(logsumexp.error, factor), times(magnitude(converted), 2 * s_))};
   }
 
@@ -378,12 +378,12 @@ class ErrorOps {
 
   /// x (B, heads, N, D) normalised without weight and bias, and its error.
   std::pair<Tensor, Tensor> without_weight(const Bounded& x) const {
-    const bool all = options_.qk_norm_axis == QkNormAxis::all;
+    const bool all = in_.options.qk_norm_axis == QkNormAxis::all;
     const std::size_t heads = x.value.shape()[1];
     Tensor columns = all ? exact_.join_heads(wide(x.value)) : wide(x.value);
     Tensor errors = all ? exact_.join_heads(x.error) : x.error;
     const std::size_t count = columns.shape().back();
-    const double terms = options_.qk_norm == QkNorm::l2 ? 1 : static_cast<double>(count);
+    const double terms = in_.options.qk_norm == QkNorm::l2 ? 1 : static_cast<double>(count);
     const auto values = columns.mutable_data<double>(), bounds = errors.mutable_data<double>();
     for (std::size_t from = 0; from < values.size(); from += count)
       normalise_token(values.subspan(from, count), bounds.subspan(from, count), terms);
@@ -396,9 +396,9 @@ class ErrorOps {
   void normalise_token(std::span<double> x, std::span<double> e, double terms) const {
     const double sum = growth(x.size()) * s_;
     double of_mean = 0;
-    if (options_.qk_norm == QkNorm::layer)
+    if (in_.options.qk_norm == QkNorm::layer)
       for (std::size_t i = 0; i < x.size(); ++i) of_mean += (e[i] + sum * std::abs(x[i])) / terms;
-    const double norm = normalise_columns(x, options_);
+    const double norm = normalise_columns(x, in_.options);
     double squares = 0;
     for (double& error : e) error += of_mean, squares += error * error;
     const double of_norm = std::sqrt(squares / terms) / norm + sum / 2 + 6 * s_;
@@ -422,10 +422,10 @@ class ErrorOps {
 
   /// The angles of all tokens and the errors of their stored cosines and sines.
   std::pair<Angles, Angles> angles_at(const Tensor& positions) const {
-    Angles angles = rotary_angles(options_.rotary, in_, positions);
+    Angles angles = rotary_angles(in_.options.rotary, in_, positions);
     if (in_[Input::cos])
       return {angles, {distance_when_stored(angles.cos), distance_when_stored(angles.sin)}};
-    const Tensor error = rotary_angle_errors(options_.rotary, in_, positions, s_);
+    const Tensor error = rotary_angle_errors(in_.options.rotary, in_, positions, s_);
     return {angles, {rounded(error, angles.cos), rounded(error, angles.sin)}};
   }
 
@@ -443,7 +443,7 @@ class ErrorOps {
     Tensor total = x.error;
     const auto out = total.mutable_data<double>();
     each_rotated_pair(
-        turned.shape(), angles, options_.rotary.kind,
+        turned.shape(), angles, in_.options.rotary.kind,
         [&](std::size_t i, std::size_t j, std::size_t k) {
           out[i] = of_product(i, cos[k], of_cos[k]) + of_product(j, sin[k], of_sin[k]);
           out[j] = of_product(i, sin[k], of_sin[k]) + of_product(j, cos[k], of_cos[k]);
@@ -464,7 +464,6 @@ class ErrorOps {
   }
 
   const Inputs& in_;
-  const Options& options_;
   const TensorOps exact_;
   const double r_, f_, s_;
   const Precision& precision_;
@@ -502,13 +501,12 @@ std::string missing_bound_reason(const Request& request, const Options& options)
   return "";
 }
 
-Tensor expected_error(Output output, const Inputs& in, const Options& options,
-                      const Precision& precision) {
-  ErrorOps ops(in, options, precision);
-  Formula<ErrorOps> formula(ops, in, options);
+Tensor expected_error(Output output, const Inputs& in, const Precision& precision) {
+  ErrorOps ops(in, precision);
+  Formula<ErrorOps> formula(ops, in);
   const Tensor error = ops.stored(formula.at(same_numbers_as(output))).error;
   const Tensor full = precision.stored == DType::f64 ? times(error, 2) : error;
-  return to_user_layout(output, full, in, options);
+  return to_user_layout(output, full, in);
 }
 
 }  // namespace attn

@@ -76,7 +76,6 @@ std::string missing_bound_reason(const Request& request, const Options& options)
 /// `in` must be computed in f64. For f64 the bound is doubled, because the reference has the same
 /// rounding errors. The bounds of NaN and infinite elements are unspecified: compare these for
 /// equality. Errors: data, if an input does not fit the stored dtype.
-Tensor expected_error(Output output, const Inputs& in, const Options& options,
-                      const Precision& precision);
+Tensor expected_error(Output output, const Inputs& in, const Precision& precision);
 
 }  // namespace attn

@@ -30,8 +30,7 @@ class Formula {
   using Value = typename Ops::Value;
 
   /// All three must outlive the formula.
-  Formula(Ops& ops, const Inputs& inputs, const Options& options)
-      : ops_(ops), in_(inputs), options_(options) {}
+  Formula(Ops& ops, const Inputs& inputs) : ops_(ops), in_(inputs) {}
 
   /// The value of an output. First evaluates the outputs that it depends on, each only once.
   const Value& at(Output output) {
@@ -51,7 +50,7 @@ class Formula {
   /// Keys or values (B, G, P + N, D), then the appended ones that every query sees: (B, G, S, D).
   Value with_appended(const Value& x, const std::optional<Tensor>& bias) {
     Value all = bias ? ops_.append(x, ops_.given(*bias)) : x;
-    return options_.zero_key ? ops_.append_zero(all) : all;
+    return in_.options.zero_key ? ops_.append_zero(all) : all;
   }
   Value all_keys() { return with_appended(at(Output::present_K), in_[Input::bias_K]); }
   Value all_values() { return with_appended(at(Output::present_V), in_[Input::bias_V]); }
@@ -167,7 +166,6 @@ class Formula {
 
   Ops& ops_;
   const Inputs& in_;
-  const Options& options_;
   std::array<std::optional<Value>, kOutputs.size()> values_;
   std::optional<Value> all_inputs_, natural_logsumexp_;
   std::optional<typename Ops::Visible> visible_;

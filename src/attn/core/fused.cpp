@@ -110,12 +110,11 @@ template <class T>
 class OverflowedRows {
  public:
   /// All must outlive this object.
-  OverflowedRows(const Tensor& queries, const Tensor& keys, const Inputs& in,
-                 const Options& options)
+  OverflowedRows(const Tensor& queries, const Tensor& keys, const Inputs& in)
       : queries_(queries),
         keys_(keys),
         factor_(static_cast<double>(queries.shape()[3]) * std::fabs(in.scale.factor()) /
-                options.temperature) {
+                in.options.temperature) {
     if (in[Input::head_scale])
       factor_ *= largest_magnitude(cast(*in[Input::head_scale], DType::f64).data<double>());
     const auto adds = [](const std::optional<Tensor>& mask) {
@@ -252,9 +251,9 @@ void recompute_overflowed(kernel::Problem<T>& problem, const Tensor& values, Ten
 
 template <class T>
 FusedResult attend_as(const Tensor& queries, const Tensor& keys, const Tensor& values,
-                      const Inputs& in, const Options& options, const FusedRequest& request) {
+                      const Inputs& in, const FusedRequest& request) {
   const bool wants_context = request.wants(Output::head_context);
-  KernelProblem<T> given(in, options);
+  KernelProblem<T> given(in);
   kernel::Problem<T>& problem = given.problem;
   problem.D = keys.shape()[3], problem.Dv = wants_context ? in.Dv : 0;
   problem.q = operand(queries), problem.k = operand(keys);
@@ -262,7 +261,7 @@ FusedResult attend_as(const Tensor& queries, const Tensor& keys, const Tensor& v
 
   FusedResult result;
   FusedOutputs& outputs = result.outputs;
-  OverflowedRows<T> overflowed(queries, keys, in, options);
+  OverflowedRows<T> overflowed(queries, keys, in);
   kernel::Results<T> results;
   results.logsumexp =
       allocate_if<T>(true, outputs[index_of(Output::logsumexp)], {in.B, in.H, problem.L});
@@ -303,8 +302,8 @@ bool in_one_precision(const Inputs& in, SoftmaxPrecision precision) {
 
 }  // namespace
 
-const char* fallback_reason(const Inputs& in, const Options& options) {
-  Options unknown = options;
+const char* fallback_reason(const Inputs& in) {
+  Options unknown = in.options;
   unknown.heads = unknown.kv_heads = 0;
   unknown.layout = Layout::bhld;
   unknown.weights_layout = WeightsLayout::in_out;
@@ -336,16 +335,17 @@ const char* fallback_reason(const Inputs& in, const Options& options) {
   unknown.query_scale = {};
   unknown.rows.clear();
   unknown.compute = Compute::automatic;
-  if (!is_product(options.score) || (options.score != Score::dot && in.D == 0)) return "score";
+  if (!is_product(in.options.score) || (in.options.score != Score::dot && in.D == 0))
+    return "score";
   unknown.score = Score::dot;
-  if (options.normaliser != Normaliser::softmax) return "normaliser";
-  if (options.softmax_axis != SoftmaxAxis::keys) return "softmax.axis";
-  if (!in_one_precision(in, options.softmax_precision)) return "softmax.precision";
+  if (in.options.normaliser != Normaliser::softmax) return "normaliser";
+  if (in.options.softmax_axis != SoftmaxAxis::keys) return "softmax.axis";
+  if (!in_one_precision(in, in.options.softmax_precision)) return "softmax.precision";
   unknown.softmax_precision = SoftmaxPrecision::automatic;
   if (in[Input::dropout_mask]) return "dropout_mask";
-  if (options.path != Path::automatic) return "path";
+  if (in.options.path != Path::automatic) return "path";
   if (!(unknown == Options{})) return "another option";
-  if (const char* option = unrepresentable_option(in, options)) return option;
+  if (const char* option = unrepresentable_option(in)) return option;
   if (has_too_many_biases(in)) return "bias";
   return has_kernel_problem(in) ? nullptr : in[Input::alibi_slopes] ? "alibi" : "relative_bias";
 }
@@ -357,11 +357,11 @@ bool is_streamed(Output output, const OutputSet& outputs) {
 }
 
 FusedResult attend_fused(const Tensor& queries, const Tensor& keys, const Tensor& values,
-                         const Inputs& in, const Options& options, const FusedRequest& request) {
-  const Tensor q = factors(queries, in, options.score, true);
-  const Tensor k = factors(keys, in, options.score, false);
-  return in.compute == DType::f32 ? attend_as<float>(q, k, values, in, options, request)
-                                  : attend_as<double>(q, k, values, in, options, request);
+                         const Inputs& in, const FusedRequest& request) {
+  const Tensor q = factors(queries, in, in.options.score, true);
+  const Tensor k = factors(keys, in, in.options.score, false);
+  return in.compute == DType::f32 ? attend_as<float>(q, k, values, in, request)
+                                  : attend_as<double>(q, k, values, in, request);
 }
 
 void count_rows(std::atomic<std::size_t>* rows) { kernel::count_rows(rows); }

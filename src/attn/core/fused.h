@@ -21,7 +21,7 @@ namespace attn {
 /// The key of the first option that the kernels do not support; nullptr if they support this
 /// problem. An option counts as unsupported unless it is listed as supported, so that none is
 /// ignored by mistake. docs/semantics.md, "Numbers", gives the reasons.
-const char* fallback_reason(const Inputs& in, const Options& options);
+const char* fallback_reason(const Inputs& in);
 
 /// Whether an output can be streamed if `outputs` are computed: only a score matrix that no other
 /// output depends on.
@@ -52,7 +52,7 @@ struct FusedResult {
 /// `queries` (B, H, rows, D), `keys` (B, G, S, Dk) and, if head_context is requested, `values` (B,
 /// G, S, Dv) are of dtype in.compute. Keys and values include past and appended ones.
 FusedResult attend_fused(const Tensor& queries, const Tensor& keys, const Tensor& values,
-                         const Inputs& in, const Options& options, const FusedRequest& request);
+                         const Inputs& in, const FusedRequest& request);
 
 /// Sets the number of threads for the computations of the calling thread; 0: one for each processor
 /// available to it. The results do not depend on it.

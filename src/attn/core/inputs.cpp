@@ -94,12 +94,12 @@ void set_dropout_mask(const TensorMap& tensors, Inputs& in, AxisLengths& axes) {
   in[Input::dropout_mask] = canonical_mask(mask, in.with_heads);
 }
 
-void set_mask(const TensorMap& tensors, const Options& options, Inputs& in, AxisLengths& axes) {
+void set_mask(const TensorMap& tensors, Inputs& in, AxisLengths& axes) {
   const std::size_t keys = in.P + in.N;
   if (const Tensor* given = find(tensors, Input::mask)) {
     Tensor mask = split_joined_heads(as_mask(Input::mask, *given, in.compute, axes), in);
-    if (options.short_mask == ShortMask::hide)
-      mask = with_hidden_columns(mask, keys, options.mask_polarity);
+    if (in.options.short_mask == ShortMask::hide)
+      mask = with_hidden_columns(mask, keys, in.options.mask_polarity);
     check_mask(Input::mask, mask, {in.B, in.H, in.L, keys}, in, axes);
     in[Input::mask] = canonical_mask(mask, in.with_heads);
   }
@@ -124,9 +124,9 @@ void set_mask(const TensorMap& tensors, const Options& options, Inputs& in, Axis
 
 /// (N, M), (B, N, M) or, with the batch second, (N, B, M) -> (B, N, M). A matrix is the same in all
 /// items of the batch.
-Tensor canonical_rows(const Tensor& tensor, const Inputs& in, const Options& options) {
+Tensor canonical_rows(const Tensor& tensor, const Inputs& in) {
   const Shape& shape = tensor.shape();
-  if (tensor.rank() != 2) return options.batch_second ? swap_first_axes(tensor) : tensor;
+  if (tensor.rank() != 2) return in.options.batch_second ? swap_first_axes(tensor) : tensor;
   const Tensor item = tensor.reshaped({1, shape[0], shape[1]});
   return in.B == 1 ? item : repeated(item, in.B);
 }
@@ -138,10 +138,9 @@ Tensor canonical_past(const Tensor& past, const Inputs& in) {
 }
 
 /// Q, K or V in any of their forms -> (B, heads, N, D).
-Tensor canonical_heads(const Tensor& tensor, std::size_t heads, const Inputs& in,
-                       const Options& options) {
-  if (tensor.rank() != 4) return split_heads(canonical_rows(tensor, in, options), heads);
-  return options.layout == Layout::bhld ? tensor : swap_middle_axes(tensor);
+Tensor canonical_heads(const Tensor& tensor, std::size_t heads, const Inputs& in) {
+  if (tensor.rank() != 4) return split_heads(canonical_rows(tensor, in), heads);
+  return in.options.layout == Layout::bhld ? tensor : swap_middle_axes(tensor);
 }
 
 /// (heads * D) -> (B, heads, 1, D), the same in every batch item.
@@ -165,19 +164,19 @@ Tensor with_offset(const Tensor& weight, const Options& options) {
 }
 
 /// The tensor of an input whose shape is not that of core/input_table.h, with all axes.
-Tensor canonical(Input input, const Tensor& tensor, const Inputs& in, const Options& options) {
+Tensor canonical(Input input, const Tensor& tensor, const Inputs& in) {
   using enum Input;
   switch (input) {
     case embeddings:
     case memory:
     case memory_V:
-      return canonical_rows(tensor, in, options);
+      return canonical_rows(tensor, in);
     case Q:
     case gate:
-      return canonical_heads(tensor, in.H, in, options);
+      return canonical_heads(tensor, in.H, in);
     case K:
     case V:
-      return canonical_heads(tensor, in.G, in, options);
+      return canonical_heads(tensor, in.G, in);
     case past_K:
     case past_V:
       return canonical_past(tensor, in);
@@ -185,17 +184,17 @@ Tensor canonical(Input input, const Tensor& tensor, const Inputs& in, const Opti
     case bias_V:
       return canonical_key(tensor, in);
     case input_norm_weight:
-      return with_offset(tensor.reshaped({1, tensor.size()}), options);
+      return with_offset(tensor.reshaped({1, tensor.size()}), in.options);
     case input_norm_bias:
       return tensor.reshaped({1, tensor.size()});
     case q_norm:
-      return with_offset(canonical_norm(tensor, in.H, options), options);
+      return with_offset(canonical_norm(tensor, in.H, in.options), in.options);
     case q_norm_bias:
-      return canonical_norm(tensor, in.H, options);
+      return canonical_norm(tensor, in.H, in.options);
     case k_norm:
-      return with_offset(canonical_norm(tensor, in.G, options), options);
+      return with_offset(canonical_norm(tensor, in.G, in.options), in.options);
     case k_norm_bias:
-      return canonical_norm(tensor, in.G, options);
+      return canonical_norm(tensor, in.G, in.options);
     case alibi_slopes:
       return tensor.rank() == 1 ? tensor.reshaped({1, in.H}) : tensor;
     default:
@@ -204,12 +203,12 @@ Tensor canonical(Input input, const Tensor& tensor, const Inputs& in, const Opti
 }
 
 /// Sets the tensors of factors and tables.
-void set_tensors(const TensorMap& numbers, const Options& options, Inputs& in) {
+void set_tensors(const TensorMap& numbers, Inputs& in) {
   for (const auto& [name, tensor] : numbers) {
     const Input input = *input_named(name);
     const InputKind kind = row_of(input).kind;
     const bool is_set = kind == InputKind::factor || kind == InputKind::table;
-    if (is_set && input != Input::bias) in[input] = canonical(input, tensor, in, options);
+    if (is_set && input != Input::bias) in[input] = canonical(input, tensor, in);
   }
   if (!in.projected && !in[Input::V]) in[Input::V] = in[Input::K];
 }
@@ -258,6 +257,8 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
   limit_empty_tensors(tensors);
   AxisLengths axes;
   Inputs in;
+  in.given = tensors;
+  in.options = options;
   in.result = result_dtype(tensors, options.compute);
   in.compute = compute_dtype(in.result);
   const Tensor* Q = find(tensors, Input::Q);
@@ -273,16 +274,16 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
   set_lengths(in, axes);
   if (axes.knows(Axis::L)) in.rows = chosen_rows(options.rows, in.L, axes);
   if (axes.knows(Axis::L) && axes.knows(Axis::S) && axes.knows(Axis::H)) {
-    set_mask(tensors, options, in, axes);
+    set_mask(tensors, in, axes);
     set_dropout_mask(tensors, in, axes);
-    if (axes.knows(Axis::D)) set_rotary(numbers, options, in, axes);
-    if (axes.knows(Axis::D)) set_rotary_divisors(tensors, options.rotary, in, axes);
-    in.token_positions = make_token_positions(numbers, options, in, axes);
+    if (axes.knows(Axis::D)) set_rotary(numbers, in, axes);
+    if (axes.knows(Axis::D)) set_rotary_divisors(tensors, in, axes);
+    in.token_positions = make_token_positions(numbers, in, axes);
     set_token_ids(numbers, in, axes);
   }
   if (!axes.problems().empty()) axes.problems().raise(ErrorKind::data);
-  set_tensors(numbers, options, in);
-  in.key_ranges = key_ranges(in, options);
+  set_tensors(numbers, in);
+  in.key_ranges = key_ranges(in);
   in.scale = score_scale(options, in.D);
   if (options.alibi) in[Input::alibi_slopes] = standard_slopes(in.H);
   return in;

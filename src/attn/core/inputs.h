@@ -72,6 +72,9 @@ struct Inputs {
   const std::optional<Tensor>& operator[](Input input) const { return tensors[index_of(input)]; }
   std::optional<Tensor>& operator[](Input input) { return tensors[index_of(input)]; }
 
+  TensorMap given;  ///< the tensors as the user gave them
+  Options options;
+
   bool projected = false;                 ///< from embeddings, rather than Q, K and V
   std::optional<Tensor> rotary_divisors;  ///< (r / 2), f64: the factors of longrope that apply
   Tensor query_positions, key_positions;  ///< (B or 1, L), (B or 1, N); int64, for rotary
@@ -102,7 +105,7 @@ struct Inputs {
 /// Bytes of the copies that make_inputs() makes of tensors with other dtypes than the computation.
 std::size_t bytes_of_conversions(const TensorMap& tensors, const Options& options);
 
-/// Errors: data, with all problems.
+/// Keeps the tensors and the options. Errors: data, with all problems.
 Inputs make_inputs(const TensorMap& tensors, const Options& options);
 
 }  // namespace attn

@@ -38,7 +38,7 @@ void add_mask(KernelProblem<T>& to, const Tensor& mask, bool hides) {
 /// ALiBi and the relative bias as one table of all distances, (B or 1, H, distances). The table has
 /// no distances beyond those that occur, so the centers are moved to the first keys.
 template <class T>
-void add_distances(KernelProblem<T>& to, const Inputs& in, const Options& options) {
+void add_distances(KernelProblem<T>& to, const Inputs& in) {
   constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
   std::int64_t min = kNone, max = 0;  // centers
   for (const kernel::KeyRange& range : *in.key_ranges) {
@@ -60,7 +60,7 @@ void add_distances(KernelProblem<T>& to, const Inputs& in, const Options& option
   for (std::size_t d = 0; d < width; ++d) {
     const std::int64_t distance = static_cast<std::int64_t>(d) - max;
     const std::size_t bucket =
-        in[Input::relative_bias] ? bucket_of(distance, bias.shape()[0], options) : 0;
+        in[Input::relative_bias] ? bucket_of(distance, bias.shape()[0], in.options) : 0;
     for (std::size_t bh = 0; bh < batches * in.H; ++bh) {
       double term = 0;
       if (in[Input::alibi_slopes])
@@ -77,13 +77,14 @@ void add_distances(KernelProblem<T>& to, const Inputs& in, const Options& option
 
 /// unrepresentable_option() for computation in T.
 template <class T>
-const char* beyond(const Inputs& in, const Options& options) {
+const char* beyond(const Inputs& in) {
   const auto fits = [](double x) { return x == 0 || std::isnormal(static_cast<T>(x)); };
-  const double log2e = 1 / std::log(2.0), unit = log2e / options.temperature;
+  const double log2e = 1 / std::log(2.0), unit = log2e / in.options.temperature;
   const double factor = in.scale.factor();
-  if (!fits(options.temperature) || !fits(unit)) return "temperature";
+  if (!fits(in.options.temperature) || !fits(unit)) return "temperature";
   if (!fits(factor) || !fits(factor * unit)) return "scale";
-  if (options.softcap > 0 && (!fits(options.softcap) || !fits(4 * log2e / options.softcap)))
+  if (in.options.softcap > 0 &&
+      (!fits(in.options.softcap) || !fits(4 * log2e / in.options.softcap)))
     return "softcap";
   if (in[Input::head_scale]) {
     const Tensor scales = cast(*in[Input::head_scale], DType::f64);
@@ -113,26 +114,26 @@ kernel::Strides strides_of(const Tensor& tensor) {
 }
 
 template <class T>
-KernelProblem<T>::KernelProblem(const Inputs& in, const Options& options) {
+KernelProblem<T>::KernelProblem(const Inputs& in) {
   problem.B = in.B, problem.H = in.H, problem.G = in.G;
   problem.L = in.rows.size(), problem.S = in.S;
   problem.scale = static_cast<T>(in.scale.factor());
-  problem.softcap = static_cast<T>(options.softcap);
-  problem.softcap_last = options.softcap_order == SoftcapOrder::after_mask;
-  problem.temperature = static_cast<T>(options.temperature);
-  problem.empty_weight = static_cast<T>(empty_weight(options.empty_rows, in.S));
+  problem.softcap = static_cast<T>(in.options.softcap);
+  problem.softcap_last = in.options.softcap_order == SoftcapOrder::after_mask;
+  problem.temperature = static_cast<T>(in.options.temperature);
+  problem.empty_weight = static_cast<T>(empty_weight(in.options.empty_rows, in.S));
   if (!in.key_ranges) {
     own_ranges = whole_ranges(in);
-    add_mask(*this, visible_by_position(in, options), false);
+    add_mask(*this, visible_by_position(in), false);
   }
   problem.key_ranges_batch =
       in.token_positions.size() == 1 ? 0 : static_cast<std::int64_t>(problem.L);
   for (const std::optional<Tensor>* given :
        {&in[Input::bias], &in[Input::mask], &in[Input::key_mask]})
     if (*given)
-      add_mask(*this, fitted_mask(**given, in, options.mask_polarity),
-               options.mask_polarity == MaskPolarity::ignore);
-  if (in[Input::alibi_slopes] || in[Input::relative_bias]) add_distances(*this, in, options);
+      add_mask(*this, fitted_mask(**given, in, in.options.mask_polarity),
+               in.options.mask_polarity == MaskPolarity::ignore);
+  if (in[Input::alibi_slopes] || in[Input::relative_bias]) add_distances(*this, in);
   const bool has_own = !own_ranges.empty() || !in.key_ranges;
   problem.key_ranges = has_own ? own_ranges.data() : in.key_ranges->data();
   if (in[Input::sinks]) {
@@ -148,8 +149,8 @@ KernelProblem<T>::KernelProblem(const Inputs& in, const Options& options) {
   }
 }
 
-const char* unrepresentable_option(const Inputs& in, const Options& options) {
-  return in.compute == DType::f32 ? beyond<float>(in, options) : beyond<double>(in, options);
+const char* unrepresentable_option(const Inputs& in) {
+  return in.compute == DType::f32 ? beyond<float>(in) : beyond<double>(in);
 }
 
 bool has_too_many_biases(const Inputs& in) {

@@ -19,7 +19,7 @@ struct KernelProblem {
   std::vector<T> distances, sinks, head_scales;
   std::vector<Tensor> masks;
 
-  KernelProblem(const Inputs& in, const Options& options);
+  KernelProblem(const Inputs& in);
   KernelProblem(const KernelProblem&) = delete;
   KernelProblem& operator=(const KernelProblem&) = delete;
 };
@@ -33,7 +33,7 @@ bool has_too_many_biases(const Inputs& in);
 
 /// The key of the first option whose value, or a number that the kernels derive from it, is
 /// infinite or subnormal in the dtype of the computation; nullptr if there is none.
-const char* unrepresentable_option(const Inputs& in, const Options& options);
+const char* unrepresentable_option(const Inputs& in);
 
 /// Upper bound of the memory of a KernelProblem.
 std::size_t bytes_of_kernel_problem(const Inputs& in);

@@ -53,7 +53,7 @@ std::optional<std::map<std::int64_t, Interval>> documents_of(const TokenPosition
 
 }  // namespace
 
-std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in, const Options& options) {
+std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in) {
   std::vector<kernel::KeyRange> ranges;
   const auto keys = static_cast<std::int64_t>(in.P + in.N);
   for (const TokenPositions& tokens : in.token_positions) {
@@ -65,7 +65,7 @@ std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in, const 
       if (const auto document = documents->find(id); document != documents->end()) {
         const auto& [begin, end] = document->second;
         range.center = begin + tokens.queries.positions[i];
-        const Interval reached = reach(range.center, options);
+        const Interval reached = reach(range.center, in.options);
         range.begin = std::clamp(reached.begin, begin, end);
         range.end = std::max(range.begin, std::min(reached.end, end));
       }
@@ -79,7 +79,7 @@ std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in, const 
   return ranges;
 }
 
-Tensor visible_by_position(const Inputs& in, const Options& options) {
+Tensor visible_by_position(const Inputs& in) {
   Tensor visible(DType::boolean, {in.token_positions.size(), 1, in.rows.size(), in.S});
   bool* out = visible.mutable_data<bool>().data();
   if (in.key_ranges) {
@@ -91,7 +91,7 @@ Tensor visible_by_position(const Inputs& in, const Options& options) {
   }
   for (const auto& [queries, keys] : in.token_positions)
     for (const std::size_t i : in.rows) {
-      const Interval reached = reach(queries.positions[i], options);
+      const Interval reached = reach(queries.positions[i], in.options);
       const std::int64_t id = queries.segment(i);
       for (std::size_t j = 0; j < in.S; ++j)
         *out++ =
@@ -125,29 +125,28 @@ void cap(std::span<T> scores, double c) {
 
 /// Calls add(bias) for each bias of the scores: floats that broadcast to (B, H, R, S).
 template <class Add>
-void each_bias(const Inputs& in, const Options& options, Add&& add) {
+void each_bias(const Inputs& in, Add&& add) {
   for (const std::optional<Tensor>* given :
        {&in[Input::bias], &in[Input::mask], &in[Input::key_mask]})
-    if (*given && is_float((*given)->dtype())) add(fitted_mask(**given, in, options.mask_polarity));
+    if (*given && is_float((*given)->dtype()))
+      add(fitted_mask(**given, in, in.options.mask_polarity));
   if (in[Input::alibi_slopes]) add(alibi_bias(*in[Input::alibi_slopes], in));
-  if (in[Input::relative_bias]) add(relative_bias(*in[Input::relative_bias], in, options));
+  if (in[Input::relative_bias]) add(relative_bias(*in[Input::relative_bias], in));
 }
 
 template <class T>
-std::pair<Tensor, VisibleKeys> mask_as(const Tensor& scaled, const Inputs& in,
-                                       const Options& options) {
+std::pair<Tensor, VisibleKeys> mask_as(const Tensor& scaled, const Inputs& in) {
   constexpr T kHidden = -std::numeric_limits<T>::infinity();
   Tensor masked = scaled;
   VisibleKeys result{Tensor(DType::boolean, scaled.shape()), padding(in)};
-  const Tensor same = visible_keys(in, options);
+  const Tensor same = visible_keys(in);
   xt::noalias(mutable_array_of<bool>(result.keys)) =
       xt::broadcast(array_of<bool>(same), extents_of(scaled));
   auto scores = mutable_array_of<T>(masked);
   const auto visible = array_of<bool>(result.keys);
-  each_bias(in, options,
-            [&](const Tensor& bias) { xt::noalias(scores) = scores + array_of<T>(bias); });
-  if (options.softcap_order == SoftcapOrder::after_mask)
-    cap(masked.mutable_data<T>(), options.softcap);
+  each_bias(in, [&](const Tensor& bias) { xt::noalias(scores) = scores + array_of<T>(bias); });
+  if (in.options.softcap_order == SoftcapOrder::after_mask)
+    cap(masked.mutable_data<T>(), in.options.softcap);
   xt::noalias(scores) = xt::where(visible, scores, kHidden);
   return {masked, result};
 }
@@ -173,10 +172,10 @@ Tensor fitted_mask(const Tensor& given, const Inputs& in, MaskPolarity polarity)
   return wide;
 }
 
-BiasMagnitudes bias_magnitudes(const Inputs& in, const Options& options) {
+BiasMagnitudes bias_magnitudes(const Inputs& in) {
   BiasMagnitudes magnitudes{Tensor(DType::f64, {in.B, in.H, in.rows.size(), in.S}), 0};
   auto sums = mutable_array_of<double>(magnitudes.sums);
-  each_bias(in, options, [&](const Tensor& bias) {
+  each_bias(in, [&](const Tensor& bias) {
     const Tensor wide = cast(bias, DType::f64);
     const auto size = xt::abs(array_of<double>(wide));
     xt::noalias(sums) = sums + xt::where(xt::isfinite(size), size, 0.0);
@@ -196,16 +195,16 @@ Shape shape_of_visible_keys(const Inputs& in) {
   return shape;
 }
 
-Tensor visible_keys(const Inputs& in, const Options& options) {
+Tensor visible_keys(const Inputs& in) {
   Tensor keys(DType::boolean, shape_of_visible_keys(in));
   auto visible = mutable_array_of<bool>(keys);
-  const Tensor by_position = visible_by_position(in, options);
+  const Tensor by_position = visible_by_position(in);
   xt::noalias(visible) = xt::broadcast(array_of<bool>(by_position), extents_of(keys));
-  const bool attend = options.mask_polarity == MaskPolarity::attend;
+  const bool attend = in.options.mask_polarity == MaskPolarity::attend;
   for (const std::optional<Tensor>* given :
        {&in[Input::bias], &in[Input::mask], &in[Input::key_mask]}) {
     if (!*given) continue;
-    const Tensor mask = fitted_mask(**given, in, options.mask_polarity);
+    const Tensor mask = fitted_mask(**given, in, in.options.mask_polarity);
     visit(mask.dtype(), [&]<class T>(Type<T>) {
       if constexpr (std::is_same_v<T, bool>)
         xt::noalias(visible) = visible && xt::equal(array_of<T>(mask), attend);
@@ -217,10 +216,8 @@ Tensor visible_keys(const Inputs& in, const Options& options) {
   return keys;
 }
 
-std::pair<Tensor, VisibleKeys> mask_scores(const Tensor& scaled, const Inputs& in,
-                                           const Options& options) {
-  return scaled.dtype() == DType::f64 ? mask_as<double>(scaled, in, options)
-                                      : mask_as<float>(scaled, in, options);
+std::pair<Tensor, VisibleKeys> mask_scores(const Tensor& scaled, const Inputs& in) {
+  return scaled.dtype() == DType::f64 ? mask_as<double>(scaled, in) : mask_as<float>(scaled, in);
 }
 
 }  // namespace attn

@@ -16,11 +16,11 @@ namespace attn {
 /// For each batch item, or once if in.token_positions has one entry for all of them, a range for
 /// each of in.rows. nullopt if the keys that a query sees are not contiguous: documents may be
 /// interleaved, and appended keys may follow keys that are hidden.
-std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in, const Options& options);
+std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in);
 
 /// Boolean (B, 1, R, S) or (1, 1, R, S): in.key_ranges as a mask, or the same computed directly if
 /// there are none.
-Tensor visible_by_position(const Inputs& in, const Options& options);
+Tensor visible_by_position(const Inputs& in);
 
 /// Whether this query is beyond the length of its batch item.
 bool is_padding(const Inputs& in, std::size_t batch_item, std::size_t query);
@@ -36,21 +36,20 @@ struct VisibleKeys {
 /// key j when the boolean mask, the additive mask and bias (not
 /// -inf), causality, the window, documents and lengths all allow it; appended keys are always
 /// visible.
-Tensor visible_keys(const Inputs& in, const Options& options);
+Tensor visible_keys(const Inputs& in);
 Shape shape_of_visible_keys(const Inputs& in);
 
 /// Masked scores (B, H, R, S) and what was masked. The additive mask, the bias, ALiBi and the
 /// relative bias are added, and then, with SoftcapOrder::after_mask, the softcap is applied. Hidden
 /// scores are -inf, even if they were NaN. `scaled` (B, H, R, S) has the rows in.rows of L queries.
-std::pair<Tensor, VisibleKeys> mask_scores(const Tensor& scaled, const Inputs& in,
-                                           const Options& options);
+std::pair<Tensor, VisibleKeys> mask_scores(const Tensor& scaled, const Inputs& in);
 
 /// What mask_scores() adds to the scaled scores.
 struct BiasMagnitudes {
   Tensor sums;  ///< (B, H, R, S), f64: the sum of the magnitudes of all biases that are finite
   std::size_t count;  ///< how many biases there are
 };
-BiasMagnitudes bias_magnitudes(const Inputs& in, const Options& options);
+BiasMagnitudes bias_magnitudes(const Inputs& in);
 
 /// The rows of a mask for in.rows, with columns for appended keys, which every query sees.
 Tensor fitted_mask(const Tensor& mask, const Inputs& in, MaskPolarity polarity);

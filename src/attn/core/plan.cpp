@@ -36,8 +36,7 @@ class CostOps {
   using Value = Cost;
   using Visible = std::monostate;
 
-  CostOps(const Inputs& inputs, const Options& options)
-      : in_(inputs), options_(options), rows_(inputs.rows.size()) {}
+  explicit CostOps(const Inputs& inputs) : in_(inputs), rows_(inputs.rows.size()) {}
 
   /// The outputs that were evaluated.
   const std::optional<Cost>& cost(Output output) const { return costs_[index_of(output)]; }
@@ -62,7 +61,7 @@ class CostOps {
 
   Cost add_positions() {
     adds_positions_ = true;
-    const Position& position = options_.position;
+    const Position& position = in_.options.position;
     const bool changed = position.kind != Position::Kind::none || position.embedding_scale != 1 ||
                          position.embedding_scale_sqrt;
     const Shape& shape = in_[Input::embeddings]->shape();
@@ -71,7 +70,7 @@ class CostOps {
   }
 
   Cost input_normalised(Cost x) const {
-    if (options_.input_norm == QkNorm::none) return x;
+    if (in_.options.input_norm == QkNorm::none) return x;
     x.is_integer = false;
     x.flops += 4 * real_product(x.shape);
     return x;
@@ -92,12 +91,12 @@ class CostOps {
   }
 
   Cost clipped(Cost x) const {
-    if (options_.clip_qkv > 0) x.is_integer = false;
+    if (in_.options.clip_qkv > 0) x.is_integer = false;
     return x;
   }
 
   Cost qk_normalised(Cost x, const std::optional<Tensor>&, const std::optional<Tensor>&) const {
-    if (options_.qk_norm != QkNorm::none) x.is_integer = false;
+    if (in_.options.qk_norm != QkNorm::none) x.is_integer = false;
     return x;
   }
 
@@ -105,7 +104,7 @@ class CostOps {
   Cost rotated_keys(const Cost& x) const { return rotated(x); }
 
   Cost scaled_by_position(Cost queries) const {
-    if (options_.query_scale.factor != 0) queries.is_integer = false;
+    if (in_.options.query_scale.factor != 0) queries.is_integer = false;
     return queries;
   }
 
@@ -121,8 +120,8 @@ class CostOps {
   }
 
   Cost score(const Cost& queries, const Cost& keys) const {
-    const bool is_exact = options_.score == Score::dot ||
-                          (options_.score == Score::general && is_integer(in_[Input::W_score]));
+    const bool is_exact = in_.options.score == Score::dot ||
+                          (in_.options.score == Score::general && is_integer(in_[Input::W_score]));
     Cost scores{{in_.B, in_.H, rows_, keys.shape[2]},
                 is_exact && queries.is_integer && keys.is_integer};
     scores.flops = 2 * static_cast<double>(in_.D) * real_product(scores.shape);
@@ -184,21 +183,20 @@ class CostOps {
   }
 
   Cost rotated(Cost x) const {
-    if (options_.rotary.kind != Rotary::Kind::none) x.is_integer = false;
+    if (in_.options.rotary.kind != Rotary::Kind::none) x.is_integer = false;
     return x;
   }
 
   const Inputs& in_;
-  const Options& options_;
   const std::size_t rows_;
   bool adds_positions_ = false;
   std::array<std::optional<Cost>, kOutputs.size()> costs_;
 };
 
 /// The costs of all outputs that are computed for `outputs`.
-CostOps costs_of(const OutputSet& outputs, const Inputs& in, const Options& options) {
-  CostOps ops(in, options);
-  Formula<CostOps> formula(ops, in, options);
+CostOps costs_of(const OutputSet& outputs, const Inputs& in) {
+  CostOps ops(in);
+  Formula<CostOps> formula(ops, in);
   for (const OutputRow& row : kOutputs)
     if (outputs.contains(row.output) && row.phase != Phase::given)
       formula.at(same_numbers_as(row.output)), formula.at(row.output);
@@ -216,14 +214,14 @@ std::size_t bytes_of(Output output, const Cost& cost, const Inputs& in) {
 }
 
 PlannedOutput planned(const Request& request, const TensorMap& tensors, const CostOps& costs,
-                      const Inputs& in, const Options& options) {
+                      const Inputs& in) {
   if (const Input* input = std::get_if<Input>(&request)) {
     const Tensor& tensor = at(tensors, *input);
     return {.request = request,
             .shape = tensor.shape(),
             .dtype = tensor.dtype(),
             .bytes = tensor.bytes(),
-            .axes = user_axes(*input, tensor.shape(), options)};
+            .axes = user_axes(*input, tensor.shape(), in.options)};
   }
   const Output output = std::get<Output>(request);
   if (row_of(output).phase == Phase::given) {
@@ -237,13 +235,13 @@ PlannedOutput planned(const Request& request, const TensorMap& tensors, const Co
   }
   const Cost& cost = *costs.cost(same_numbers_as(output));
   const DType dtype = cost.is_integer ? DType::i64 : float_dtype_of(output, in);
-  const Shape shape = to_user_shape(output, cost.shape, in, options);
+  const Shape shape = to_user_shape(output, cost.shape, in);
   return {.request = request,
           .shape = shape,
           .dtype = dtype,
           .bytes = saturating_product({saturating_product(shape), size_of(dtype)}),
           .flops = cost.flops,
-          .axes = user_axes(output, in, options)};
+          .axes = user_axes(output, in)};
 }
 
 /// Bytes of the tensors and of their copies in the dtype of the computation.
@@ -292,21 +290,20 @@ std::size_t bytes_of_blocks(const Inputs& in) {
   return saturating_product({std::min(thread_count(), tasks), kRows, columns, sizeof(double)});
 }
 
-Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
-          const std::vector<Request>& outputs, const OutputSet& offered) {
-  check_outputs(outputs, tensors, options);
+Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet& offered) {
+  check_outputs(outputs, in.given, in.options);
   const OutputSet requested = outputs_among(outputs);
-  const CostOps costs = costs_of(requested, in, options);
+  const CostOps costs = costs_of(requested, in);
   Plan result;
   if (requested.needs_scores()) {
-    result.fallback_reason = has_integers(costs) ? "integers" : fallback_reason(in, options);
+    result.fallback_reason = has_integers(costs) ? "integers" : fallback_reason(in);
     result.path = result.fallback_reason ? "reference" : "kernels";
   }
   const bool is_fused = result.path && !result.fallback_reason;
   if (is_fused) result.bytes = saturating_sum(bytes_of_blocks(in), bytes_of_kernel_problem(in));
   OutputSet kept;
   for (const Request& request : outputs) {
-    PlannedOutput output = planned(request, tensors, costs, in, options);
+    PlannedOutput output = planned(request, in.given, costs, in);
     const Output* computed = std::get_if<Output>(&request);
     if (computed != nullptr && row_of(*computed).phase != Phase::given) {
       output.streamed =
@@ -330,7 +327,7 @@ Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
     result.bytes = saturating_sum(result.bytes, bytes);
   }
   result.bytes =
-      saturating_sum(result.bytes, saturating_sum(largest, bytes_of_inputs(tensors, in)));
+      saturating_sum(result.bytes, saturating_sum(largest, bytes_of_inputs(in.given, in)));
   return result;
 }
 

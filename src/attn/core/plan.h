@@ -41,8 +41,7 @@ struct Plan {
 /// exponential, sum, divide). Memory: everything computed is assumed to be kept to the end, plus
 /// one copy of the largest. Outputs in `offered` have consumers (core/row_block.h); those that the
 /// fused kernels can stream take no memory. Sizes saturate at 2^64 - 1. Errors: as check_outputs().
-Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
-          const std::vector<Request>& outputs, const OutputSet& offered = {});
+Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet& offered = {});
 
 /// Sum and product of byte counts, saturating at the largest size.
 std::size_t saturating_sum(std::size_t a, std::size_t b);

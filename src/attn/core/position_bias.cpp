@@ -61,7 +61,7 @@ std::size_t bucket_of(std::int64_t ahead, std::size_t buckets, const Options& op
   return relative_bucket(ahead, buckets, both, options.relative.max_distance);
 }
 
-Tensor relative_bias(const Tensor& table, const Inputs& in, const Options& options) {
+Tensor relative_bias(const Tensor& table, const Inputs& in) {
   const std::size_t buckets = table.shape()[0];
   const Tensor doubles = cast(table, DType::f64);
   Tensor bias(DType::f64, {in.token_positions.size(), in.H, in.rows.size(), in.S});
@@ -72,7 +72,7 @@ Tensor relative_bias(const Tensor& table, const Inputs& in, const Options& optio
         for (std::size_t j = 0; j < in.S; ++j, ++out)
           if (j < in.P + in.N) {
             const std::size_t bucket =
-                bucket_of(keys.positions[j] - queries.positions[i], buckets, options);
+                bucket_of(keys.positions[j] - queries.positions[i], buckets, in.options);
             *out = doubles.data<double>()[bucket * in.H + h];
           }
   return cast(bias, in.compute);

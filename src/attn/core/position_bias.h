@@ -33,6 +33,6 @@ std::size_t bucket_of(std::int64_t ahead, std::size_t buckets, const Options& op
 
 /// table[bucket(distance), head] for in.rows: (B, H, R, S) or (1, H, R, S) from a table
 /// (buckets, H). Appended keys get 0.
-Tensor relative_bias(const Tensor& table, const Inputs& in, const Options& options);
+Tensor relative_bias(const Tensor& table, const Inputs& in);
 
 }  // namespace attn

@@ -132,20 +132,20 @@ bool has_token_rows(Output output) {
   return axes.size() == 3 && axes[1] == Axis::L && axes.back() != Axis::S;
 }
 
-bool has_batch_second(Output output, const Inputs& in, const Options& options) {
-  return in.batched && options.batch_second && has_token_rows(output) &&
+bool has_batch_second(Output output, const Inputs& in) {
+  return in.batched && in.options.batch_second && has_token_rows(output) &&
          (in.packed || output != Output::context);
 }
 
 }  // namespace
 
-AxisList user_axes(Output output, const Inputs& in, const Options& options) {
+AxisList user_axes(Output output, const Inputs& in) {
   using enum Axis;
   AxisList axes = row_of(output).axes;
   if (!axes.contains(B)) return axes;
   if (output == Output::context && !in.packed)
-    return options.layout == Layout::bhld ? AxisList{B, H, L, Dv} : AxisList{B, L, H, Dv};
-  if (has_batch_second(output, in, options)) axes.swap(0, 1);
+    return in.options.layout == Layout::bhld ? AxisList{B, H, L, Dv} : AxisList{B, L, H, Dv};
+  if (has_batch_second(output, in)) axes.swap(0, 1);
   if (!in.with_heads) axes.erase(H), axes.erase(G);
   if (!in.batched) axes.erase(B);
   return axes;
@@ -162,19 +162,19 @@ AxisList user_axes(Input input, const Shape& shape, const Options& options) {
   return axes.size() < shape.size() ? AxisList{} : axes.last(shape.size());
 }
 
-Tensor to_user_layout(Output output, const Tensor& full, const Inputs& in, const Options& options) {
+Tensor to_user_layout(Output output, const Tensor& full, const Inputs& in) {
   Tensor result = full;
   if (output == Output::context && in.packed) result = side_by_side(full);
-  if (output == Output::context && !in.packed && options.layout == Layout::blhd)
+  if (output == Output::context && !in.packed && in.options.layout == Layout::blhd)
     result = swap_middle_axes(full);
-  if (has_batch_second(output, in, options)) result = swap_first_axes(result);
-  return result.reshaped(to_user_shape(output, full.shape(), in, options));
+  if (has_batch_second(output, in)) result = swap_first_axes(result);
+  return result.reshaped(to_user_shape(output, full.shape(), in));
 }
 
-Shape to_user_shape(Output output, const Shape& full, const Inputs& in, const Options& options) {
+Shape to_user_shape(Output output, const Shape& full, const Inputs& in) {
   const AxisList& all = row_of(same_numbers_as(output)).axes;
   Shape shape;
-  for (const Axis axis : user_axes(output, in, options))
+  for (const Axis axis : user_axes(output, in))
     shape.push_back(axis == Axis::HDv ? full[1] * full[3] : full[*all.find(axis)]);
   return shape;
 }

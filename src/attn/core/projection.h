@@ -49,13 +49,13 @@ constexpr Output same_numbers_as(Output output) {
 }
 
 /// same_numbers_as(output), with all axes as core/formula.h computes it, in the user's layout.
-Tensor to_user_layout(Output output, const Tensor& full, const Inputs& in, const Options& options);
+Tensor to_user_layout(Output output, const Tensor& full, const Inputs& in);
 
 /// The shape that to_user_layout() returns for `full`, the shape with all axes.
-Shape to_user_shape(Output output, const Shape& full, const Inputs& in, const Options& options);
+Shape to_user_shape(Output output, const Shape& full, const Inputs& in);
 
 /// The axes of the output in the user's layout.
-AxisList user_axes(Output output, const Inputs& in, const Options& options);
+AxisList user_axes(Output output, const Inputs& in);
 
 /// The axes of a given tensor; empty if its table of core/input_table.h does not tell.
 AxisList user_axes(Input input, const Shape& shape, const Options& options);

@@ -248,10 +248,11 @@ void check_tables(const Tensor& cos, const Tensor& sin, const Inputs& in, AxisLe
 
 }  // namespace
 
-void set_rotary(const TensorMap& numbers, const Options& options, Inputs& in, AxisLengths& axes) {
-  const Rotary& rotary = options.rotary;
+void set_rotary(const TensorMap& numbers, Inputs& in, AxisLengths& axes) {
+  const Rotary& rotary = in.options.rotary;
   const bool rotates = rotary.kind != Rotary::Kind::none;
-  if (rotates || options.query_scale.factor != 0) set_rotary_positions(numbers, rotates, in, axes);
+  if (rotates || in.options.query_scale.factor != 0)
+    set_rotary_positions(numbers, rotates, in, axes);
   if (!rotates) return;
   if (!(rotary.low_frequency_factor < rotary.high_frequency_factor))
     axes.problem({.subject = "rotary.low_frequency_factor",
@@ -275,8 +276,8 @@ void set_rotary(const TensorMap& numbers, const Options& options, Inputs& in, Ax
          .found = std::to_string(width)});
 }
 
-void set_rotary_divisors(const TensorMap& tensors, const Rotary& rotary, Inputs& in,
-                         AxisLengths& axes) {
+void set_rotary_divisors(const TensorMap& tensors, Inputs& in, AxisLengths& axes) {
+  const Rotary& rotary = in.options.rotary;
   if (rotary.kind == Rotary::Kind::none || rotary.scaling != Rotary::Scaling::longrope) return;
   const std::size_t r = rotated_columns(rotary, in);
   for (const Input input : {Input::short_factor, Input::long_factor}) {

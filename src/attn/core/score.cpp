@@ -169,11 +169,11 @@ Tensor times_by_head(const Tensor& x, const Tensor& scale) {
   return cast(product, x.dtype());
 }
 
-Tensor scale_scores(const Tensor& scores, const Inputs& in, const Options& options) {
+Tensor scale_scores(const Tensor& scores, const Inputs& in) {
   const DType compute = in.compute;
   Tensor s = scaled(scores, in.scale, compute);
   if (in[Input::head_scale]) s = times_by_head(s, *in[Input::head_scale]);
-  const double c = options.softcap_order == SoftcapOrder::before_mask ? options.softcap : 0;
+  const double c = in.options.softcap_order == SoftcapOrder::before_mask ? in.options.softcap : 0;
   return c > 0 ? map(s, compute, [=](const auto& x) { return c * xt::tanh(x / c); }) : s;
 }
 

@@ -36,6 +36,6 @@ Tensor times_by_head(const Tensor& x, const Tensor& scale);
 /// (Bello et al. 2016, arXiv:1611.09940, section 5.2). Computed in doubles, rounded once to
 /// in.compute. Divides by sqrt(D) instead of multiplying by its inverse, so that results equal
 /// NumPy's scores / sqrt(D).
-Tensor scale_scores(const Tensor& scores, const Inputs& in, const Options& options);
+Tensor scale_scores(const Tensor& scores, const Inputs& in);
 
 }  // namespace attn

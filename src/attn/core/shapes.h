@@ -24,11 +24,10 @@ void check_option_shapes(const TensorMap& tensors, const Options& options, AxisL
 /// The positions of queries and new keys for rotary and query_scale, from position_ids (L) or (B,
 /// L) and key_position_ids (N) or (B, N), by default counted from the end of the past; cos and sin
 /// as in core/rotary.h. The lengths of the axes are already set in `in`.
-void set_rotary(const TensorMap& numbers, const Options& options, Inputs& in, AxisLengths& axes);
+void set_rotary(const TensorMap& numbers, Inputs& in, AxisLengths& axes);
 
 /// The factors of longrope in full precision, for the context length that set_rotary() determined.
-void set_rotary_divisors(const TensorMap& tensors, const Rotary& rotary, Inputs& in,
-                         AxisLengths& axes);
+void set_rotary_divisors(const TensorMap& tensors, Inputs& in, AxisLengths& axes);
 
 /// Reports unknown tensors, and problems with neither embeddings nor Q and K. All other
 /// requirements are in the field table (job/fields.h) and are not checked here.

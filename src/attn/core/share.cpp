@@ -15,7 +15,7 @@ std::size_t count_of(const RowRanges& ranges) {
   return count;
 }
 
-Inputs part_of(const Inputs& in, const Options& options, const RowRanges& rows) {
+Inputs part_of(const Inputs& in, const RowRanges& rows) {
   Inputs part = in;
   part.rows.clear();
   for (const RowRange& range : rows) {
@@ -23,7 +23,7 @@ Inputs part_of(const Inputs& in, const Options& options, const RowRanges& rows) 
     part.rows.insert(part.rows.end(), first, first + static_cast<std::ptrdiff_t>(range.count));
   }
   // Without ranges for all rows, options by distance use the reference path.
-  if (in.key_ranges) part.key_ranges = key_ranges(part, options);
+  if (in.key_ranges) part.key_ranges = key_ranges(part);
   return part;
 }
 
@@ -42,10 +42,9 @@ constexpr std::size_t kFewRows = 24;
 /// Chunks of a member, to balance the work.
 constexpr std::size_t kChunks = 32;
 
-bool multiplies_rows(const Inputs& in, const Options& options, const Plan& plan,
-                     const OutputSet& outputs) {
+bool multiplies_rows(const Inputs& in, const Plan& plan, const OutputSet& outputs) {
   return plan.fallback_reason != nullptr || plan.path == nullptr || in.projected ||
-         options.score == Score::general || outputs.contains(Output::output);
+         in.options.score == Score::general || outputs.contains(Output::output);
 }
 
 /// Whether whole rows of scores or weights are needed.
@@ -136,8 +135,7 @@ void assign_contiguous(const std::vector<Chunk>& chunks, Sharing& sharing) {
 
 }  // namespace
 
-Sharing share_work(const Inputs& in, const Options& options, const Plan& plan,
-                   std::size_t members) {
+Sharing share_work(const Inputs& in, const Plan& plan, std::size_t members) {
   OutputSet outputs;
   bool has_rows = false, needs_all = false;
   for (const PlannedOutput& output : plan.outputs)
@@ -153,7 +151,7 @@ Sharing share_work(const Inputs& in, const Options& options, const Plan& plan,
     sharing.reason = "outputs";
     return sharing;
   }
-  if (options.softmax_axis != SoftmaxAxis::keys) {
+  if (in.options.softmax_axis != SoftmaxAxis::keys) {
     sharing.reason = "softmax.axis";
     return sharing;
   }
@@ -166,7 +164,7 @@ Sharing share_work(const Inputs& in, const Options& options, const Plan& plan,
     std::fill(sharing.work.begin(), sharing.work.end(), plan.flops / static_cast<double>(members));
     return sharing;
   }
-  const std::size_t unit = multiplies_rows(in, options, plan, outputs) ? kProductRows : kFewRows;
+  const std::size_t unit = multiplies_rows(in, plan, outputs) ? kProductRows : kFewRows;
   const std::size_t step = unit * std::max<std::size_t>(rows / (unit * members * kChunks), 1);
   if (rows <= step) {
     sharing.work.clear();

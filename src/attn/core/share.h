@@ -26,7 +26,7 @@ using RowRanges = std::vector<RowRange>;
 std::size_t count_of(const RowRanges& ranges);
 
 /// The problem with only these rows of in.rows.
-Inputs part_of(const Inputs& in, const Options& options, const RowRanges& rows);
+Inputs part_of(const Inputs& in, const RowRanges& rows);
 
 /// Where the rows of a part belong among those of the whole. Rows are numbered over all axes up to
 /// that of the queries.
@@ -72,6 +72,6 @@ struct Sharing {
 /// Divides the work on the outputs of `plan` evenly. With Kind::rows, the members' numbers of
 /// queries are also nearly equal, unless key_weights is among the outputs: a member's queries are
 /// then consecutive, and in the order of the members.
-Sharing share_work(const Inputs& in, const Options& options, const Plan& plan, std::size_t members);
+Sharing share_work(const Inputs& in, const Plan& plan, std::size_t members);
 
 }  // namespace attn

@@ -17,13 +17,13 @@
 namespace attn {
 
 Tensor TensorOps::chosen_rows(const Tensor& x) const {
-  const bool all = options_.rows.empty() && in_.rows.size() == in_.L;
+  const bool all = in_.options.rows.empty() && in_.rows.size() == in_.L;
   return all ? x : take_rows(x, in_.rows);
 }
 
 /// Tokens of the past precede the embeddings, unless the past belongs to a memory.
 Position TensorOps::position() const {
-  Position position = options_.position;
+  Position position = in_.options.position;
   if (!in_.past_of_memory) position.first += static_cast<std::int64_t>(in_.P);
   return position;
 }
@@ -37,11 +37,11 @@ Tensor TensorOps::add_positions() const {
 }
 
 Tensor TensorOps::input_normalised(const Tensor& x) const {
-  if (options_.input_norm == QkNorm::none) return x;
+  if (in_.options.input_norm == QkNorm::none) return x;
   const Shape& shape = x.shape();
   return attn::qk_normalised(x.reshaped({shape[0], 1, shape[1], shape[2]}),
                              in_[Input::input_norm_weight], in_[Input::input_norm_bias],
-                             with_input_norm(options_), in_.compute)
+                             with_input_norm(in_.options), in_.compute)
       .reshaped(shape);
 }
 
@@ -55,8 +55,8 @@ Tensor TensorOps::split_heads(const Tensor& x, std::size_t heads) const {
 }
 
 Tensor TensorOps::clipped(const Tensor& x) const {
-  if (options_.clip_qkv == 0) return x;
-  const double limit = options_.clip_qkv;
+  if (in_.options.clip_qkv == 0) return x;
+  const double limit = in_.options.clip_qkv;
   Tensor limited = cast(x, DType::f64);
   for (double& value : limited.mutable_data<double>()) value = std::clamp(value, -limit, limit);
   return cast(limited, in_.compute);
@@ -64,26 +64,26 @@ Tensor TensorOps::clipped(const Tensor& x) const {
 
 Tensor TensorOps::qk_normalised(const Tensor& x, const std::optional<Tensor>& weight,
                                 const std::optional<Tensor>& bias) const {
-  if (options_.qk_norm == QkNorm::none) return x;
-  return attn::qk_normalised(x, weight, bias, options_, in_.compute);
+  if (in_.options.qk_norm == QkNorm::none) return x;
+  return attn::qk_normalised(x, weight, bias, in_.options, in_.compute);
 }
 
 Tensor TensorOps::rotated_queries(const Tensor& queries) const {
-  if (options_.rotary.kind == Rotary::Kind::none) return queries;
-  const Angles all = rotary_angles(options_.rotary, in_, in_.query_positions);
-  return rotated(queries, {chosen_rows(all.cos), chosen_rows(all.sin)}, options_.rotary.kind,
+  if (in_.options.rotary.kind == Rotary::Kind::none) return queries;
+  const Angles all = rotary_angles(in_.options.rotary, in_, in_.query_positions);
+  return rotated(queries, {chosen_rows(all.cos), chosen_rows(all.sin)}, in_.options.rotary.kind,
                  in_.compute);
 }
 
 Tensor TensorOps::rotated_keys(const Tensor& keys) const {
-  if (options_.rotary.kind == Rotary::Kind::none) return keys;
-  return rotated(keys, rotary_angles(options_.rotary, in_, in_.key_positions), options_.rotary.kind,
-                 in_.compute);
+  if (in_.options.rotary.kind == Rotary::Kind::none) return keys;
+  return rotated(keys, rotary_angles(in_.options.rotary, in_, in_.key_positions),
+                 in_.options.rotary.kind, in_.compute);
 }
 
 Tensor TensorOps::scaled_by_position(const Tensor& queries) const {
-  if (options_.query_scale.factor == 0) return queries;
-  const Tensor factors = query_factors(options_.query_scale, in_.query_positions);
+  if (in_.options.query_scale.factor == 0) return queries;
+  const Tensor factors = query_factors(in_.options.query_scale, in_.query_positions);
   return times_by_position(queries, chosen_rows(factors), in_.compute);
 }
 
@@ -98,24 +98,24 @@ Tensor TensorOps::append_zero(const Tensor& x) const {
 }
 
 Tensor TensorOps::score(const Tensor& queries, const Tensor& keys) const {
-  return attn::score(queries, keys, in_, options_.score);
+  return attn::score(queries, keys, in_, in_.options.score);
 }
 
-Tensor TensorOps::scale(const Tensor& scores) const { return scale_scores(scores, in_, options_); }
+Tensor TensorOps::scale(const Tensor& scores) const { return scale_scores(scores, in_); }
 
 std::pair<Tensor, VisibleKeys> TensorOps::mask(const Tensor& scaled) const {
-  return mask_scores(scaled, in_, options_);
+  return mask_scores(scaled, in_);
 }
 
 std::pair<Tensor, Tensor> TensorOps::normalise(const Tensor& masked,
                                                const VisibleKeys& visible) const {
-  return attn::normalise(masked, visible, in_[Input::sinks], options_);
+  return attn::normalise(masked, visible, in_[Input::sinks], in_.options);
 }
 
 Tensor TensorOps::in_lse_base(const Tensor& logsumexp) const {
-  if (options_.lse_base == std::numbers::e) return logsumexp;
+  if (in_.options.lse_base == std::numbers::e) return logsumexp;
   Tensor converted = cast(logsumexp, DType::f64);
-  for (double& value : converted.mutable_data<double>()) value /= std::log(options_.lse_base);
+  for (double& value : converted.mutable_data<double>()) value /= std::log(in_.options.lse_base);
   return cast(converted, logsumexp.dtype());
 }
 
@@ -123,7 +123,7 @@ Tensor TensorOps::dropped(const Tensor& weights) const {
   const bool shared = in_[Input::dropout_mask]->shape()[2] == 1;  // by all queries
   const Tensor mask = shared ? *in_[Input::dropout_mask] : chosen_rows(*in_[Input::dropout_mask]);
   const Shape &shape = weights.shape(), &given = mask.shape();
-  const double factor = 1 / (1 - *options_.dropout_p);
+  const double factor = 1 / (1 - *in_.options.dropout_p);
   const bool* const kept = mask.data<bool>().data();
   Tensor result = weights;
   visit(weights.dtype(), [&]<class T>(Type<T>) {

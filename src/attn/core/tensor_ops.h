@@ -21,7 +21,7 @@ class TensorOps {
   using Visible = VisibleKeys;
 
   /// Both must outlive this object.
-  TensorOps(const Inputs& inputs, const Options& options) : in_(inputs), options_(options) {}
+  explicit TensorOps(const Inputs& inputs) : in_(inputs) {}
 
   Tensor evaluated(Output, Tensor value) const { return value; }
   Tensor given(const Tensor& tensor) const { return tensor; }
@@ -64,7 +64,6 @@ class TensorOps {
   Position position() const;
 
   const Inputs& in_;
-  const Options& options_;
 };
 
 }  // namespace attn

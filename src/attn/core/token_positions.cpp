@@ -174,8 +174,8 @@ void set_token_positions(TokenPositions& tokens, std::size_t P, const Options& o
 
 }  // namespace
 
-std::vector<TokenPositions> make_token_positions(const TensorMap& numbers, const Options& options,
-                                                 const Inputs& in, AxisLengths& axes) {
+std::vector<TokenPositions> make_token_positions(const TensorMap& numbers, const Inputs& in,
+                                                 AxisLengths& axes) {
   const std::size_t S = in.P + in.N;
   const auto query_lengths = lengths(Input::query_lengths, numbers, in.B, in.L, axes);
   const auto key_lengths = lengths(Input::key_lengths, numbers, in.B, S, axes);
@@ -201,7 +201,7 @@ std::vector<TokenPositions> make_token_positions(const TensorMap& numbers, const
   std::vector<TokenPositions> all;
   for (std::size_t b = 0; b < (same ? 1 : in.B); ++b) {
     all.push_back({tokens_of(queries, query_lengths, b, in.L), tokens_of(keys, key_lengths, b, S)});
-    set_token_positions(all.back(), in.P, options);
+    set_token_positions(all.back(), in.P, in.options);
   }
   return all;
 }

@@ -31,7 +31,7 @@ Tensor add_positions(const Tensor& embeddings, const Position& position, DType c
 ///   key_documents (S) or (B, S)               of the keys; default: documents
 ///   cu_seqlens_q, cu_seqlens_k (n + 1)        segment d has the tokens cu[d] to cu[d + 1] - 1
 /// S counts the past and the new keys. Problems are added to `axes`.
-std::vector<TokenPositions> make_token_positions(const TensorMap& numbers, const Options& options,
-                                                 const Inputs& in, AxisLengths& axes);
+std::vector<TokenPositions> make_token_positions(const TensorMap& numbers, const Inputs& in,
+                                                 AxisLengths& axes);
 
 }  // namespace attn

@@ -109,8 +109,7 @@ bool is_computed(const Inputs& in) {
 
 }  // namespace
 
-std::optional<VisibleRanges> VisibleRanges::of(const Inputs& in, const Options& options,
-                                               std::size_t most) {
+std::optional<VisibleRanges> VisibleRanges::of(const Inputs& in, std::size_t most) {
   if (uses_ranges(in)) {
     Collector collector(most);
     if (!add_key_ranges(in, collector)) return std::nullopt;
@@ -118,7 +117,7 @@ std::optional<VisibleRanges> VisibleRanges::of(const Inputs& in, const Options& 
     return VisibleRanges(std::move(collector.matrices));
   }
   if (!is_computed(in)) return std::nullopt;
-  const Tensor visible = visible_keys(in, options);
+  const Tensor visible = visible_keys(in);
   const std::size_t heads = visible.shape()[1];
   const bool for_each_item = heads > 1 && visible.shape()[0] == 1;  // and the same for all
   Collector collector(for_each_item ? most / in.B : most);

@@ -37,8 +37,7 @@ class VisibleRanges {
 
   /// Those of in.rows. Nullopt if they have more than `most` numbers, two for each run and four for
   /// each range, or if visible_keys() would have to be computed and has more than 2^22 elements.
-  static std::optional<VisibleRanges> of(const Inputs& in, const Options& options,
-                                         std::size_t most);
+  static std::optional<VisibleRanges> of(const Inputs& in, std::size_t most);
   /// An upper bound on the memory that of() takes, its result included.
   static std::size_t bytes(const Inputs& in, std::size_t most);
 

@@ -347,7 +347,7 @@ Json provenance(const Job& job, const Inputs& in, const Plan& plan, Document doc
   if (std::optional<Json> positions = recorded_positions(QueryPositions(in), in.S))
     made_by.emplace_back(kPositionsMember, std::move(*positions));
   if (needs_visibility(job.outputs))
-    if (std::optional<Json> visible = recorded_visibility(in, job.options))
+    if (std::optional<Json> visible = recorded_visibility(in))
       made_by.emplace_back(kVisibleMember, std::move(*visible));
   return Json{std::move(made_by)};
 }
@@ -494,7 +494,7 @@ std::vector<Request> outputs_named(const std::vector<std::string>& names, const 
 PreparedJob prepare_job(const Job& job, const Document& document, const OutputSet& offered) {
   return with_origins(job, document, [&] {
     PreparedJob prepared{make_inputs(job.tensors, job.options), {}};
-    prepared.plan = plan(prepared.inputs, job.tensors, job.options, job.outputs, offered);
+    prepared.plan = plan(prepared.inputs, job.outputs, offered);
     if (needs_visibility(job.outputs))
       prepared.plan.bytes =
           saturating_sum(prepared.plan.bytes, bytes_of_visibility(prepared.inputs));
@@ -514,8 +514,7 @@ Result describe_job(const Job& job, const Inputs& in, const Plan& plan, Document
 void compute_job(const Job& job, const PreparedJob& prepared, const Document& document,
                  Result& result, const RowConsumers& consumers) {
   result.outputs = with_origins(job, document, [&] {
-    return attend(prepared.inputs, job.tensors, job.options, job.outputs, consumers,
-                  &result.overflows);
+    return attend(prepared.inputs, job.outputs, consumers, &result.overflows);
   });
 }
 

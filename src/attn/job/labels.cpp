@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "attn/base/text.h"
 #include "attn/core/projection.h"
 
 namespace attn {

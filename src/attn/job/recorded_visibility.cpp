@@ -88,9 +88,9 @@ bool sees_all(const VisibleRanges& visible, std::size_t S) {
 
 }  // namespace
 
-std::optional<Json> recorded_visibility(const Inputs& in, const Options& options) {
+std::optional<Json> recorded_visibility(const Inputs& in) {
   if (in.rows.empty() || in.S == 0 || in.B == 0) return std::nullopt;
-  const std::optional<VisibleRanges> visible = VisibleRanges::of(in, options, kMostNumbers);
+  const std::optional<VisibleRanges> visible = VisibleRanges::of(in, kMostNumbers);
   if (!visible || sees_all(*visible, in.S)) return std::nullopt;
   JsonArray matrices;
   for (const VisibleRanges::Matrix& runs : visible->matrices())
@@ -100,10 +100,10 @@ std::optional<Json> recorded_visibility(const Inputs& in, const Options& options
 
 std::size_t bytes_of_visibility(const Inputs& in) { return VisibleRanges::bytes(in, kMostNumbers); }
 
-void keep_common_visibility(const Inputs& in, const Options& options, Json& made_by) {
+void keep_common_visibility(const Inputs& in, Json& made_by) {
   const Json* recorded = made_by.find(kVisibleMember);
   if (recorded == nullptr) return;
-  const std::optional<Json> own = recorded_visibility(in, options);
+  const std::optional<Json> own = recorded_visibility(in);
   if (!own || to_json(*own) != to_json(*recorded)) forget_visibility(made_by);
 }
 

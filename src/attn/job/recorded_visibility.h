@@ -24,12 +24,12 @@ namespace attn {
 inline constexpr std::string_view kVisibleMember = "visible";
 
 /// The member for a result; nullopt if there is none.
-std::optional<Json> recorded_visibility(const Inputs& in, const Options& options);
+std::optional<Json> recorded_visibility(const Inputs& in);
 /// An upper bound on the memory that this takes.
 std::size_t bytes_of_visibility(const Inputs& in);
 
 /// Removes the member unless it is that of this job, too, whose result is joined to the others.
-void keep_common_visibility(const Inputs& in, const Options& options, Json& made_by);
+void keep_common_visibility(const Inputs& in, Json& made_by);
 
 /// Removes the member.
 void forget_visibility(Json& made_by);

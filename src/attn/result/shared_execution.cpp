@@ -282,7 +282,7 @@ MemberJob job_of_member(const Job& job, const PreparedJob& prepared, const Shari
                         std::size_t member) {
   MemberJob own{job, prepared};
   if (sharing.kind != Kind::rows) return own;
-  own.prepared.inputs = part_of(prepared.inputs, job.options, sharing.rows[member]);
+  own.prepared.inputs = part_of(prepared.inputs, sharing.rows[member]);
   OutputSet streamed;
   own.job.outputs.clear();
   for (const PlannedOutput& output : prepared.plan.outputs) {
@@ -290,8 +290,7 @@ MemberJob job_of_member(const Job& job, const PreparedJob& prepared, const Shari
     if (shared || member == 0) own.job.outputs.push_back(output.request);
     if (output.streamed) streamed.insert(std::get<Output>(output.request));
   }
-  own.prepared.plan =
-      plan(own.prepared.inputs, job.tensors, job.options, own.job.outputs, streamed);
+  own.prepared.plan = plan(own.prepared.inputs, own.job.outputs, streamed);
   return own;
 }
 
