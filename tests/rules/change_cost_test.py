@@ -11,7 +11,8 @@ from support.attn import ROOT, under_sanitizer
 
 # Patch, most files, and sources that do not compile if a table, the formula or an interpreter lacks a case.
 PATCHES = [
-    ("row_output.patch", 4, ["row_statistics", "plan", "attention", "expected_error"]),
+    ("row_output.patch", 4, ["core/row_statistics", "core/plan", "core/attention", "core/expected_error"]),
+    ("option_tensor.patch", 7, ["core/shapes", "core/tensor_ops", "core/plan", "core/expected_error", "job/fields"]),
 ]
 
 
@@ -28,7 +29,7 @@ def test_an_addition_touches_few_files(name, most, sources, tmp_path):
     subprocess.run(["patch", "--quiet", "--strip=1", f"--input={path}"], cwd=tmp_path, check=True)
     compiler = [os.environ.get("CXX", "c++"), "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Isrc"]
     for source in sources:
-        subprocess.run([*compiler, f"src/attn/core/{source}.cpp"], cwd=tmp_path, check=True)
+        subprocess.run([*compiler, f"src/attn/{source}.cpp"], cwd=tmp_path, check=True)
 
 
 def test_a_patch_without_its_case_in_the_formula_does_not_compile(tmp_path):

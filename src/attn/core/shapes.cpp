@@ -89,10 +89,9 @@ void check_norms(const TensorMap& tensors, const Options& options, AxisLengths& 
 }  // namespace
 
 void check_option_shapes(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
-  for (const Input vector : {Input::bias_K, Input::bias_V, Input::sinks, Input::head_scale,
-                             Input::input_norm_weight, Input::input_norm_bias})
-    if (const Tensor* tensor = find(tensors, vector))
-      axes.take(vector, *tensor, row_of(vector).axes);
+  for (const InputRow& row : kInputs)
+    if (const Tensor* tensor = row.has_own_axes ? find(tensors, row.input) : nullptr)
+      axes.take(row.input, *tensor, row.axes);
   if (const Tensor* slopes = find(tensors, Input::alibi_slopes)) {
     const bool each = slopes->rank() == 2 && axes.knows(Axis::B);
     axes.take(Input::alibi_slopes, *slopes, each ? AxisList{Axis::B, Axis::H} : AxisList{Axis::H});
