@@ -12,6 +12,7 @@ import make_corpus
 import seeds
 
 MIB = 1 << 20
+MAX_WORD = 30_000  # characters; Linux refuses words of 128 KiB
 LIMITS = [32 * MIB, 48 * MIB, 64 * MIB]
 TENSOR_SUFFIXES = ("npy", "npz", "safetensors", "json", "csv")
 
@@ -541,7 +542,8 @@ def make_case(pool, seed):
         args = [word.replace(name, strange) for word in args]
     if dice.random() < 0.4:
         args = mutate_values(dice, args, list(files))
-    args = [word for word in args if is_harmless(word) and not word.startswith("--max-mem")]
+    args = [word for word in args
+            if is_harmless(word) and not word.startswith("--max-mem") and len(word) <= MAX_WORD]
     limit = None
     takes_limit = pool.flags.get(args[0], []) if args else []
     if any(flag == "--max-memory" for flag, _, _ in takes_limit):
