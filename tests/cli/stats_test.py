@@ -473,3 +473,12 @@ def test_control_characters_in_names_are_escaped(tmp_path, form):
     run = attn("stats", "w.npz", "--format", form, cwd=tmp_path)
     assert run.returncode == 0
     assert b"\x1b" not in run.stdout
+
+
+@pytest.mark.parametrize("output", [["--format", "csv"], ["-o", "out.csv"]])
+def test_a_table_without_lines_has_a_header(tmp_path, output):
+    np.save(tmp_path / "w.npy", np.full((1, 1, 2, 2), 0.5))  # one head has no pairs
+    run = attn("stats", "w.npy", "--similarity", *output, cwd=tmp_path)
+    text = (tmp_path / "out.csv").read_text() if "-o" in output else run.stdout.decode()
+    assert (run.returncode, text) == (0, "file,name,layer,head,other,cosine,divergence\n")
+    assert attn("stats", "missing.npy", "--similarity", "--format", "csv", cwd=tmp_path).stdout == b""

@@ -139,17 +139,23 @@ class Table {
       kept_.insert(kept_.end(), lines.begin(), lines.end());
       return text;
     }
-    if (format_ == StatsFormat::csv && !has_header_) text += join(columns_, ",") + "\n";
-    has_header_ = true;
+    text += header();
     for (const Line& line : lines)
       text += format_ == StatsFormat::csv ? join(line, ",", csv_cell) + "\n" : object(line) + "\n";
     return text;
   }
 
-  /// The aligned table, under one header.
-  std::string end() const { return kept_.empty() ? "" : aligned(columns_, kept_); }
+  /// The aligned table, or the header of a CSV table without lines.
+  std::string end() { return kept_.empty() ? header() : aligned(columns_, kept_); }
 
  private:
+  /// Of a CSV table that has none yet; otherwise "".
+  std::string header() {
+    const bool is_first = !has_header_;
+    has_header_ = true;
+    return format_ == StatsFormat::csv && is_first ? join(columns_, ",") + "\n" : "";
+  }
+
   std::string object(const Line& line) const {
     std::string text;
     for (std::size_t i = 0; i < line.size(); ++i)
@@ -563,10 +569,11 @@ int print_statistics(const StatsArgs& args) {
   Collector collected(args);
   ProblemList problems;
   std::optional<ErrorKind> kind;
+  bool has_lines = false;
   const auto write = [&](const std::string& file) {
     const std::vector<Line> lines =
         args.similarity ? lines_of(collected.similarities, file) : lines_of(collected.groups, file);
-    if (!lines.empty()) write_lines(out, table.text_of(lines));
+    if (!lines.empty()) write_lines(out, table.text_of(lines)), has_lines = true;
     out.flush();
     collected.groups.clear();
     collected.similarities.clear();
@@ -583,7 +590,7 @@ int print_statistics(const StatsArgs& args) {
     }
   }
   if (args.by == Grouping::all) write("");
-  write_lines(out, table.end());
+  if (!kind || has_lines) write_lines(out, table.end());
   if (kind && !is_stream(args.output)) problems.raise(*kind);
   out.commit();
   if (kind) problems.raise(*kind);
