@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from support.attn import attn
+from support.attn import assert_error, attn
 from stats.places_test import stats
 
 L, S = 3, 4
@@ -35,9 +35,10 @@ def test_axes_that_the_name_and_shape_tell_are_not_recorded(tmp_path, axes, job)
 
 
 def test_a_batch_without_heads_is_recorded(tmp_path):
-    run_job(tmp_path, "r.json", axes=[2], outputs=["weights", "context", "logsumexp", "Q"])
-    assert made_by(tmp_path, "r.json")["axes"] == {"weights": ["batch", "query", "key"],
-                                                   "logsumexp": ["batch", "query"]}
+    mask = np.ones((2, L, S), int).tolist()
+    run_job(tmp_path, "r.json", axes=[2], outputs=["weights", "context", "logsumexp", "Q", "mask"], mask=mask)
+    assert made_by(tmp_path, "r.json")["axes"] == {"weights": ["batch", "query", "key"], "logsumexp": ["batch", "query"],
+                                                   "mask": ["batch", "query", "key"]}
 
 
 def test_heads_behind_queries_are_recorded(tmp_path):
@@ -86,6 +87,66 @@ def test_a_part_is_drawn_with_its_axes(tmp_path):
     assert shown.returncode == whole.returncode == 0, shown.stderr
     assert b"head 2" in shown.stdout
     assert shown.stdout.splitlines()[-5:] == whole.stdout.splitlines()[-5:]  # also the hidden keys
+
+
+HOSTILE = [["layer", "layer", "query", "key"], ["query", "layer", "head", "key"], ["batch", "batch", "query", "key"],
+           ["head", "head", "head", "head"], ["", "x", "query", "key"]]
+
+
+@pytest.mark.parametrize("axes", HOSTILE)
+@pytest.mark.parametrize("layers", [[7, 9], [1, 2, 3, 4, 5]])
+@pytest.mark.parametrize("of", ["", "#x", "#x[0]", "#x[:, 1:3]", "#x[1:]", "#x[0, 0].T"])
+def test_contradicting_labels_are_ignored(tmp_path, axes, layers, of):
+    document = {"made_by": {"axes": {"x": axes, "arr_{layer}": axes}, "layers": layers},
+                "x": np.full((2, 5, 3, 4), 0.25).tolist()}
+    (tmp_path / "r.json").write_text(json.dumps(document))
+    for command in (["stats", f"r.json{of}"], ["view", f"r.json{of}"], ["view", f"r.json{of}", "-o", "page.html"]):
+        assert attn(*command, cwd=tmp_path).returncode == 0, command
+
+
+@pytest.mark.parametrize("axes", HOSTILE)
+def test_contradicting_labels_of_joined_layers_are_ignored(tmp_path, axes):
+    document = {"made_by": {"axes": {"arr_{layer}": ["head", *axes]}}, "arr_0": np.full((2, 5, 3, 4), 0.25).tolist()}
+    document["arr_1"] = document["arr_0"]
+    (tmp_path / "r.json").write_text(json.dumps(document))
+    assert attn("view", "r.json", cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize("part, lines", [("[0:2]", [0, 1]), ("[1:]", [0, 1]), ("[2]", [None])])
+def test_layers_of_an_array_without_labels_are_numbered_from_0(tmp_path, part, lines):
+    np.savez(tmp_path / "w.npz", weights=np.full((3, 1, 1, 2, 2), 0.5))
+    found, _ = stats(tmp_path, f"w.npz#weights{part}")
+    assert [line["layer"] for line in found] == lines
+
+
+@pytest.mark.parametrize("tensor, axes", [("weights[:, :, 2]", "batch, head, key"), ("weights[1, 0].T", "key, query"),
+                                          ("context", "batch, head, query, feature"), ("key_weights", "batch, head, key"),
+                                          ("entropy", "batch, head, query")])
+def test_statistics_of_other_axes_are_refused(tmp_path, tensor, axes):
+    run_job(tmp_path, "r.npz", axes=[2, 3], outputs=["weights", "context", "key_weights", "entropy"])
+    run = attn("stats", f"r.npz#{tensor}", cwd=tmp_path)
+    assert_error(run, 65, f"expected queries and keys as the last axes, found axes {axes}")
+
+
+def test_panels_of_queries_are_not_called_heads(tmp_path):
+    run_job(tmp_path, "r.npz", axes=[2, 3], layout="blhd", outputs=["context"])
+    run = attn("view", "r.npz", "--of", "context", "--batch", "1", "--width", "60", cwd=tmp_path)
+    assert run.returncode == 0 and b"query 2" in run.stdout and b"head 0" not in run.stdout
+    assert_error(attn("view", "r.npz", "--of", "context", "--head", "1", cwd=tmp_path), 2, "--head: context", "has no such axis")
+
+
+def test_a_batch_is_not_selected_from_heads(tmp_path):
+    run_job(tmp_path, "r.npz", axes=[2, 3])
+    assert_error(attn("view", "r.npz#weights[1]", "--batch", "1", cwd=tmp_path), 2, "--batch", "has no such axis")
+
+
+def test_labels_are_kept_when_the_job_is_too_long_for_a_comment(tmp_path):
+    job = {"Q": np.ones((2, 14_000, 1)).tolist(), "K": np.ones((2, 2, 1)).tolist(), "rows": list(range(14_000)),
+           "outputs": ["weights"]}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    assert attn("run", "job.json", "-o", "r.npz", cwd=tmp_path).returncode == 0
+    assert "job" not in made_by(tmp_path, "r.npz")
+    assert made_by(tmp_path, "r.npz")["axes"] == {"weights": ["batch", "query", "key"]}
 
 
 @pytest.mark.parametrize("axes", ['["batch"]', '["batch","query",3]', '7', 'null', '{}'])

@@ -179,6 +179,7 @@ void BundleWriter::add_members(const std::string& output, std::string_view resul
   const std::string name = output.substr(output.find('#') + 1) + kBetween;
   Unpacker parts(result);
   Record record{checked_json(parts.text_view()), checked_json(parts.text_view())};
+  if (!record.labels.empty() && record.labels.front() != '{') throw BadMessage();
   add_record(output.substr(output.find('#') + 1), std::move(record));
   while (!parts.empty()) {
     Member member;

@@ -14,6 +14,7 @@
 #include "attn/core/fused.h"
 #include "attn/core/output_table.h"
 #include "attn/core/plan.h"
+#include "attn/io/tensor_part.h"
 #include "attn/job/fields.h"
 #include "attn/job/recorded_positions.h"
 #include "attn/job/recorded_visibility.h"
@@ -63,9 +64,7 @@ AxisNames axis_names(const ResultFile& result, const std::string& name) {
   names.rows = plural_of(from_end(2), "rows");
   names.known = !labels.axes.empty();
   std::array<std::string_view, kLeadingAxes.size()> known = {};
-  for (std::size_t k = 0; k < known.size(); ++k)
-    if (std::find(kLeadingAxes.begin(), kLeadingAxes.end(), from_end(k + 3)) != kLeadingAxes.end())
-      known[k] = from_end(k + 3);
+  for (std::size_t k = 0; k < known.size(); ++k) known[k] = from_end(k + 3);
   names.leading = with_known(known);
   names.layers = labels.layers;
   return names;
@@ -83,7 +82,7 @@ bool warn_of_layers(const LayersOfFile& a, const LayersOfFile& b) {
 
 void warn_unknown_positions(const std::string& label) {
   note("warning: " + label +
-       ": the positions of the queries are not recorded; statistics that need them are left out");
+       ": the positions of the queries are not known; statistics that need them are left out");
 }
 
 bool may_be_weights(const std::string& tensor) {
@@ -245,24 +244,27 @@ HeatSource heat_source(const ResultFile& result, const std::string& requested,
   source.name = name_in(result, requested, file);
   source.key = source.name;
   source.tensor = result.tensors.at(source.name);
-  const std::string own_name = without_job(source.name);
+  const bool is_part = result.parts.contains(source.name);
+  const std::string whole = is_part ? split_part(source.name).name : source.name;
+  const std::string own_name = without_job(whole);
   if (const std::optional<Output> output = output_named(own_name))
     source.description = with_superscript_t(std::string(row_of(*output).description));
   source.zero_is_hidden = output_named(own_name) == Output::weights;
-  source.is_signed = source.name.ends_with(name_of(Output::scores));  // also of other programs
-  source.is_weights = !source.is_signed && may_be_weights(source.name);
+  source.is_signed = whole.ends_with(name_of(Output::scores));  // also of other programs
+  source.is_weights = !source.is_signed && may_be_weights(whole);
   const AxisNames axes = axis_names(result, source.name);
   source.row_axis = axes.rows;
   source.column_axis = axes.columns;
   source.leading_axes = axes.leading;
   source.layers = axes.layers;
+  source.are_axes_certain = axes.known && result.made_by.find("job") != nullptr;
   const Json& made_by = made_by_of(result.made_by, source.name);
   source.positions = positions_of(made_by, source.tensor.shape(), axes.leading);
   source.row_tokens = labels_of(axes.rows, axes.known, result);
   source.column_tokens = result.column_names.empty() ? labels_of(axes.columns, axes.known, result)
                                                      : result.column_names;
   const bool of_pairs = axes.rows == "queries" && axes.columns == "keys";
-  const std::string job = source.name.substr(0, source.name.size() - own_name.size());
+  const std::string job = whole.substr(0, whole.size() - own_name.size());
   const Tensor* masked = result.tensors.find(job + std::string(name_of(Output::masked_scores)));
   if (of_pairs && masked != nullptr && masked->shape() == source.tensor.shape())
     source.masked = *masked;
@@ -278,7 +280,8 @@ PageSet page_set(const HeatSource& given, const HeatChoice& choice, const std::s
   const auto call_first = [&](const char* name) {
     std::swap(axes[0], *std::find(axes.begin(), axes.end(), name));
   };
-  const bool one_axis = source.tensor.rank() == 3 && axes[0] != "layer";
+  const bool one_axis = source.tensor.rank() == 3 &&
+                        (axes[0] == "batch" || (axes[0] == "head" && !source.are_axes_certain));
   if (one_axis && !choice.head.empty() && axes[0] == "batch") {
     call_first("head");
     note(source.name + " " + to_string(source.tensor.shape()) +

@@ -19,7 +19,7 @@ struct AxisNames {
   /// The axes before the last two, from the last to the first.
   LeadingAxes leading = kLeadingAxes;
   std::vector<std::int64_t> layers = {};  ///< their numbers in the model; empty: 0, 1, ...
-  bool known = false;                     ///< whether the tensor is a known output or input
+  bool known = false;                     ///< whether the tensor has labels
 };
 
 /// The axis names of the tensor `name` in a result, from its labels (job/labels.h). Tensors without

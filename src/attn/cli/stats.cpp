@@ -216,6 +216,19 @@ void limit_empty_tensor(const Shape& shape) {
                         .found = to_string(shape)});
 }
 
+/// Errors: data, if the labels say that the last axes are not queries and keys or, if `inner` is 1,
+/// queries.
+void require_queries(const Labels& labels, std::size_t inner) {
+  const std::vector<std::string>& axes = labels.axes;
+  const std::vector<std::string> wanted = {"query", "key"};
+  if (axes.size() < inner ||
+      std::equal(axes.end() - static_cast<std::ptrdiff_t>(inner), axes.end(), wanted.begin()))
+    return;
+  throw Error(ErrorKind::data, Problem{.expected = inner == 2 ? "queries and keys as the last axes"
+                                                              : "queries as the last axis",
+                                       .found = "axes " + join(axes, ", ")});
+}
+
 /// The axes of a tensor of a result before the last `inner` ones: layers, batch, heads, of which
 /// some may be missing. Errors: data, for too few or too many axes and as limit_empty_tensor().
 HeadAxes head_axes(const ResultFile& result, const std::string& name, std::size_t inner) {
@@ -230,6 +243,7 @@ HeadAxes head_axes(const ResultFile& result, const std::string& name, std::size_
   limit_empty_tensor(shape);
   constexpr std::array<std::string_view, 3> kOutermost = {"layer", "batch", "head"};
   const Labels labels = result.labels(name);
+  if (result.made_by.find("job") != nullptr) require_queries(labels, inner);
   const std::size_t outer = shape.size() - inner;
   HeadAxes axes{.numbers = labels.layers};
   std::size_t next = 0;  // in kOutermost; each axis precedes those that it contains
@@ -574,6 +588,9 @@ int print_statistics(const StatsArgs& args) {
     const std::vector<Line> lines =
         args.similarity ? lines_of(collected.similarities, file) : lines_of(collected.groups, file);
     if (!lines.empty()) write_lines(out, table.text_of(lines)), has_lines = true;
+    if (args.similarity && lines.empty())
+      note("warning: " + (file.empty() ? "" : printable(file) + ": ") +
+           "no layer has two heads to compare");
     out.flush();
     collected.groups.clear();
     collected.similarities.clear();

@@ -65,7 +65,11 @@ Drawn drawn_tensor(const std::string& file, const ViewArgs& args, TensorFiles& f
 /// The first of the axes before the last two is that of layers.
 void set_layers(const JoinedLayers& layers, HeatSource& source) {
   LeadingAxes& axes = source.leading_axes;
-  std::swap(axes[layers.tensor.rank() - 3], *std::find(axes.begin(), axes.end(), "layer"));
+  std::string& first = axes[layers.tensor.rank() - 3];
+  if (const auto other = std::find(axes.begin(), axes.end(), "layer"); other != axes.end())
+    std::swap(first, *other);
+  else
+    first = "layer";
   source.layers = layers.numbers;
 }
 

@@ -40,7 +40,7 @@ std::vector<PartAxis> part_axes(const AxisList& letters, const Shape& shape, std
     else if (is_head(letter))
       parts.push_back({"head", shape[k], stride_of(shape, k)});
     else if (letter == Axis::HDv && heads > 0 && shape[k] % heads == 0)
-      parts.push_back({"head", heads, shape[k] / heads});
+      parts.push_back({"head", heads, shape[k] / heads * stride_of(shape, k)});
   }
   return several(parts);
 }

@@ -339,7 +339,8 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
       if (!suggestion.empty()) report.notes.push_back(suggestion);
     }
     const Output* output = std::get_if<Output>(&job.outputs[i]);
-    const TensorAxes axes = axes_of_output(prepared.plan.outputs[i], prepared.inputs.H);
+    const TensorAxes axes = output ? axes_of_output(prepared.plan.outputs[i], prepared.inputs.H)
+                                   : axes_by_name(match.name, compared.b.shape());
     TensorPair pair = compared_pair(std::move(compared), axes, prepared.inputs.D);
     if (output != nullptr)
       explain_by_mistakes({pair.compared, *output, typed.has_tolerance ? nullptr : &precision}, job,

@@ -29,7 +29,7 @@ class Formula {
  public:
   using Value = typename Ops::Value;
 
-  /// All three must outlive the formula.
+  /// Both must outlive the formula.
   Formula(Ops& ops, const Inputs& inputs) : ops_(ops), in_(inputs) {}
 
   /// The value of an output. First evaluates the outputs that it depends on, each only once.

@@ -163,7 +163,7 @@ Tensor with_offset(const Tensor& weight, const Options& options) {
   return cast(sum, weight.dtype());
 }
 
-/// The tensor of an input whose shape is not that of core/input_table.h, with all axes.
+/// The tensor of an input in the shape that Inputs::tensors states.
 Tensor canonical(Input input, const Tensor& tensor, const Inputs& in) {
   using enum Input;
   switch (input) {

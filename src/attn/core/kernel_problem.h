@@ -19,7 +19,7 @@ struct KernelProblem {
   std::vector<T> distances, sinks, head_scales;
   std::vector<Tensor> masks;
 
-  KernelProblem(const Inputs& in);
+  explicit KernelProblem(const Inputs& in);
   KernelProblem(const KernelProblem&) = delete;
   KernelProblem& operator=(const KernelProblem&) = delete;
 };

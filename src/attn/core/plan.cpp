@@ -221,7 +221,7 @@ PlannedOutput planned(const Request& request, const TensorMap& tensors, const Co
             .shape = tensor.shape(),
             .dtype = tensor.dtype(),
             .bytes = tensor.bytes(),
-            .axes = user_axes(*input, tensor.shape(), in.options)};
+            .axes = user_axes(*input, tensor.shape(), in.options, in.with_heads)};
   }
   const Output output = std::get<Output>(request);
   if (row_of(output).phase == Phase::given) {

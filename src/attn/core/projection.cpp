@@ -151,14 +151,20 @@ AxisList user_axes(Output output, const Inputs& in) {
   return axes;
 }
 
-AxisList user_axes(Input input, const Shape& shape, const Options& options) {
+AxisList user_axes(Input input, const Shape& shape, const Options& options, bool with_heads) {
   const InputRow& row = row_of(input);
   AxisList axes = row.axes;
   if (row.kind == InputKind::table || row.kind == InputKind::index || axes.empty()) return {};
-  if (is_packed(axes.back()) && shape.size() == 4)
-    axes.insert(options.layout == Layout::bhld ? 1 : 2, Axis::H);
-  else if (options.batch_second && axes.size() == 3 && shape.size() == 3)
+  if (is_packed(axes.back()) && shape.size() == 4) {
+    using enum Axis;
+    const bool is_of_keys = axes.back() == GD || axes.back() == GDv;
+    const Axis width = axes.back() == HD ? D : axes.back() == GD ? Dk : Dv;
+    axes.erase(axes.back());
+    axes.insert(2, width);
+    axes.insert(options.layout == Layout::bhld ? 1 : 2, is_of_keys ? G : H);
+  } else if (options.batch_second && axes.size() == 3 && shape.size() == 3)
     axes.swap(0, 1);
+  if (!with_heads && axes.size() > shape.size()) axes.erase(Axis::H), axes.erase(Axis::G);
   return axes.size() < shape.size() ? AxisList{} : axes.last(shape.size());
 }
 

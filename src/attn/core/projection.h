@@ -57,8 +57,9 @@ Shape to_user_shape(Output output, const Shape& full, const Inputs& in);
 /// The axes of the output in the user's layout.
 AxisList user_axes(Output output, const Inputs& in);
 
-/// The axes of a given tensor; empty if its table of core/input_table.h does not tell.
-AxisList user_axes(Input input, const Shape& shape, const Options& options);
+/// The axes of a given tensor; empty if its row of core/input_table.h does not tell. Without heads,
+/// a mask or a cache has no axis of heads.
+AxisList user_axes(Input input, const Shape& shape, const Options& options, bool with_heads);
 
 /// W_Q_heads, W_K_heads or W_V_heads: the columns (M, heads * D) of the given weights as (heads, M,
 /// D), in the dtype in which they were given.

@@ -599,7 +599,7 @@ std::vector<Field> model_fields() {
        .placeholder = "FILE",
        .help =
            "hidden states (L, M) or (B, L, M) at the input of the layer; {layer} is replaced by "
-           "its number; for several layers, also (layers, L, M) or (layers, B, L, M)",
+           "its number; (layers, L, M) and (layers, B, L, M) are those of all layers",
        .is_common = true,
        .requirements = {model}},
       {.key = "hidden_is",

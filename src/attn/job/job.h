@@ -32,7 +32,7 @@ std::size_t default_memory();
 
 /// A job with parsed options and all tensors in memory.
 struct Job {
-  TensorMap tensors;                           ///< by the names of core/inputs.h
+  TensorMap tensors;                           ///< by the names of core/input_table.h
   std::map<std::string, std::string> origins;  ///< where each tensor came from, for messages
   Options options;
   /// Square weights from arrays named *.weight, used as (in, out) by default.
@@ -88,7 +88,8 @@ struct Result {
   TensorMap outputs;
   std::map<Output, StreamedOutput> streamed;
   std::vector<std::string> tokens;
-  /// Schema, program, version, the job's options, digests of its inputs, positions of queries.
+  /// Schema, program, version, the job's options, digests of its inputs, what its axes are
+  /// (job/labels.h), positions of queries, visible keys.
   Json made_by;
   Overflows overflows;
 };

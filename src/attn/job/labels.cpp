@@ -1,5 +1,6 @@
 #include "attn/job/labels.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -42,7 +43,7 @@ bool has_tokens(const AxisList& axes) {
 AxisList assumed_axes(const Request& request, const Shape& shape) {
   AxisList axes = {};
   if (const Input* const input = std::get_if<Input>(&request)) {
-    axes = user_axes(*input, shape, Options{});
+    axes = user_axes(*input, shape, Options{}, true);
     if (!has_tokens(axes)) return {};
   } else {
     axes = row_of(std::get<Output>(request)).axes;
@@ -64,7 +65,22 @@ Json words_json(const AxisList& axes) {
   return Json{std::move(words)};
 }
 
-/// Empty unless there is one for each axis.
+/// Whether the words of a file can be those of axes: each is known, and only features and
+/// embeddings repeat. Layers are the first axis.
+bool are_axes(const std::vector<std::string>& words) {
+  constexpr std::string_view kOnce[] = {"layer", "batch", "head", "query", "key", "token"};
+  const auto count = [&](std::string_view word) {
+    return static_cast<std::size_t>(std::count(words.begin(), words.end(), word));
+  };
+  std::size_t known = count("embedding") + count("feature");
+  for (const std::string_view word : kOnce) {
+    if (count(word) > 1) return false;
+    known += count(word);
+  }
+  return known == words.size() && (count("layer") == 0 || words[0] == "layer");
+}
+
+/// Empty unless there is a word for each axis.
 std::vector<std::string> recorded_axes(const Json& made_by, const std::string& name,
                                        std::size_t rank) {
   const Json* const axes = made_by.find(kAxesMember);
@@ -77,7 +93,7 @@ std::vector<std::string> recorded_axes(const Json& made_by, const std::string& n
     if (word == nullptr) return {};
     words.push_back(*word);
   }
-  return words;
+  return are_axes(words) ? words : std::vector<std::string>{};
 }
 
 }  // namespace

@@ -3,10 +3,10 @@
 //   {"axes": {"weights": ["batch", "query", "key"]}, "layers": [0, 4]}
 //
 // `axes` has a word for each axis of a tensor, outermost first: layer, batch, head, query, key,
-// token, embedding or feature. Tensors have no entry if their axes are those that readers assume
-// from the name and the number of axes: the last ones of the output's axes, as
-// docs/formats.md lists them. `layers` has the numbers of the layers of a model whose results were
-// joined.
+// token, embedding or feature. A tensor has no entry if its axes are those that readers assume from
+// its name: the last ones of its row in core/output_table.h or core/input_table.h, after an axis of
+// layers if it has one more; contexts, queries, keys and values with four axes have heads as in
+// layout bhld. `layers` has the numbers of the layers of a model whose results were joined.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@
 namespace attn {
 
 inline constexpr std::string_view kAxesMember = "axes", kLayersMember = "layers";
-/// All members of made_by that say what the axes of tensors are.
+/// The members of made_by that readers of tensors need.
 inline constexpr std::array<std::string_view, 3> kLabelMembers = {kAxesMember, kLayersMember,
                                                                   kPositionsMember};
 

@@ -115,7 +115,11 @@ std::vector<std::string> labels_of(const std::vector<std::string>& tokens, std::
 
 /// What the user picked of an axis before the last two.
 const std::string& picked_of(const std::string& axis, const HeatChoice& choice) {
-  return axis == "head" ? choice.head : axis == "batch" ? choice.batch : choice.layer;
+  static const std::string none;
+  return axis == "head"    ? choice.head
+         : axis == "batch" ? choice.batch
+         : axis == "layer" ? choice.layer
+                           : none;
 }
 
 /// The panels of all combinations of indices. A name contains the innermost axis of which several
@@ -124,9 +128,10 @@ std::vector<HeatPanel> panels_of(const HeatSource& source, const HeatChoice& cho
                                  const Shape& shape) {
   const std::size_t leading = shape.size() - 2;
   const LeadingAxes& axes = source.leading_axes;
-  for (std::size_t k = leading; k < axes.size(); ++k)
-    if (!picked_of(axes[k], choice).empty())
-      usage("--" + axes[k] + ": " + source.name + " " + to_string(source.tensor.shape()) +
+  const auto end = axes.begin() + static_cast<std::ptrdiff_t>(leading);
+  for (const std::string& axis : kLeadingAxes)
+    if (!picked_of(axis, choice).empty() && std::find(axes.begin(), end, axis) == end)
+      usage("--" + axis + ": " + source.name + " " + to_string(source.tensor.shape()) +
             " has no such axis");
   std::vector<AxisElements> elements(leading);
   std::vector<std::vector<std::size_t>> indices(leading);

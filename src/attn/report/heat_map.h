@@ -96,7 +96,8 @@ struct HeatMap {
   HeatRow row(const HeatPanel& panel, std::size_t i) const { return cells.row(panel.matrix, i); }
 };
 
-/// The names of the axes before the last two, from the last to the first; each once.
+/// The names of the axes before the last two, from the last to the first; each once. HeatChoice
+/// selects from those with these names.
 using LeadingAxes = std::array<std::string, 3>;
 inline const LeadingAxes kLeadingAxes = {"head", "batch", "layer"};
 
@@ -130,6 +131,7 @@ struct HeatSource {
   bool is_signed = false;  ///< use the diverging map for any values, as for scores
   bool is_weights = true;  ///< pages show statistics of weights
   LeadingAxes leading_axes = kLeadingAxes;
+  bool are_axes_certain = false;          ///< otherwise the user's choice may give them other names
   std::vector<std::int64_t> layers = {};  ///< their numbers in the model; empty: 0, 1, ...
   PositionsOfMatrices positions = {};
   std::vector<std::string> row_tokens, column_tokens;  ///< ignored if their number does not match

@@ -46,7 +46,7 @@ Plan joined_plan(const Plan& one, std::size_t count, const OutputSet& by_rows) {
   for (PlannedOutput& output : plan.outputs) {
     output.shape.insert(output.shape.begin(), count);
     output.bytes = saturating_product({output.bytes, count});
-    output.axes.insert(0, Axis::layer);
+    if (!output.axes.empty()) output.axes.insert(0, Axis::layer);
     const Output* const computed = std::get_if<Output>(&output.request);
     output.streamed = computed != nullptr && by_rows.contains(*computed);
   }

@@ -51,11 +51,8 @@ std::string made_by_in(const FileMetadata& metadata) {
 Json read_made_by(const std::string& path, TensorFiles& files) {
   const FileBytes& file = files.file(path);
   if (format_of(file).metadata == FormatRow::Metadata::members) {
-    const bool is_needed =
-        std::any_of(kLabelMembers.begin(), kLabelMembers.end(), [&](std::string_view member) {
-          return file.text().find(json_quoted(member)) != std::string::npos;
-        });
-    const Json* made_by = is_needed ? files.document(path).find("made_by") : nullptr;
+    const bool has_made_by = file.text().find("\"made_by\"") != std::string::npos;
+    const Json* made_by = has_made_by ? files.document(path).find("made_by") : nullptr;
     return made_by == nullptr ? Json{} : *made_by;
   }
   return parsed(made_by_in(files.metadata(path)), printable(path), files.budget());
@@ -127,7 +124,8 @@ Labels labels_of_part(const Labels& whole, const std::vector<AxisOfPart>& axes) 
   for (const AxisOfPart& axis : axes) {
     if (whole.axes.empty()) break;
     labels.axes.push_back(whole.axes[axis.axis]);
-    if (labels.axes.back() == "layer") labels.layers = selected(whole.layers, axis);
+    if (labels.axes.back() == "layer" && !whole.layers.empty())
+      labels.layers = selected(whole.layers, axis);
   }
   return labels;
 }

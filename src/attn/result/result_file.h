@@ -31,7 +31,7 @@ struct ResultFile {
 const Json& made_by_of(const Json& made_by, const std::string& tensor);
 
 /// The made_by of a result, without reading its tensors. JSON files are parsed only if they have
-/// labels. Errors: as TensorFiles.
+/// one. Errors: as TensorFiles.
 Json read_made_by(const std::string& path, TensorFiles& files);
 
 /// Comments and metadata keys of other programs are ignored. Errors: as TensorFiles.

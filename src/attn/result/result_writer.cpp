@@ -5,6 +5,7 @@
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/io/json_write.h"
+#include "attn/job/labels.h"
 #include "attn/job/recorded_positions.h"
 #include "attn/job/recorded_visibility.h"
 
@@ -36,8 +37,8 @@ std::string shortened(const Json& made_by, bool with_job, bool with_positions) {
 }
 
 /// At most `most` bytes of JSON with visible keys and tokens if they fit, otherwise without the
-/// former, or without both. If that is too long, too, it has only what readers need to know of the
-/// positions, if anything.
+/// former, or without both. If that is too long, too, it has only what readers need to know of
+/// axes, layers and positions, if anything.
 std::string short_metadata(const Result& result, std::size_t most) {
   const auto fits = [&](const std::string& text) { return text.size() <= most; };
   if (result.made_by.find(kVisibleMember) != nullptr) {
@@ -49,7 +50,10 @@ std::string short_metadata(const Result& result, std::size_t most) {
   }
   for (const bool with_tokens : {true, false})
     if (std::string text = metadata_text(result, with_tokens); fits(text)) return text;
-  if (result.made_by.find(kPositionsMember) == nullptr) return "";
+  if (std::none_of(kLabelMembers.begin(), kLabelMembers.end(), [&](std::string_view member) {
+        return result.made_by.find(std::string(member)) != nullptr;
+      }))
+    return "";
   std::string text = shortened(result.made_by, true, false);
   if (!fits(text)) text = shortened(result.made_by, false, true);
   return fits(text) ? text : shortened(result.made_by, false, false);

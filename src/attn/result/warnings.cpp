@@ -261,7 +261,7 @@ std::string warn_alignment(const Job& job, const Inputs& in) {
     return "";
   return "causal: " + (in.L == 1 ? "1 query" : std::to_string(in.L) + " queries") + " and " +
          counted(in.N, "key") +
-         ": the first query is aligned with the first key (top-left); causal bottom-right aligns "
+         ": the first query is aligned with the first key (top-left); --causal=bottom-right aligns "
          "the last query with the last key";
 }
 
