@@ -30,7 +30,7 @@ FLAGS = [
     ("run", "--nan", "warn, allow or refuse", ["x"]),
     ("batch jobs", "--format", "npz, npy, safetensors, json, csv or folder", ["text", "x"]),
     ("compare a.npy b.npy", "--precision", "f64, f32, tf32, f16 or bf16", ["8"]),
-    ("random randn --seed 1", "--generator", "RandomState, default_rng, torch, jax or jax-original", ["x"]),
+    ("random randn --seed 1", "--generator", "RandomState, default_rng, torch, jax, jax-original or python", ["x"]),
 ]
 
 

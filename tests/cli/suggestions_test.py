@@ -466,7 +466,7 @@ NOTHING = [
     *((["run", *QKV, "--rotary-kind", name]) for name in ("llama", "xpos", "2d")),
     (["run", *QKV, "--compute", "f16"]), (["run", *QKV, "--compute", "bf16"]), (["run", *QKV, "--score", "l1"]),
     (["run", *QKV, "--qk-norm", "l1"]),
-    *((["random", name, "--seed", "1"]) for name in ("rand_like", "random.random", "tf.random.normal", "randn2", "gauss",
+    *((["random", name, "--seed", "1"]) for name in ("rand_like", "tf.random.normal", "randn2", "gauss",
                                                    "torch.arange", "np.random.seed")),
     *(([name]) for name in ("train", "serve", "benchmark", "quantize", "install")),
 ]

@@ -154,6 +154,9 @@ def jobs():
         {"Embedding": {"num_embeddings": 5, "embedding_dim": 3, "indices": [0, 4]}, "to": "embeddings"}]}
     yield {"seed": 1, "generator": "jax-original", "draws": [
         {"normal": {"key": "split(3)[2] fold_in(7)", "shape": [3, 2, 2]}, "to": ["Q", "K", "V"]}]}
+    yield {"seed": 1, "generator": "python", "draws": [
+        {"shuffle": {"n": 5}}, {"sample": {"n": 9, "k": 6}}, {"choices": {"values": [1, 2], "weights": [1, 3]}},
+        {"gauss": {"sigma": 0.1, "shape": [3, 2, 2]}, "to": ["Q", "K", "V"]}]}
     yield {"Q": "input#Q", "K": "input", "V": "input"}
 
 

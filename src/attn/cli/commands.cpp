@@ -34,7 +34,7 @@ constexpr CommandEntry kCommands[] = {
     {"rollout", "compute attention rollout over the layers of a model", rollout_command},
     {"merge", "combine attention over parts of the keys", merge_command},
     {"model", "show how attn reads the layers of a model", model_command},
-    {"random", "generate random arrays of NumPy, PyTorch and JAX", random_command},
+    {"random", "generate random arrays of NumPy, PyTorch, JAX and Python", random_command},
     {"svd", "compute a truncated singular value decomposition", svd_command},
     {"conventions", "list the attention conventions of each library", conventions_command},
     {"completions", "print completions for bash, zsh or fish", completions_command},

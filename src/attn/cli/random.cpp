@@ -255,7 +255,7 @@ Command random_command() {
   const auto args = std::make_shared<RandomArgs>();
   Command command;
   command.description =
-      "Generates arrays with the random generators of NumPy, PyTorch and JAX, bit for bit.";
+      "Generates arrays with the random generators of NumPy, PyTorch, JAX and Python, bit for bit.";
   command.example =
       "  attn random randint --seed 42 --high 3 --shape 3,3 --repeat 3\n"
       "  attn random normal --seed 0 --loc 1 --scale 0.02 --shape 512,64 -o w.npy\n"

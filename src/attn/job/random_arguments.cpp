@@ -44,7 +44,14 @@ const std::vector<RandomArgument>& random_argument_table() {
       {"embed_dim", number, "N", "MultiheadAttention: width of the queries"},
       {"kdim", number, "N", "MultiheadAttention: width of the keys; default: embed_dim"},
       {"vdim", number, "N", "MultiheadAttention: width of the values; default: embed_dim"},
-      {"a", number, "X", "kaiming: slope of leaky_relu; default: 0"},
+      {"a", number, "X", "kaiming: slope of leaky_relu; default: 0; python: smallest value"},
+      {"b", number, "X", "python: largest value"},
+      {"mu", number, "X", "python: mean; default: 0"},
+      {"sigma", number, "X", "python: standard deviation; default: 1"},
+      {"start", number, "N", "randrange: smallest value; default: 0"},
+      {"stop", number, "N", "randrange: end of the range, exclusive"},
+      {"k", number, "N", "getrandbits: number of bits; sample: how many to draw"},
+      {"weights", numbers, "X,Y,...", "choices: weight of each element; default: equal"},
       {"mode", word, "WORD", "kaiming: fan_in (default) or fan_out"},
       {"nonlinearity", word, "WORD", "kaiming: leaky_relu (default), relu, linear, tanh, ..."},
       {"gain", number, "X", "xavier: factor; default: 1"},
@@ -113,9 +120,9 @@ std::int64_t RandomArguments::count(const std::string& key) const {
   return static_cast<std::int64_t>(number);
 }
 
-double RandomArguments::number(const std::string& key, double fallback) const {
-  double result = fallback;
-  const Json* value = find(key);
+double RandomArguments::number(const std::string& key, std::optional<double> fallback) const {
+  double result = fallback.value_or(0);
+  const Json* value = fallback ? find(key) : &need(key);
   if (value != nullptr && !value->as_number(result)) wrong(key, "a number", *value);
   return result;
 }

@@ -31,7 +31,7 @@ struct RandomArgument {
   bool is_common = false;  ///< the flag is among those that -h lists
 };
 
-/// The arguments of all methods, by their names in NumPy, PyTorch or JAX.
+/// The arguments of all methods, by their names in NumPy, PyTorch, JAX or Python.
 const std::vector<RandomArgument>& random_argument_table();
 
 /// Each reader throws Error(data), naming the argument, if its value is invalid.
@@ -45,7 +45,7 @@ class RandomArguments {
   int128 integer(const std::string& key, std::optional<std::int64_t> fallback = {}) const;
   /// 0 to 2^31 - 1. A string is an error, also one of digits.
   std::int64_t count(const std::string& key) const;
-  double number(const std::string& key, double fallback) const;
+  double number(const std::string& key, std::optional<double> fallback = {}) const;
   bool boolean(const std::string& key, bool fallback) const;
   std::string word(const std::string& key, const std::string& fallback) const;
   std::optional<std::vector<double>> numbers(const std::string& key) const;

@@ -203,6 +203,60 @@ Tensor jax_bernoulli(JaxRandom& jax, Args a) {
   return jax.bernoulli(jax_key(jax, a), a.number("p", 0.5), a.shape());
 }
 
+// random of CPython
+
+Tensor python_random(PythonRandom& random, Args a) { return random.random(a.shape()); }
+
+Tensor python_uniform(PythonRandom& random, Args a) {
+  return random.uniform(a.number("a"), a.number("b"), a.shape());
+}
+
+Tensor python_gauss(PythonRandom& random, Args a) {
+  return random.gauss(a.number("mu", 0), a.number("sigma", 1), a.shape());
+}
+
+Tensor python_normalvariate(PythonRandom& random, Args a) {
+  return random.normalvariate(a.number("mu", 0), a.number("sigma", 1), a.shape());
+}
+
+Tensor python_randint(PythonRandom& random, Args a) {
+  return random.randrange(a.integer("a"), a.integer("b") + 1, a.shape());
+}
+
+Tensor python_randrange(PythonRandom& random, Args a) {
+  return random.randrange(a.integer("start", 0), a.integer("stop"), a.shape());
+}
+
+Tensor python_getrandbits(PythonRandom& random, Args a) {
+  return random.getrandbits(a.count("k"), a.shape());
+}
+
+/// The rows of 'values' at the indices that draw(n) returns, or these indices below 'n'.
+template <class Draw>
+Tensor picked_by(Args a, const Draw& draw) {
+  if (!draws_from_values(a)) return draw(a.count("n"));
+  const Tensor values = a.values();
+  require_rows(values);
+  return picked(values, draw(static_cast<std::int64_t>(values.shape()[0])));
+}
+
+Tensor python_choice(PythonRandom& random, Args a) {
+  return picked_by(a, [&](std::int64_t n) { return random.choice(n, a.shape()); });
+}
+
+Tensor python_choices(PythonRandom& random, Args a) {
+  return picked_by(
+      a, [&](std::int64_t n) { return random.choices(n, a.numbers("weights"), a.shape()); });
+}
+
+Tensor python_sample(PythonRandom& random, Args a) {
+  return picked_by(a, [&](std::int64_t n) { return random.sample(n, a.count("k")); });
+}
+
+Tensor python_shuffle(PythonRandom& random, Args a) {
+  return picked_by(a, [&](std::int64_t n) { return random.shuffled(n); });
+}
+
 // The table.
 
 TensorMap as_map(Tensor tensor) {
@@ -243,6 +297,11 @@ RandomMethod legacy_method(std::string name, std::vector<std::string> arguments)
 template <Tensor (*kDraw)(Generator&, Args)>
 RandomMethod rng_method(std::string name, std::vector<std::string> arguments) {
   return {std::move(name), std::move(arguments), drawn_tensor<Generator, kDraw>};
+}
+
+template <Tensor (*kDraw)(PythonRandom&, Args)>
+RandomMethod python_method(std::string name, std::vector<std::string> arguments) {
+  return {std::move(name), std::move(arguments), drawn_tensor<PythonRandom, kDraw>};
 }
 
 const std::vector<RandomMethod>& legacy_methods() {
@@ -310,12 +369,30 @@ const std::vector<RandomMethod>& jax_methods() {
   return methods;
 }
 
+const std::vector<RandomMethod>& python_methods() {
+  static const std::vector<RandomMethod> methods = {
+      python_method<python_random>("random", {"shape"}),
+      python_method<python_uniform>("uniform", {"a", "b", "shape"}),
+      python_method<python_gauss>("gauss", {"mu", "sigma", "shape"}),
+      python_method<python_normalvariate>("normalvariate", {"mu", "sigma", "shape"}),
+      python_method<python_randint>("randint", {"a", "b", "shape"}),
+      python_method<python_randrange>("randrange", {"start", "stop", "shape"}),
+      python_method<python_getrandbits>("getrandbits", {"k", "shape"}),
+      python_method<python_choice>("choice", {"n", "values", "shape"}),
+      python_method<python_choices>("choices", {"n", "values", "weights", "shape"}),
+      python_method<python_sample>("sample", {"n", "values", "k"}),
+      python_method<python_shuffle>("shuffle", {"n", "values"}),
+  };
+  return methods;
+}
+
 }  // namespace
 
 const std::vector<RandomMethod>& methods_of(std::string_view generator) {
   if (generator == "RandomState") return legacy_methods();
   if (generator == "default_rng") return rng_methods();
   if (generator == "torch") return torch_methods();
+  if (generator == "python") return python_methods();
   if (generator == "jax" || generator == "jax-original") return jax_methods();
   throw Error(ErrorKind::internal, "a generator without methods");
 }

@@ -10,6 +10,7 @@
 #include "attn/job/random_arguments.h"
 #include "attn/random/generator.h"
 #include "attn/random/jax_random.h"
+#include "attn/random/python_random.h"
 #include "attn/random/random_state.h"
 #include "attn/random/torch_generator.h"
 
@@ -26,6 +27,7 @@ inline constexpr auto kGenerators = std::to_array<GeneratorRow>({
     {"torch", ""},
     {"jax", ""},
     {"jax-original", ""},  // jax_threefry_partitionable is False
+    {"python", ""},
     {"torch-mkl",
      "on Intel CPUs, PyTorch draws bernoulli_(p) and dropout from MKL's generator, which attn does "
      "not have; give the mask as a tensor"},
@@ -37,7 +39,7 @@ inline constexpr auto kGenerators = std::to_array<GeneratorRow>({
 /// The source of all random tensors of a job.
 struct RandomStream {
   std::string_view generator;  ///< its name in kGenerators
-  std::variant<RandomState, Generator, TorchGenerator, JaxRandom> source;
+  std::variant<RandomState, Generator, TorchGenerator, JaxRandom, PythonRandom> source;
 };
 
 struct RandomMethod {

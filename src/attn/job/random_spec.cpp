@@ -40,7 +40,8 @@ std::string generator_of(std::string module, const std::string& method) {
        {"default_rng", "np.random.default_rng", "numpy.random.default_rng", "Generator",
         "np.random.Generator", "numpy.random.Generator"}},
       {"torch", {"torch", "torch.nn", "torch.nn.init", "nn", "nn.init", "init", "torch.Tensor"}},
-      {"jax", {"jax.random", "jrandom", "jr"}}};
+      {"jax", {"jax.random", "jrandom", "jr"}},
+      {"python", {"random", "random.Random"}}};
   std::erase_if(module, [](char c) { return c == '(' || c == ')'; });
   for (const auto& [generator, modules] : kModules)
     if (std::find(modules.begin(), modules.end(), module) != modules.end()) return generator;
@@ -135,6 +136,7 @@ RandomStream make_stream(const Json& seed, const std::string& generator) {
     return {"RandomState", seed.is_array() ? RandomState(words) : RandomState(words[0])};
   }
   if (seed.is_array()) fail_seed("one whole number for " + generator, "a list");
+  if (generator == "python") return {"python", PythonRandom(joined_words(numbers, ~0u))};
   if (generator == "torch") return {"torch", TorchGenerator(joined_words(numbers, 2)[0])};
   const bool partitionable = generator == "jax";
   return {partitionable ? "jax" : "jax-original",
@@ -219,8 +221,8 @@ std::size_t random_tensor_bytes(const Json& spec, const Tensor* values) {
   const double given = values != nullptr    ? static_cast<double>(values->size())
                        : written != nullptr ? count_numbers(*written)
                                             : 0;
-  const double elements =
-      std::max({1.0, product("shape"), product("size")}) + number("n", 0) + kCopies * given;
+  const double elements = std::max({1.0, product("shape"), product("size")}) + number("n", 0) +
+                          number("k", 0) + kCopies * given;
   // The weights of a layer are transposed.
   return static_cast<std::size_t>(std::min(sizeof(double) * (elements + 2 * layer), 0x1p63));
 }

@@ -1,6 +1,6 @@
 // Random tensors as a job writes them: {"randint": {"low": 0, "high": 3, "shape": [3, 3]}}.
 //
-// Names of methods and arguments, defaults and numbers are those of NumPy, PyTorch or JAX,
+// Names of methods and arguments, defaults and numbers are those of NumPy, PyTorch, JAX or Python,
 // whichever has the generator (job/random_methods.h). The other name of shape, size, is accepted,
 // too. Without a shape the result is one number.
 #pragma once
