@@ -179,10 +179,22 @@ def test_existing_file_is_kept(batch, tmp_path, flags):
     assert (tmp_path / "s.ndjson").read_text() == "mine"
 
 
-def test_impossible_name_is_refused_before_anything_is_written(tmp_path):
-    run = attn("batch", "-", "--out-dir", "out", "--summary", "s" * 300 + ".csv", stdin=json.dumps(job(1)), cwd=tmp_path)
-    assert_error(run, 73, "File name too long")
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize("name, text", [("s" * 300 + ".csv", "File name too long"),
+                                        ("folder/s.csv", "there is no folder folder"),
+                                        ("/dev/full/s.csv", "Not a directory"),
+                                        ("taken.csv", "already exists")], ids=["long", "missing", "file", "taken"])
+@pytest.mark.parametrize("isolate", [[], ["--isolate"]], ids=str)
+def test_impossible_file_is_refused_before_anything_is_written(tmp_path, name, text, isolate):
+    (tmp_path / "taken.csv").write_text("1\n")
+    run = attn("batch", "-", "--out-dir", "out/deep", "--summary", name, *isolate, stdin=json.dumps(job(1)), cwd=tmp_path)
+    assert_error(run, 73, text)
+    assert [path.name for path in tmp_path.iterdir()] == ["taken.csv"]
+
+
+def test_file_may_be_in_the_new_output_folder(tmp_path):
+    run = attn("batch", "-", "--out-dir", "out", "--summary", "out/s.csv", stdin=json.dumps(job(1)), cwd=tmp_path)
+    assert run.returncode == 0
+    assert len((tmp_path / "out" / "s.csv").read_text().splitlines()) == 2
 
 
 def test_force_replaces_the_file(batch, tmp_path):

@@ -1,12 +1,8 @@
 #include "attn/batch/summary.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
-#include <filesystem>
 #include <optional>
 #include <set>
 #include <utility>
@@ -142,18 +138,6 @@ std::string folder_of(const std::string& path) {
 }
 
 }  // namespace
-
-void SummaryFile::check(const std::string& path, bool force, bool replaces_summary) {
-  const bool is_csv = is_csv_name(path);
-  struct stat info {};
-  const bool exists = lstat(path.c_str(), &info) == 0;
-  if (!exists && errno != ENOENT)  // such as a name that is too long
-    throw system_error(ErrorKind::cannot_create, path, errno);
-  std::error_code ignored;
-  if (exists && !force && std::filesystem::is_regular_file(path, ignored) &&
-      !(replaces_summary && is_summary(path, is_csv)))
-    throw ExistsAlready(path);
-}
 
 SummaryFile::SummaryFile(const std::string& path, OutputPolicy policy, bool replaces_summary,
                          std::vector<std::string> chosen)

@@ -28,10 +28,6 @@ std::string statistics_json(const TensorMap& outputs, const std::vector<std::str
 /// until commit(). Not thread-safe. Errors: as OutputFile; usage, for another suffix.
 class SummaryFile {
  public:
-  /// Reports what can be known before anything is written. Errors: usage, for another suffix;
-  /// ExistsAlready; cannot_create and permission, for a path that cannot exist.
-  static void check(const std::string& path, bool force, bool replaces_summary);
-
   /// `replaces_summary`: an existing file is replaced if it is a summary.
   SummaryFile(const std::string& path, OutputPolicy policy, bool replaces_summary,
               std::vector<std::string> chosen);

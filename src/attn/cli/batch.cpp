@@ -1,6 +1,7 @@
 #include "attn/cli/batch.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -13,8 +14,10 @@
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 #include "attn/base/version.h"
+#include "attn/batch/batch_context.h"
 #include "attn/batch/bundle.h"
 #include "attn/batch/file_patterns.h"
+#include "attn/batch/item.h"
 #include "attn/batch/item_output.h"
 #include "attn/batch/jobs.h"
 #include "attn/batch/manifest.h"
@@ -335,10 +338,12 @@ PoolEnd run_in_pool(const BatchArgs& args, const BatchContext& context, ItemSour
   return end;
 }
 
-}  // namespace
-
+/// Results go to files, which `manifest` records, or to standard output if it is nullptr. Returns
+/// the exit code: 3 if some jobs failed, otherwise 0 or that of the error that ended the batch.
+/// Sets `stop` to start no more jobs. Ends the process if threads still compute jobs over their
+/// time limit.
 int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& source,
-              Manifest* manifest, std::atomic<bool>& stop) {
+              Manifest* manifest, SummaryFile* summary, std::atomic<bool>& stop) {
   set_memory_checks(false);  // of this thread: no job may end the others
   const bool is_recorded = manifest != nullptr;
   BatchReport report(report_options(args, source, manifest));
@@ -347,10 +352,6 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
   const bool results_on_terminal = !is_recorded && prints_to_terminal();
   const std::size_t processors = processors_of_process();
   const std::size_t max_memory = context.files->limits().memory;
-  std::optional<SummaryFile> summary;
-  if (context.has_summary)
-    summary.emplace(args.summary, OutputPolicy{.force = args.force, .durable = args.durable},
-                    args.resume, context.statistics);
   std::optional<BundleWriter> bundles;
   if (is_recorded && args.bundle > 0)
     bundles.emplace(context, *manifest, max_memory / kWaitingFraction);
@@ -405,8 +406,6 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
   return code;
 }
 
-namespace {
-
 // Fractions of --max-memory: for shared input files, for the longest line, and for each of two
 // bundles of an earlier run.
 constexpr std::size_t kCacheFraction = 4, kLineFraction = 8, kBundleFraction = 8;
@@ -459,8 +458,6 @@ std::unique_ptr<Manifest> open_manifest(const BatchArgs& args, const Naming& nam
     if (args.manifest.empty()) manifest->read_shards(naming.folder, max_bytes);
     return manifest;
   }
-  folders.make_with_parents(naming.folder, args.durable);
-  confine_outputs(naming.folder);
   const ManifestUse use = args.force                       ? ManifestUse::replace
                           : args.resume || args.no_clobber ? ManifestUse::resume
                                                            : ManifestUse::create;
@@ -658,10 +655,18 @@ int run_batch(const BatchArgs& args) {
     };
     if (context.naming && normal(args.summary) == normal(context.naming->folder))
       fail_usage("--summary " + printable(args.summary) + ": is the output folder");
-    SummaryFile::check(args.summary, args.force, args.resume);
   }
   ScopedDirectories folders;
   context.folders = &folders;
+  if (has_manifest && !args.dry_run) {
+    folders.make_with_parents(context.naming->folder, args.durable);
+    confine_outputs(context.naming->folder);
+  }
+  // Before the manifest: a summary that cannot be written leaves nothing behind.
+  std::optional<SummaryFile> summary;
+  if (context.has_summary)
+    summary.emplace(args.summary, OutputPolicy{.force = args.force, .durable = args.durable},
+                    args.resume, context.statistics);
   std::unique_ptr<Manifest> manifest;
   if (has_manifest)
     manifest = open_manifest(args, *context.naming, path,
@@ -675,7 +680,8 @@ int run_batch(const BatchArgs& args) {
   BundleCache bundles(limits_of_bundle(limits));
   context.bundles = &bundles;
   if (has_other_members()) start_batch_team(options_digest(args, context.base, cache), path);
-  return run_items(args, context, *source, args.dry_run ? nullptr : manifest.get(), stop);
+  return run_items(args, context, *source, args.dry_run ? nullptr : manifest.get(),
+                   summary ? &*summary : nullptr, stop);
 }
 
 }  // namespace

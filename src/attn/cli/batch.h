@@ -1,14 +1,10 @@
 // attn batch: computes many jobs, given as files or as lines of JSON, on several threads or in
-// several processes. Declares its options and run_items(), which connects the job source, the
-// workers, the results and the report.
+// several processes. Declares its options.
 #pragma once
 
-#include <atomic>
 #include <string>
 #include <vector>
 
-#include "attn/batch/batch_context.h"
-#include "attn/batch/item.h"
 #include "attn/batch/pool.h"
 #include "attn/cli/batch_report.h"
 #include "attn/cli/command.h"
@@ -40,13 +36,6 @@ void add_batch_options(Command& command, BatchArgs& args);
 
 /// Checks what the table of options cannot express. Errors: usage.
 void check(const BatchArgs& args);
-
-/// Results go to files, which `manifest` records, or to standard output if it is nullptr. Returns
-/// the exit code: 3 if some jobs failed, otherwise 0 or that of the error that ended the batch.
-/// Sets `stop` to start no more jobs. Ends the process if threads still compute jobs over their
-/// time limit.
-int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& source,
-              Manifest* manifest, std::atomic<bool>& stop);
 
 Command batch_command();
 

@@ -173,7 +173,7 @@ def problems(case, outcome, codes, checks_memory, max_seconds, folder, read_by_a
     if outcome.code < 0:
         return [f"ended by signal {-outcome.code}"]
     found = []
-    if outcome.seconds > max_seconds + 1e-5 * case.stdin.count(b"\n"):  # a batch's lines
+    if outcome.seconds > max_seconds + 4e-5 * case.stdin.count(b"\n"):  # a batch's lines
         found.append(f"{outcome.seconds:.1f} s of processor time")
     if outcome.code not in codes or outcome.code == INTERNAL:
         found.append(f"exit code {outcome.code}")
