@@ -11,7 +11,8 @@ import re
 import numpy as np
 import pytest
 
-from support.attn import assert_error, attn
+from support.attn import ROOT, assert_error, attn
+from support.checkpoints import write_model
 
 RNG = np.random.default_rng(5)
 B, H, L, D = 2, 4, 6, 8
@@ -21,11 +22,12 @@ TENSORS = {
     "q4": RNG.standard_normal((B, H, L, D)), "k4": RNG.standard_normal((B, H, L, D)),
     "v4": RNG.standard_normal((B, H, L, D)), "k2": RNG.standard_normal((B, 2, L, D)),
     "mask": np.tril(RNG.random((L, L)) < 0.7) | np.eye(L, dtype=bool),
+    "keep": np.ones((L, L), bool),
     "keys": np.array([[1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 0]], bool),
     "bias": RNG.standard_normal((H, L, L)), "buckets": RNG.standard_normal((8, H)), "sinks": RNG.standard_normal(H),
     "past": RNG.standard_normal((B, H, 3, D)), "lengths": np.array([3, 5]), "ids": np.array([0, 0, 1, 1, 2, 2]),
     "positions": np.array([4, 5, 6, 7, 8, 9]), "cu": np.array([0, 2, 6]), "norm": RNG.standard_normal(D),
-    "bk": RNG.standard_normal(H * D)}
+    "bk": RNG.standard_normal(H * D), **{name: RNG.standard_normal((B, L, D)) for name in ("q3", "k3", "v3")}}
 QKV = ["--q", "q4.npy", "--k", "k4.npy", "--v", "v4.npy"]
 GROUPED = ["--q", "x.npy", "--k", "x.npy", "--v", "x.npy", "--heads", "4"]
 WORDS = ["--embeddings", "x.npy", "--w-q", "w.npy", "--w-k", "u.npy", "--w-v", "w.npy"]
@@ -35,6 +37,11 @@ WORDS = ["--embeddings", "x.npy", "--w-q", "w.npy", "--w-k", "u.npy", "--w-v", "
 def folder(module_path):
     for name, tensor in TENSORS.items():
         np.save(module_path / f"{name}.npy", tensor)
+    (module_path / "job.json").write_text(json.dumps({"Q": [[1]], "K": [[1]], "outputs": ["scores"]}))
+    llama = {"model.layers.0.input_layernorm.weight": np.ones(D)} | {
+        f"model.layers.0.self_attn.{name}_proj.weight": TENSORS["w"] for name in "qkvo"}
+    write_model(module_path / "model", {"model_type": "llama", "hidden_size": D, "num_attention_heads": 2,
+                                        "num_hidden_layers": 1}, llama)
     return module_path
 
 
@@ -165,6 +172,88 @@ def test_a_suggested_flag_is_the_one_that_was_meant(folder, command, typed, mean
     follow(folder, command, typed, meant)
 
 
+# The other names of each meaning: (base command, names, what is meant). Only the first word differs.
+
+PAST, ROPE = ["--past-k", "past.npy", "--past-v", "past.npy"], [*RUN, "--rotary", "half"]
+PLAIN = ["run", *QKV]
+SMALL = ["run", "--q", "x.npy", "--k", "y.npy"]
+LLAMA3 = ["--rotary-scaling", "llama3", "--rotary-factor", "2", "--rotary-original-length", "4"]
+MORE_FLAGS = [
+    ([*RUN[:1], *RUN[3:]], "query_layer", "--q q4.npy"), (["run", *JSON, *QKV[:2], *QKV[4:]], "key_layer", "--k k4.npy"),
+    (["run", *JSON, *QKV[:4]], "value_states value_layer", "--v v4.npy"),
+    (["run", *JSON, *WORDS[2:]], "input embeds token_embeddings input_embeds inputs_embeds", "--embeddings x.npy"),
+    (["run", *JSON, *WORDS], "encoder_outputs cross_attention_states", "--memory y.npy"),
+    (["run", *JSON, *WORDS[:2], *WORDS[4:]], "query_proj weight_q query_weight w_query", "--w-q u.npy"),
+    (["run", *JSON, *WORDS[:4], *WORDS[6:]], "k_proj key_proj to_k k_weight weight_k key_weight w_key", "--w-k w.npy"),
+    (["run", *JSON, *WORDS[:6]], "v_proj value_proj to_v v_weight weight_v value_weight w_value", "--w-v u.npy"),
+    (["run", *JSON, *WORDS, "--outputs", "output"], "c_proj to_out o_weight weight_o out_weight output_weight w_out",
+     "--w-o u.npy"),
+    (["run", *JSON, *WORDS], "query_bias q_proj_bias", "--b-q b.npy"),
+    (["run", *JSON, *WORDS], "key_bias k_proj_bias", "--b-k b.npy"),
+    (["run", *JSON, *WORDS], "v_bias value_bias", "--b-v b.npy"),
+    (["run", *JSON, *WORDS, "--w-o", "u.npy"], "o_bias bias_o out_bias output_bias out_proj_bias", "--b-o b.npy"),
+    ([*RUN, *PAST[2:]], "past_keys k_cache cache_k", "--past-k past.npy"),
+    ([*RUN, *PAST[:2]], "past_value past_values value_cache cache_v", "--past-v past.npy"),
+    ([*RUN, "--qk-norm", "rms"], "q_norm_weight q_layernorm q_ln query_norm", "--q-norm norm.npy"),
+    ([*RUN, "--qk-norm", "rms"], "k_norm_weight k_layernorm k_ln key_norm", "--k-norm norm.npy"),
+    (RUN, "attn_sinks sink_logits s_aux", "--sinks sinks.npy"), (RUN, "additive_mask", "--bias bias.npy"),
+    (RUN, "rel_attn_bias", "--relative-bias buckets.npy"), (RUN, "causal_masking autoregressive", "--causal"),
+    (RUN, "kv_mask", "--key-mask keys.npy"), (RUN, "sliding_window_size", "--window 2,1"),
+    (RUN, "kv_lengths kv_seqlens nonpad_kv_seqlen valid_len valid_lengths", "--key-lengths lengths.npy"),
+    (RUN, "seqused_q", "--query-lengths lengths.npy"),
+    (RUN, "doc_ids q_segment_ids query_segment_ids", "--documents ids.npy"),
+    ([*RUN, "--documents", "ids.npy"], "kv_segment_ids key_segment_ids key_document_ids", "--key-documents ids.npy"),
+    (ROPE, "pos_ids", "--position-ids positions.npy"),
+    (["run", *JSON, *GROUPED[:6]], "nheads num_head number_of_heads attention_heads num_q_heads num_query_heads n_q_heads "
+     "q_num_heads query_heads", "--heads 4"),
+    (["run", *JSON, "--q", "q4.npy", "--k", "k2.npy", "--v", "k2.npy"], "n_kv_heads key_value_heads n_head_kv num_kv",
+     "--kv-heads 2"),
+    ([*RUN, "--query-scale-factor", "2"], "floor_scale", "--query-scale-length 2"),
+    (RUN, "logit_soft_cap logit_softcapping attn_logits_soft_cap softcapping", "--softcap 1"),
+    ([*RUN, "--dropout-mask", "keep.npy"], "dropout attn_dropout attention_dropout dropout_rate attn_pdrop",
+     "--dropout-p 0.5"),
+    (RUN, "qkv_format tensor_layout input_layout tensor_format", "--layout blhd"),
+    (["run", *JSON, *[word.replace("4", "3") for word in QKV]], "batch_first", "--batch-axis first"),
+    (RUN, "use_qk_norm", "--qk-norm rms"),
+    (RUN, "rotary_embedding rotary_embeddings rotary_emb rotary_pos_emb", "--rotary-kind half"),
+    (ROPE, "theta rope_base rotary_theta rotary_emb_base rotary_embedding_base", "--rotary-base 100"),
+    (ROPE, "rope_dim rotary_ndims rotary_embedding_dim", "--rotary-width 4"),
+    (RUN, "rope_interleaved", "--rotary-kind interleaved"),
+    ([*ROPE, "--rotary-factor", "2"], "rope_type", "--rotary-scaling linear"),
+    ([*ROPE, "--rotary-scaling", "linear"], "rope_factor rope_scaling_factor", "--rotary-factor 2"),
+    ([*ROPE, "--rotary-scaling", "yarn", "--rotary-factor", "2"], "original_max_position_embeddings",
+     "--rotary-original-length 4"),
+    ([*ROPE, *LLAMA3, "--rotary-high-frequency-factor", "4"], "low_freq_factor", "--rotary-low-frequency-factor 2"),
+    ([*ROPE, *LLAMA3, "--rotary-low-frequency-factor", "1"], "high_freq_factor", "--rotary-high-frequency-factor 3"),
+    (RUN, "compute_dtype", "--compute f32"), (RUN, "framework", "--convention jax"),
+    (["random", "randn", "--shape", "2,2"], "rng_seed manual_seed random_state", "--seed 3"),
+    ([*SMALL, "--view"], "words", "--tokens a,b,c,d,e,f"),
+    (PLAIN, "return_attn_probs return_attention_scores", "--outputs weights"),
+    (PLAIN, "lse return_softmax_lse", "--outputs logsumexp"),
+    (PLAIN, "out_file output_file outfile output_dir output_path save save_to", "--output new.npz --force"),
+    (["batch", "job.json"], "out output_dir", "--out-dir new --force"),
+    (SMALL, "draw show visualize visualise", "--view"), (PLAIN, "decimals", "--precision 2"),
+    (PLAIN, "num_threads n_threads nthreads", "--threads 1"),
+    (PLAIN, "mem max_mem memory_limit mem_limit limit_memory", "--max-memory 64M"),
+    ([*SMALL, "--outputs", "scores"], "csv", "--format csv"), ([*SMALL, "--view"], "no_colour", "--color never"),
+    (PLAIN, "silent", "--quiet"),
+    (["run", *JSON, "--layer", "0", "--hidden", "x.npy"], "checkpoint model_dir model_name pretrained", "--model model"),
+    (["run", *JSON, "--model", "model", "--hidden", "x.npy"], "layer_idx layer_index layer_id", "--layer 0"),
+]
+
+
+@pytest.mark.parametrize("command, typed, meant", MORE_FLAGS, ids=[row[1].split()[0] for row in MORE_FLAGS])
+def test_other_names_of_a_flag_are_the_one_that_was_meant(folder, command, typed, meant):
+    flag, *rest = meant.split()
+    for name in typed.split():
+        refused = attn(*command, "--" + name.replace("_", "-"), *rest, cwd=folder)
+        assert (refused.returncode, refused.stdout) == (2, b""), name
+        assert names(refused)[0].split()[0] == flag, name
+        assert names(refused)[0].split() in ([flag], [flag, *rest[:1]]), name
+        assert len(names(refused)) == 1, name
+    result(folder, [*command, *meant.split()])
+
+
 # Keys of jobs: (typed key, meant key, value).
 
 MATRIX, KEYS = TENSORS["x"].tolist(), TENSORS["y"].tolist()
@@ -198,13 +287,25 @@ def test_a_suggested_key_is_the_one_that_was_meant(folder, typed, meant, value):
     assert run(suggested).stdout == run(meant).stdout
 
 
-@pytest.mark.parametrize("group, typed, meant, value", [
+MEMBERS = [
     ("rotary", "theta", "base", 50), ("rotary", "bsae", "base", 50), ("rotary", "rope_type", "scaling", "linear"),
-    ("rotary", "type", "scaling", "linear"), ("softmax", "axsi", "axis", "all"), ("softmax", "axes", "axis", "all"),
-    ("print_options", "precison", "precision", 3), ("print_options", "line_width", "linewidth", 60)])
+    ("rotary", "type", "scaling", "linear"), ("rotary", "rope_theta", "base", 50),
+    ("rotary", "original_max_position_embeddings", "original_length", 4), ("print_options", "num_py", "numpy", 1),
+    ("rotary", "low_freq_factor", "low_frequency_factor", 2), ("rotary", "high_freq_factor", "high_frequency_factor", 3),
+    ("softmax", "axsi", "axis", "all"), ("softmax", "axes", "axis", "all"),
+    ("print_options", "precison", "precision", 3), ("print_options", "line_width", "linewidth", 60),
+]
+
+
+@pytest.mark.parametrize("group, typed, meant, value", MEMBERS)
 def test_a_suggested_member_is_the_one_that_was_meant(folder, group, typed, meant, value):
     def run(key):
         kind = {"kind": "half", "factor": 2, "scaling": "linear"} if group == "rotary" else {}
+        if "factor" in meant:
+            kind |= {"scaling": "llama3", "original_length": 4, "low_frequency_factor": 1, "high_frequency_factor": 4}
+            kind.pop(meant)
+        elif meant == "original_length":
+            kind["scaling"] = "yarn"
         return attn("run", "-", stdin=json.dumps({**SELF, group: {**kind, key: value}}), cwd=folder)
     refused = run(typed)
     assert refused.returncode == 65
@@ -230,14 +331,18 @@ OUTPUTS = [
     *((name, "entropy") for name in ("entropies", "entorpy")),
     ("prev_token_weight", "previous_token_weight"), ("first_token_weight", "first_key_weight"),
     ("key_weight", "key_weights"), ("present_key", "present_K"), ("head_contexts", "head_context"),
-    ("Keys_95", "keys_95"), ("effective_key", "effective_keys"),
+    ("Keys_95", "keys_95"), ("effective_key", "effective_keys"), ("query_states", "queries"), ("key_states", "keys"),
+    ("value_states", "values"), ("mean_attention", "mean_weights"), ("present_value", "present_V"),
+    ("query_gates", "gates"),
+    *((name, "weights") for name in ("attn_weight", "attention_weight", "attn_map", "attention_map")),
+    *((name, "scores") for name in ("similarities", "dot_products", "products")),
 ]
 
 
 @pytest.mark.parametrize("typed, meant", OUTPUTS, ids=[row[0] for row in OUTPUTS])
 def test_a_suggested_output_is_the_one_that_was_meant(folder, typed, meant):
-    past = ["--past-k", "past.npy", "--past-v", "past.npy"] if meant == "present_K" else []
-    follow(folder, [*RUN, *past, "--outputs"], [typed], [meant])
+    command = [*RUN, *PAST] if "present" in meant else ["run", *JSON, *WORDS, "--w-gate", "w.npy"] if meant == "gates" else RUN
+    follow(folder, [*command, "--outputs"], [typed], [meant])
 
 
 def test_outputs_of_files_are_suggested_alike(folder):
@@ -255,6 +360,8 @@ def test_queries_are_suggested_for_an_input_that_the_job_lacks(folder):
 
 FOUR = ["--q", "q4.npy", "--k", "k4.npy", "--v", "v4.npy", "--causal"]
 CROSS = ["--q", "x.npy", "--k", "y.npy", "--v", "y.npy", "--causal"]
+MASKED = ["--q", "x.npy", "--k", "x.npy", "--mask", "mask.npy"]
+RELATIVE = [*FOUR, "--relative-bias", "buckets.npy"]
 VALUES = [
     *(("--convention", name, "flash", FOUR) for name in (
         "flash_attn", "flash-attention", "flash_attention_2", "fa2", "FA3", "flashattn", "flash-attn", "FlashAttention",
@@ -290,7 +397,31 @@ VALUES = [
     *(("--style", name, "torch", ["--q", "x.npy", "--k", "y.npy", "--format", "text"]) for name in ("pytorch", "Torch")),
     ("--style", "tensorflow", "tf", ["--q", "x.npy", "--k", "y.npy", "--format", "text"]),
     ("--position", "sine", "sinusoidal", WORDS), ("--position", "sinusodal", "sinusoidal", WORDS),
-    *(("--weights-layout", name, "out-in", WORDS) for name in ("torch", "out_in")),
+    *(("--weights-layout", name, "out-in", WORDS) for name in ("torch", "pytorch", "out_in")),
+    *(("--convention", name, "flash", FOUR) for name in (
+        "flash_attn_2", "flash2", "flash_attn_3", "flash_attention_3", "flash3", "fa")),
+    *(("--convention", name, "torch", FOUR) for name in (
+        "torch_sdpa", "pytorch_sdpa", "f_sdpa", "torch_functional", "torch_nn_functional_scaled_dot_product_attention",
+        "hugging_face")),
+    *(("--convention", name, "keras", FOUR) for name in ("tf_keras", "tensorflow_keras", "keras3")),
+    *(("--convention", name, "jax", FOUR) for name in ("flax_linen", "linen")),
+    ("--convention", "onnx_attention", "onnx", CROSS), ("--compute", "fp64", "f64", FOUR),
+    ("--layout", "bnsh", "bhld", FOUR), ("--layout", "bsnh", "blhd", FOUR), ("--normaliser", "onehot", "hardmax", FOUR),
+    ("--score", "bahdanau", "additive", [*FOUR, "--v-score", "norm.npy"]),
+    ("--score", "bilinear", "general", [*FOUR, "--w-score", "w.npy"]),
+    *(("--mask-polarity", name, "attend", MASKED) for name in ("keep", "visible")),
+    ("--mask-polarity", "hidden", "ignore", MASKED),
+    *(("--rotary", name, "half", FOUR) for name in ("gpt_neox", "neox_style")),
+    ("--rotary", "gptj_style", "interleaved", FOUR),
+    *(("--position", name, "sinusoidal", WORDS) for name in ("sincos", "sin_cos")),
+    ("--rotary-scaling", "dynamic", "dynamic-ntk", [*FOUR, "--rotary", "half", "--rotary-factor", "2",
+                                                    "--rotary-original-length", "4"]),
+    ("--rotary-scaling", "ntk_aware", "ntk", [*FOUR, "--rotary", "half", "--rotary-factor", "2"]),
+    ("--rotary-scaling", "su", "longrope", [*FOUR, "--rotary", "half", "--rotary-original-length", "4",
+                                            "--rotary-factor", "2", "--rotary-short-factor", "[1,1,1,1]",
+                                            "--rotary-long-factor", "[2,2,2,2]"]),
+    ("--relative-direction", "bidirectional", "both", RELATIVE), ("--relative-direction", "unidirectional", "past", RELATIVE),
+    ("--style", "np", "numpy", [*FOUR, "--format", "text"]),
 ]
 
 
@@ -300,8 +431,14 @@ def test_a_suggested_word_is_the_one_that_was_meant(folder, flag, typed, meant, 
     follow(folder, command, [typed], [meant])
 
 
-@pytest.mark.parametrize("typed, meant", [("pytorch", "torch"), ("Torch", "torch"), ("random_state", "RandomState"),
-                                          ("defaultrng", "default_rng"), ("pcg64", "default_rng"), ("jaxx", "jax")])
+GENERATORS = [
+    ("pytorch", "torch"), ("Torch", "torch"), ("random_state", "RandomState"),
+    ("defaultrng", "default_rng"), ("pcg64", "default_rng"), ("rng", "default_rng"), ("mt19937", "RandomState"),
+    ("jaxx", "jax"),
+]
+
+
+@pytest.mark.parametrize("typed, meant", GENERATORS)
 def test_a_suggested_generator_is_the_one_that_was_meant(typed, meant):
     follow(None, ["random", "uniform", "--seed", "7", "--shape", "3", "--generator"], [typed], [meant])
 
@@ -343,16 +480,24 @@ def test_the_parameters_of_a_layer_are_those_that_were_meant():
     assert attn(*command).returncode == 0
 
 
-@pytest.mark.parametrize("method, typed, value, meant", [
+ARGUMENTS = [
     ("normal", "mean", 1, "loc"), ("normal", "std", 2, "scale"), ("normal", "sigma", 2, "scale"), ("normal", "mu", 1, "loc"),
-    ("uniform", "hgih", 2, "high"), ("randint", "hihg", 5, "high"), ("rand", "shpae", [2, 2], "shape")])
+    ("uniform", "minval", -1, "low"), ("uniform", "maxval", 2, "high"), ("normal", "stddev", 2, "scale"),
+    ("uniform", "hgih", 2, "high"), ("randint", "hihg", 5, "high"), ("rand", "shpae", [2, 2], "shape"),
+    ("uniform jax", "low", -1, "minval"), ("uniform jax", "high", 2, "maxval"),
+    *(("normal torch", name, 1, "mean") for name in ("loc", "mu")),
+    *(("normal torch", name, 2, "std") for name in ("scale", "sigma", "stddev")),
+]
+
+
+@pytest.mark.parametrize("method, typed, value, meant", ARGUMENTS)
 def test_a_suggested_argument_is_the_one_that_was_meant(method, typed, value, meant):
     def run(name):
-        shape = {} if meant == "shape" else {"shape": [2, 3]}
-        high = {"high": 9} if method == "randint" and name not in ("high", "hihg") else {}
-        return attn("run", "-", stdin=json.dumps({"seed": 1, "Q": {method: {**shape, **high, name: value}}, "K": [[1, 1, 1]]}
-                                                 if meant != "shape" else
-                                                 {"seed": 1, "Q": {method: {name: value}}, "K": [[1, 1]]}))
+        word, *generator = method.split()
+        arguments = {} if meant == "shape" else {"shape": [2, 3]}
+        arguments |= {"high": 9} if method == "randint" and meant != "high" else {}
+        job = {"seed": 1, "Q": {word: {**arguments, name: value}}, "K": [[1] * (2 if meant == "shape" else 3)]}
+        return attn("run", "-", stdin=json.dumps(job | ({"generator": generator[0]} if generator else {})))
     assert names(run(typed)) == [meant]
     assert run(meant).returncode == 0
 
@@ -368,6 +513,10 @@ COMMANDS = [
     *((name, "stats") for name in ("stat", "statistics")), *((name, "random") for name in ("rand", "rng")),
     ("example", "examples"), ("bacth", "batch"), ("scheme", "schema"), ("modle", "model"), ("roll-out", "rollout"),
     ("combine", "merge"), ("completion", "completions"), ("convention", "conventions"), ("explain", "run JOB --explain -"),
+    *((name, "view") for name in ("show", "visualise")), *((name, "compare") for name in ("verify", "assert_close")),
+    *((name, "run") for name in ("calc", "calculate", "attention", "exec", "execute")), ("tensors", "inspect"),
+    *((name, "convert") for name in ("dump", "export", "save")), ("statistic", "stats"), ("demo", "examples"),
+    ("demos", "examples"), ("parallel", "batch"),
 ]
 
 
@@ -412,6 +561,16 @@ SEVERAL = [
     (["run", *QKV, "--convention", "mha"], {"torch-mha": "nn.MultiheadAttention", "keras": "keras.layers.MultiHeadAttention"}),
     (["run", *QKV, "--attention-mask", "m.npy"], {"--key-mask": "(B, S)", "--mask": "queries and keys"}),
     (["run", *QKV, "--past-key-values", "p.npy"], {"--past-k": "keys", "--past-v": "values"}),
+    *((["run", *QKV, name, "p.npy"], {"--past-k": "keys", "--past-v": "values"}) for name in ("--past-kv", "--kv-cache")),
+    *((["run", *QKV, "--outputs", name], {"scores": "before scale and mask", "masked_scores": "after them"})
+      for name in ("attn_logits", "attention_logits")),
+    *((["run", *QKV, "--outputs", name], {"context": "before W_O", "output": "after it"})
+      for name in ("o", "y", "attn_out", "attention_output")),
+    (["run", *QKV, "--outputs", "attn_scores"], {"scores": "before the softmax", "weights": "after it"}),
+    (["run", *QKV, "--convention", "multihead_attention"],
+     {"torch-mha": "nn.MultiheadAttention", "keras": "keras.layers.MultiHeadAttention"}),
+    (["random", "randn", "--generator", "np"], {"RandomState": "np.random.seed", "default_rng": "np.random.default_rng"}),
+    (["run", "--hidden-state", "x.npy"], {"--hidden": "--model", "--embeddings": "other weights"}),
     (["run", *QKV, "--add-bias-kv", "p.npy"], {"--bias-k": "key", "--bias-v": "value"}),
     (["run", *QKV, "--outputs", "attention_scores"], {"scores": "before the softmax", "weights": "after it"}),
     (["run", *QKV, "--outputs", "logits"], {"scores": "before scale and mask", "masked_scores": "after them"}),
@@ -439,6 +598,13 @@ NOTES = [
     (["--key-padding-mask", "keys.npy"], "'--key-mask' with mask_polarity ignore if true hides a key"),
     (["--src-key-padding-mask", "keys.npy"], "'--key-mask' with mask_polarity ignore if true hides a key"),
     (["--src-mask", "keys.npy"], "'--mask' with mask_polarity ignore if true hides a key"),
+    *(([f"--{name}", "keys.npy"], "'--mask' with mask_polarity ignore if true hides a key")
+      for name in ("tgt-mask", "memory-mask")),
+    *(([f"--{name}", "keys.npy"], "'--key-mask' with mask_polarity ignore if true hides a key")
+      for name in ("tgt-key-padding-mask", "memory-key-padding-mask", "padding-mask")),
+    (["--rope-interleaved"], "'--rotary-kind interleaved' if true"), (["--batch-first"], "'--batch-axis first' if true"),
+    *((["--convention", name], "'torch' with alignment bottom-right after cached keys")
+      for name in ("huggingface", "hf", "transformers")),
     (["--return-lse"], "'--outputs logsumexp' if true"), (["--is-neox-style"], "'--rotary-kind half' if true"),
     (["--sliding-window", "4"], "'--window' with the numbers of keys to the left and right"),
 ]
@@ -479,5 +645,42 @@ def test_nothing_is_suggested_for_a_name_of_another_meaning(folder, command):
     assert b"did you mean" not in run.stderr
 
 
-def test_there_are_many_names():
-    assert sum(map(len, (FLAGS, JOB_KEYS, OUTPUTS, VALUES, METHODS, COMMANDS, TENSOR_NAMES))) > 300
+@pytest.mark.parametrize("typed, meant", [("txt", "text"), ("jsonl", "ndjson")])
+def test_a_suggested_format_is_the_one_that_was_meant(folder, typed, meant):
+    follow(folder, ["run", *QKV, "--format"], [typed], [meant])
+
+
+def test_a_suggested_precision_is_the_one_that_was_meant(folder):
+    result(folder, ["run", *QKV, "-o", "context=context.npy"])
+    follow(folder, ["compare", "context.npy", "--reference", *QKV, "--precision"], ["tensorfloat32"], ["tf32"])
+
+
+def other_names():
+    """(kind, name) of each name in the program's table of names that other libraries use."""
+    source = (ROOT / "src/attn/base/other_names.cpp").read_text()
+    table = source[source.index("kOtherNames[]"):]
+    for kind, names_of_row in re.findall(r'{(\w+),\s*((?:"[^"]*"\s*)+),', table):
+        for name in "".join(re.findall(r'"([^"]*)"', names_of_row)).split():
+            yield kind, name
+
+
+def test_every_other_name_is_followed():
+    """By the tables above, which are written by hand."""
+    typed = {kind: set() for kind in ("input", "output", "value", "convention", "command")}
+
+    def add(kind, *words):
+        typed[kind] |= {re.sub("[-_.]", "", word).lower() for word in words}
+
+    add("input", *(row[1][0] for row in FLAGS), *(name for row in MORE_FLAGS for name in row[1].split()))
+    add("input", *(row[0] for row in JOB_KEYS), *(row[1] for row in MEMBERS + ARGUMENTS), *(row[0][0] for row in NOTES))
+    add("output", *(row[0] for row in OUTPUTS))
+    add("command", *(row[0] for row in COMMANDS))
+    add("value", "tensorfloat32", "txt", "jsonl", *(row[0] for row in GENERATORS))
+    for flag, word, *_ in VALUES:
+        add("convention" if flag == "--convention" else "value", word)
+    for [*_, flag, word], _ in [*SEVERAL, *((row[0], 0) for row in NOTES if len(row[0]) == 2)]:
+        kind = {"--outputs": "output", "--convention": "convention", "--generator": "value"}.get(flag, "input")
+        add(kind, flag if kind == "input" else word)
+    found = list(other_names())
+    assert len(found) > 500
+    assert [row for row in found if re.sub("_", "", row[1]) not in typed[row[0]]] == []

@@ -73,7 +73,7 @@ constexpr OtherName kOtherNames[] = {
      "heads"},
     {input,
      "num_kv_heads num_key_value_heads n_kv_heads n_kv_head kv_num_heads num_query_groups "
-     "key_value_heads n_head_kv num_kv enable_gqa",
+     "key_value_heads n_head_kv num_kv",
      "kv_heads"},
     {input, "scaling sm_scale softmax_scale scale_factor", "scale"},
     {input, "attn_scale attention_scale", "scale"},
@@ -85,7 +85,7 @@ constexpr OtherName kOtherNames[] = {
      "softcap"},
     {input, "dropout attn_dropout attention_dropout dropout_rate attn_pdrop", "dropout_p"},
     {input, "qkv_layout qkv_format tensor_layout input_layout tensor_format", "layout"},
-    {input, "batch_first", "batch_axis"},
+    {input, "batch_first", "batch_axis", "first", "if true"},
     {input, "qk_layernorm use_qk_norm", "qk_norm"},
     {input, "rope rotary_embedding rotary_embeddings rotary_emb rotary_pos_emb", "rotary_kind"},
     {input, "rope_theta rope_base theta rotary_theta rotary_emb_base rotary_embedding_base",
@@ -140,7 +140,6 @@ constexpr OtherName kOtherNames[] = {
     {input, "high", "maxval"},
     {input, "minval", "low"},
     {input, "maxval", "high"},
-    {input, "size", "shape"},
 
     // Outputs.
     {output, "q query query_states", "queries"},
@@ -183,7 +182,8 @@ constexpr OtherName kOtherNames[] = {
     {convention, "mha multihead_attention", "torch-mha", "", "for nn.MultiheadAttention"},
     {convention, "mha multihead_attention", "keras", "", "for keras.layers.MultiHeadAttention"},
     {convention, "pytorch_mha nn_multihead_attention torch_nn_multihead_attention", "torch-mha"},
-    {convention, "huggingface hugging_face hf transformers", "torch"},
+    {convention, "huggingface hugging_face hf transformers", "torch", "",
+     "with alignment bottom-right after cached keys"},
     {convention, "tensorflow tf tf_keras tensorflow_keras keras3", "keras"},
     {convention, "flax flax_linen linen jax_nn jax_nn_dot_product_attention", "jax"},
     {convention, "onnxruntime ort onnx_attention", "onnx"},
