@@ -64,6 +64,9 @@ ATTN_API attn_result* attn_run(const char* job, const attn_tensor* tensors, size
  *   "sums"       precision of their sums and softmax: "f64", "f32", "f16" or "bf16"; default: f32,
  *                or f64 if the precision is f64
  *   "rtol", "atol", "ulp"  tolerances that replace the error bounds of the precision
+ *   "gate", "preset"  conditions that decide instead, as --gate and --preset: a string or an array
+ *                of strings
+ *   "baseline"   true or K: the rule of --baseline
  *
  * but not "threads" or "nan". The result has no outputs; its code is 1 if an element differs, and
  * its text and JSON are the report. */

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 from attn._library import LIBRARY
 from attn._run import Error, json_of, split_job, warn
@@ -12,9 +12,15 @@ from attn._tensors import packed, tensor_of
 __all__ = ["assert_attention"]
 
 
+def _are_strings(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) > 0 and all(isinstance(item, str) for item in value)
+
+
 def assert_attention(out: Any, q: Any, k: Any, v: Any, *, precision: str | None = None, sums: str | None = None,
                      rtol: float | None = None, atol: float | None = None, ulp: int | None = None,
-                     max_memory: int | str | None = None, **job: Any) -> dict[str, Any]:
+                     gate: Any = None, preset: str | Sequence[str] | None = None,
+                     baseline: bool | float | None = None, max_memory: int | str | None = None,
+                     **job: Any) -> dict[str, Any]:
     """Asserts that `out` is the attention of q, k and v, apart from the rounding errors of its precision.
 
     Computes the job in float64 and compares each element with its own error bound, as `attn compare
@@ -28,16 +34,24 @@ def assert_attention(out: Any, q: Any, k: Any, v: Any, *, precision: str | None 
     precision   what out was computed in: "f64", "f32", "tf32", "f16" or "bf16"; default: its dtype
     sums        the precision of its sums and softmax; default: "f32", or "f64" if the precision is that
     rtol, atol, ulp   tolerances to use instead of the error bounds; those not given are 0
+    gate        conditions to use instead, such as "max_abs < 1e-3 and cosine > 0.999": a string or several;
+                an array is the job's tensor of that name
+    preset      names of the gates of projects to use instead: "fa2", "fa3", "flashmla", "fla", "flashinfer",
+                "llama.cpp", "triton", "tt"
+    baseline    True: out passes if its largest error is at most twice that of the same formula in its
+                precision, plus 1e-5, which is FlashAttention's rule; a number is used instead of 2
 
     Returns the report of `attn compare --json` as a dict. Raises AssertionError with the report as text if an
     element differs; Error as attn.run().
     """
     __tracebackhide__ = True
+    if gate is not None and not isinstance(gate, str) and not _are_strings(gate):
+        job["gate"], gate = gate, None
     outputs = out if isinstance(out, Mapping) else {"": out}
     given = [tensor_of(name, array) for name, array in outputs.items()]
     options, tensors = split_job({"Q": q, "K": k, **({} if v is None else {"V": v}), **job})
     settings = {"precision": precision, "sums": sums, "rtol": rtol, "atol": atol, "ulp": ulp,
-                "max_memory": max_memory}
+                "gate": gate, "preset": preset, "baseline": baseline, "max_memory": max_memory}
     compared, inputs = packed(given), packed(tensors)
     result = LIBRARY.attn_compare(
         compared.address, len(given), json_of(options), inputs.address, len(tensors),

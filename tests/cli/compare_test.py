@@ -9,6 +9,7 @@ import pytest
 import scipy.stats
 
 from support.attn import assert_error, assert_verdict, attn
+from support.ordinals import ordinals
 
 FLOATS = ["float64", "float32", "float16"]
 INTEGERS = ["int64", "int32", "int8", "uint64", "uint8", "bool"]
@@ -52,13 +53,6 @@ def random_pair(rng):
     if rng.random() < 0.3 and dtype_a in FLOATS:
         a = with_specials(rng, a)
     return a, b
-
-
-def ordinals(array, dtype):
-    """Positions among the representable numbers, as Python integers; both zeros are 0."""
-    bits = array.astype(dtype).view(f"i{np.dtype(dtype).itemsize}").ravel().tolist()
-    least = -2 ** (8 * np.dtype(dtype).itemsize - 1)
-    return [i if i >= 0 else least - i for i in bits]
 
 
 def expected_ulps(a, b):

@@ -102,3 +102,39 @@ def test_wrong_job_is_an_error(assert_attention, attn_module):
 def test_output_without_bound(assert_attention, attn_module):
     with pytest.raises(attn_module.Error, match="no error bound is known"):
         assert_attention(V, Q, K, V, normaliser="sparsemax")
+
+
+def test_gates(assert_attention):
+    out = kernel(Q, K, V, 8 ** -0.5)
+    report = assert_attention(out, Q, K, V, causal=True, gate=["max_abs < 1e-5", "context: snr > 100"], preset="fla")
+    assert [(gate["gate"], gate["preset"]) for gate in report["tensors"][0]["gates"]] == [
+        ("max_abs < 1e-5", None), ("context: snr > 100", None), ("rms_ratio < 0.005 or max_abs <= 1e-6", "fla")]
+    with pytest.raises(AssertionError, match=r"fails 1 gate\n  fails   rms < 0 \(rms "):
+        assert_attention(out, Q, K, V, causal=True, gate="rms < 0")
+
+
+def test_baseline(assert_attention):
+    out = bfloat16(rounded(kernel(Q, K, V, 8 ** -0.5)))
+    inputs = [bfloat16(x) for x in (Q, K, V)]
+    for baseline, preset in ((True, None), (3, None), (None, ["fa2", "fa3"])):
+        assert_attention(out, *inputs, causal=True, baseline=baseline, preset=preset)
+    report = assert_attention(out, *inputs, causal=True, baseline=False)
+    assert "gates" not in report["tensors"][0]
+    with pytest.raises(AssertionError, match="baseline_max_abs"):
+        assert_attention(out, *inputs, causal=True, baseline=0.0)
+
+
+def test_gate_that_is_a_tensor_of_the_job(assert_attention):
+    gate = RNG.standard_normal(Q.shape).astype(np.float32)
+    out = kernel(Q, K, V, 8 ** -0.5) / (1 + np.exp(-gate))
+    assert_attention(out, Q, K, V, causal=True, gate=gate)
+
+
+@pytest.mark.parametrize("options, message", [
+    ({"gate": "rmse < 1"}, r"--gate 'rmse < 1': unknown metric 'rmse' at character 1"),
+    ({"preset": "fa9"}, "unknown preset 'fa9'"), ({"preset": 3}, "preset: expected a string or an array of strings"),
+    ({"baseline": -1}, "baseline: expected true or a number of at least 0"),
+    ({"gate": "rms < 1", "rtol": 1}, "which no gate names")])
+def test_bad_gates(assert_attention, attn_module, options, message):
+    with pytest.raises(attn_module.Error, match=message):
+        assert_attention(Q, Q, K, V, **options)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -91,6 +92,36 @@ Setting tolerance(const std::string& name, bool& is_given,
           }};
 }
 
+/// A string, or an array of strings.
+Setting words(const std::string& name, std::vector<std::string>& target) {
+  return {name, [&target](const Json& value) -> std::string {
+            const auto add = [&target](const Json& entry) {
+              const auto text = entry.get<std::string>();
+              if (text != nullptr) target.push_back(*text);
+              return text != nullptr;
+            };
+            const auto array = value.get<JsonArray>();
+            const bool is_valid =
+                array == nullptr ? add(value) : std::all_of(array->begin(), array->end(), add);
+            return is_valid ? "" : "a string or an array of strings";
+          }};
+}
+
+/// true, for the default factor, or a factor.
+Setting baseline(std::optional<std::string>& target) {
+  return {"baseline", [&target](const Json& value) -> std::string {
+            double factor = 0;
+            const auto is_on = value.get<bool>();
+            if (is_on != nullptr) {
+              if (*is_on) target = "";
+              return "";
+            }
+            if (!value.as_number(factor) || !(factor >= 0)) return "true or a number of at least 0";
+            target = to_json(value);
+            return "";
+          }};
+}
+
 /// The default limit is found out once: that takes longer than a small job.
 void complete(ReadLimits& limits) {
   static const std::size_t default_limit = default_memory();
@@ -126,7 +157,9 @@ CompareSettings compare_settings(const char* json) {
   Tolerance& used = reference.tolerance;
   bool& is_given = reference.has_tolerance;
   used.equal_nan = true;
-  apply(json, {max_memory(settings.limits), precision("precision", reference.precision, true),
+  GateWords gates;
+  apply(json, {words("gate", gates.gates), words("preset", gates.presets), baseline(gates.baseline),
+               max_memory(settings.limits), precision("precision", reference.precision, true),
                precision("sums", reference.sums, false),
                tolerance("rtol", is_given, [&used](double x) { used.rtol = x; }),
                tolerance("atol", is_given, [&used](double x) { used.atol = x; }),
@@ -135,6 +168,7 @@ CompareSettings compare_settings(const char* json) {
     throw Error(
         ErrorKind::usage,
         "precision and sums are those of the error bound, which rtol, atol and ulp replace");
+  reference.gates = gates_of(gates, is_given);
   complete(settings.limits);
   return settings;
 }

@@ -8,11 +8,13 @@
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
+#include "attn/cli/help.h"
 #include "attn/cli/rendering.h"
 #include "attn/cli/shared_options.h"
 #include "attn/cli/tensor_names.h"
 #include "attn/cli/terminal.h"
 #include "attn/compare/compare_reference.h"
+#include "attn/compare/gate_presets.h"
 #include "attn/io/mapped_file.h"
 #include "attn/io/staged_file.h"
 
@@ -30,6 +32,36 @@ std::vector<Option> tolerance_options(CompareArgs& args) {
        common(integer("--ulp", args.ulps, {.min = 0}, "N",
                       "also accept elements at most N representable values apart")),
        flag("--equal-nan", args.equal_nan, "treat NaN as equal to NaN")});
+}
+
+std::string help_entries(const std::vector<Explained>& all) {
+  constexpr std::size_t kColumnOfMeanings = 16;
+  std::string text;
+  for (const auto& [name, meaning] : all) text += help_entry(name, meaning, kColumnOfMeanings);
+  return text;
+}
+
+std::vector<Option> gate_options(CompareArgs& args) {
+  std::string unused;
+  Option baseline = optional_value(
+      "--baseline", unused, "", "[=K[,C]]",
+      "A passes if max_abs <= K * baseline_max_abs + C, where the baseline is the job computed in "
+      "the precision of A; default: 2,1e-5",
+      [](const std::string&) { return false; });
+  std::get<OptionalValue>(baseline.value).store = [&args](const std::string& factors) {
+    args.gates.baseline = factors;
+  };
+  return in_group(
+      "Gates",
+      {common(list("--gate", args.gates.gates, "[REGEX:]EXPRESSION",
+                   "A passes if this is true for its metrics (listed below), such as 'max_abs < "
+                   "1e-3 and cosine > 0.999', instead of the tolerance or error bound; REGEX "
+                   "selects tensors by name; repeatable")),
+       suggesting(common(list(
+                      "--preset", args.gates.presets, "NAME,...",
+                      "the gates of a project (listed below): " + join(preset_names(), ", "), ',')),
+                  preset_names()),
+       common(baseline)});
 }
 
 std::vector<Option> reference_options(ReferenceArgs& args) {
@@ -74,6 +106,7 @@ void add_rules(Command& command, const CompareArgs& args, const std::vector<Opti
       {{"--precision", "--sums"},
        "the error bound, which --rtol, --atol and --ulp replace",
        [&args] { return !args.tolerant(); }},
+      {{"--baseline"}, "--reference"},
       {{"--of", "--head", "--batch", "--layer"}, "--view"},
       {{"--color", "--width"}, "--view on the terminal", [&args] { return args.view == "-"; }},
       {{"--force"}, "--view=FILE", [&args] { return !args.view.empty() && args.view != "-"; }}};
@@ -88,6 +121,13 @@ void add_compare_options(Command& command, CompareArgs& args) {
   command.add(required(positional("A", args.a, "FILE or FILE#NAME; - for standard input")));
   command.add(positional("B", args.b, "reference FILE or FILE#NAME; with --reference, a job file"));
   command.add(tolerance_options(args));
+  command.add(gate_options(args));
+  command.notes =
+      "Metrics of --gate (a: an element of A, b: of the reference), and\nbaseline_NAME, the same "
+      "for "
+      "the baseline:\n" +
+      help_entries(explained_metrics()) + "\nGates of --preset:\n" +
+      help_entries(explained_presets());
   command.add(common(as_option(
       args.reference.as,
       "NAME is TENSOR's name in B, or the output that it represents. 'TENSOR=' may be omitted if A "
@@ -96,11 +136,11 @@ void add_compare_options(Command& command, CompareArgs& args) {
   command.add(reference_options(args.reference));
   // Not listed: 'attn run --help' has them.
   std::vector<Option> job = in_group("", job_options(args.reference.flags));
-  // --layer selects a matrix to draw; the job of a model's layer is a file.
-  const std::vector<std::string> model_flags = {"--model", "--layer", "--stack", "--hidden",
-                                                "--hidden-is"};
+  // --layer selects a matrix to draw, and --gate is a condition; a job with these keys is a file.
+  const std::vector<std::string> file_keys = {"--model",  "--layer",     "--stack",
+                                              "--hidden", "--hidden-is", "--gate"};
   std::erase_if(job, [&](const Option& option) {
-    return std::find(model_flags.begin(), model_flags.end(), option.name()) != model_flags.end();
+    return std::find(file_keys.begin(), file_keys.end(), option.name()) != file_keys.end();
   });
   command.hints.push_back({{"--model", "--stack", "--hidden", "--hidden-is"},
                            "write model, layer and hidden in the job file"});
@@ -167,17 +207,21 @@ void refuse_strangers(const CompareReport& report) {
 
 /// With `typed`, the tolerance is used for all tensors, otherwise that of their dtypes.
 CompareReport compare_all(const TensorMap& a, const TensorMap& b, const Tolerance& tolerance,
-                          bool typed) {
+                          bool typed, const std::vector<Gate>& gates) {
   CompareReport report{{}, {}, {}, tolerance, false, {}};
+  std::vector<GatedTensor> tensors;
   const auto add = [&](const std::string& name, const Tensor& one, const Tensor& other) {
+    tensors.push_back({name, one.dtype()});
     Tolerance used = typed ? tolerance : default_tolerance(one.dtype(), other.dtype());
     used.equal_nan = tolerance.equal_nan;
-    report.pairs.push_back(
-        compared_pair({name, one, other, {}, "", used}, axes_by_name(name, other.shape()), 0));
+    report.pairs.push_back(compared_pair({name, one, other, {}, "", used},
+                                         axes_by_name(name, other.shape()), 0,
+                                         {gates_for(tensors.back(), gates), one.dtype(), {}}));
   };
   if (a.size() == 1 && b.size() == 1) {
     const std::string& name = a.begin()->first;
     add(name.empty() ? b.begin()->first : name, a.begin()->second, b.begin()->second);
+    require_selected(gates, tensors);
     return report;
   }
   for (const auto& [name, tensor] : a) {
@@ -189,6 +233,7 @@ CompareReport compare_all(const TensorMap& a, const TensorMap& b, const Toleranc
   for (const auto& [name, tensor] : b)
     if (!a.contains(name)) report.only_in_b.push_back(name);
   refuse_strangers(report);
+  require_selected(gates, tensors);
   return report;
 }
 
@@ -201,7 +246,7 @@ const TensorPair* drawn_pair(const CompareReport& report, const std::string& nam
     if (!name.empty() && pair.compared.name != name) continue;
     known = true;
     if (!pair.found.same_shape) continue;
-    if (found == nullptr || (found->found.same() && !pair.found.same())) found = &pair;
+    if (found == nullptr || (found->passed() && !pair.passed())) found = &pair;
   }
   if (!known)
     throw Error(ErrorKind::usage,
@@ -298,11 +343,13 @@ int run_compare(const CompareArgs& args) {
   const std::vector<std::string>& as = args.reference.as;
   const TensorMap a = renamed(tensors_of(parse_tensor_ref(args.a), files), as, "A");
   const Tolerance tolerance = tolerance_of(args);
+  const std::vector<Gate> gates = gates_of(args.gates, args.tolerant());
   CompareReport report;
   if (args.reference.enabled) {
     report = compare_to_reference(
         a, reference_document(args.b, args.reference.flags, files),
-        {args.reference.precision, args.reference.sums, as, tolerance, args.tolerant()}, files);
+        {args.reference.precision, args.reference.sums, as, tolerance, args.tolerant(), gates},
+        files);
     for (const std::string& text : report.notes) note(text);
   } else {
     TensorMap b = tensors_of(parse_tensor_ref(args.b), files);
@@ -310,7 +357,8 @@ int run_compare(const CompareArgs& args) {
       b = only_named(b, as[0], args.b);
     refuse_nameless(a, args.a, b, args.b);
     refuse_nameless(b, args.b, a, args.a);
-    report = compare_all(a, b, tolerance, args.tolerant());
+    require_metrics(gates, false, args.tolerant());
+    report = compare_all(a, b, tolerance, args.tolerant(), gates);
     warn_of_pairs(report, args, files);
   }
   if (report.pairs.empty() && report.only_in_a.empty() && report.only_in_b.empty())

@@ -10,6 +10,7 @@
 #include "attn/cli/job_flags.h"
 #include "attn/cli/rendering.h"
 #include "attn/cli/shared_options.h"
+#include "attn/compare/gate.h"
 #include "attn/report/heat_map.h"
 
 namespace attn {
@@ -28,6 +29,7 @@ struct CompareArgs {
   std::optional<double> rtol, atol;
   std::optional<std::int64_t> ulps;
   bool equal_nan = false, json = false;
+  GateWords gates;
   ReferenceArgs reference;
   std::string view, of;
   HeatChoice choice;

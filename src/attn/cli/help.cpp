@@ -107,7 +107,8 @@ std::string wrapped(const std::string& text, std::size_t indent) {
   return out;
 }
 
-/// "  NAME     WHAT"; WHAT starts on the next line if NAME is too long.
+}  // namespace
+
 std::string help_entry(const std::string& name, const std::string& what, std::size_t column) {
   std::string line = "  " + name;
   if (line.size() + 2 > column)
@@ -116,6 +117,8 @@ std::string help_entry(const std::string& name, const std::string& what, std::si
     line.resize(column, ' ');
   return line + wrapped(what, column) + "\n";
 }
+
+namespace {
 
 /// "-o, --output PATH", with padding if there is no short name.
 std::string flags_of(const Option& option) {

@@ -2,6 +2,7 @@
 // from docs/topics.txt, which is embedded; they are also section 7 of the manual.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,10 @@ std::string help_text(const Command& command, const std::string& name);
 
 /// Without the options that are not common, if the whole text would be long.
 std::string short_help_text(const Command& command, const std::string& name);
+
+/// "  NAME     WHAT" in lines of at most 80 columns. WHAT starts at this column, on the next line
+/// if NAME is too long.
+std::string help_entry(const std::string& name, const std::string& what, std::size_t column);
 
 /// A positional argument in a synopsis: "FILE", "[JOB...]".
 std::string synopsis_of(const Option& argument);

@@ -61,4 +61,17 @@ TensorAxes axes_by_name(const std::string& name, const Shape& shape) {
   return {{}, several(parts)};
 }
 
+std::vector<std::size_t> token_axes(const AxisList& letters, std::size_t rank) {
+  std::vector<std::size_t> axes;
+  for (const Axis token : {Axis::L, Axis::N, Axis::S}) {
+    if (!letters.contains(token)) continue;
+    for (std::size_t k = 0; k < rank; ++k)
+      if (letters[k] == token || letters[k] == Axis::B || letters[k] == Axis::layer)
+        axes.push_back(k);
+    return axes;
+  }
+  for (std::size_t k = 0; k + 1 < rank; ++k) axes.push_back(k);
+  return axes;
+}
+
 }  // namespace attn

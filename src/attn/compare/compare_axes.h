@@ -2,6 +2,7 @@
 // separately.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -22,5 +23,9 @@ TensorAxes axes_of_output(const PlannedOutput& output, std::size_t heads);
 /// Of a tensor without a job: the axes of the output `name` if it has as many axes. Otherwise the
 /// parts are those of all axes but the last two: "axis 0", "axis 1".
 TensorAxes axes_by_name(const std::string& name, const Shape& shape);
+
+/// The axes that number the tokens of a tensor with this many axes: batch items with queries or,
+/// without these, with keys. If the letters are unknown or have neither, all but the last.
+std::vector<std::size_t> token_axes(const AxisList& letters, std::size_t rank);
 
 }  // namespace attn

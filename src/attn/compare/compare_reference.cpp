@@ -6,6 +6,7 @@
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
+#include "attn/compare/baseline.h"
 #include "attn/compare/compare_axes.h"
 #include "attn/compare/compare_hints.h"
 #include "attn/core/attention.h"
@@ -104,6 +105,37 @@ void require_finite_bounds(const Compared& compared) {
 /// more are in use while a bound is computed and applied.
 std::size_t bytes_of_errors(const Inputs& in, std::size_t bounds) {
   return saturating_product({5 + bounds, sizeof(double), in.B, in.H, in.rows.size(), in.S});
+}
+
+/// The gates of each matched tensor. Errors: usage, if a typed gate selects none of them.
+std::vector<Gating> gatings_of(const std::vector<MatchedOutput>& matches,
+                               const ReferenceOptions& typed, const Job& job) {
+  std::vector<GatedTensor> tensors;
+  std::vector<Gating> gatings;
+  for (const MatchedOutput& match : matches) {
+    const DType stored = precision_of(match.tensor, typed).stored;
+    tensors.push_back({match.name, stored, job.options.softcap > 0});
+    gatings.push_back({gates_for(tensors.back(), typed.gates), stored, {}});
+  }
+  require_selected(typed.gates, tensors);
+  return gatings;
+}
+
+bool needs_baseline(const Gating& gating) {
+  return std::any_of(gating.gates.begin(), gating.gates.end(),
+                     [](const Gate* gate) { return gate->names_baseline(); });
+}
+
+/// Whether the output is compared with error bounds. Those that decide nothing are computed for
+/// hints, if they are known. Errors: usage, if the output needs a bound and has none.
+bool has_bound(const Request& output, const Gating& gating, const ReferenceOptions& typed,
+               const Options& options) {
+  if (typed.has_tolerance) return false;
+  const bool is_needed =
+      gating.gates.empty() || std::any_of(gating.gates.begin(), gating.gates.end(),
+                                          [](const Gate* gate) { return gate->names("bound"); });
+  if (is_needed) require_bound(output, options);
+  return missing_bound_reason(output, options).empty();
 }
 
 /// The outputs of the job that have this shape.
@@ -284,7 +316,7 @@ bool is_explained(const TensorPair& pair) {
 /// Adds a hint about the job, if a mistake in it explains the difference.
 void explain_by_mistakes(const Wrong& wrong, const Job& job, const Document& document,
                          const Inputs& in, TensorPair& pair, std::vector<std::string>& notes) {
-  if (pair.found.same() || is_explained(pair)) return;
+  if (pair.passed() || is_explained(pair)) return;
   if (saturating_product({in.B, in.H, kFewestQueries, in.S}) > kMostScores) {
     notes.push_back(wrong.compared.name +
                     ": mistakes of kernels, such as a missing scale, were not looked for, because "
@@ -301,6 +333,7 @@ void explain_by_mistakes(const Wrong& wrong, const Job& job, const Document& doc
 CompareReport compare_to_reference(const TensorMap& given, Document document,
                                    const ReferenceOptions& typed, TensorFiles& files) {
   const Tolerance& tolerance = typed.tolerance;
+  require_metrics(typed.gates, true, typed.has_tolerance);
   check_values(document);
   document.erase("outputs");  // A determines the outputs
   Job job = read_job(document, files);
@@ -313,11 +346,15 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
   if (!unmatched.empty()) refuse_unmatched(unmatched, given, prepare_job(job, document), job);
   request_outputs(matches, typed.as.empty() ? "A" : "--as", job, document);
   PreparedJob prepared = prepare_job(job, document);
-  if (!typed.has_tolerance)
-    for (const Request& output : job.outputs) require_bound(output, job.options);
+  std::vector<Gating> gatings = gatings_of(matches, typed, job);
+  std::vector<bool> bounded;
+  for (std::size_t i = 0; i < matches.size(); ++i)
+    bounded.push_back(has_bound(job.outputs[i], gatings[i], typed, job.options));
   MemoryEstimate memory(prepared.plan);
-  if (!typed.has_tolerance)
-    memory.add("error bounds", bytes_of_errors(prepared.inputs, matches.size()));
+  if (const auto bounds = std::count(bounded.begin(), bounded.end(), true); bounds > 0)
+    memory.add("error bounds", bytes_of_errors(prepared.inputs, static_cast<std::size_t>(bounds)));
+  if (std::any_of(gatings.begin(), gatings.end(), needs_baseline))
+    memory.add("baselines", MemoryEstimate(prepared.plan).bytes());
   memory.require(document.name, files.limits().memory);
   const Execution reference = execute({job, prepared, document, nullptr, job.outputs});
   for (const std::string& warning : reference.warnings)
@@ -327,7 +364,7 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
     Compared compared{match.name, match.tensor, reference.result.outputs.at(match.name),
                       {},         "",           tolerance};
     const Precision precision = precision_of(match.tensor, typed);
-    if (!typed.has_tolerance && compared.a.size() == compared.b.size()) {  // for hints in any shape
+    if (bounded[i] && compared.a.size() == compared.b.size()) {  // for hints in any shape
       compared.bounds =
           expected_error(std::get<Output>(job.outputs[i]), prepared.inputs, precision);
       compared.bound_of = precision.name;
@@ -341,9 +378,12 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
     const Output* output = std::get_if<Output>(&job.outputs[i]);
     const TensorAxes axes = output ? axes_of_output(prepared.plan.outputs[i], prepared.inputs.H)
                                    : axes_by_name(match.name, compared.b.shape());
-    TensorPair pair = compared_pair(std::move(compared), axes, prepared.inputs.D);
+    if (needs_baseline(gatings[i]))
+      gatings[i].baseline = baseline_of(job.outputs[i], job, document, precision);
+    TensorPair pair = compared_pair(std::move(compared), axes, prepared.inputs.D, gatings[i]);
+    gatings[i].baseline.reset();
     if (output != nullptr)
-      explain_by_mistakes({pair.compared, *output, typed.has_tolerance ? nullptr : &precision}, job,
+      explain_by_mistakes({pair.compared, *output, bounded[i] ? &precision : nullptr}, job,
                           document, prepared.inputs, pair, report.notes);
     report.pairs.push_back(std::move(pair));
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attn/compare/comparison_report.h"
+#include "attn/compare/gate.h"
 #include "attn/job/document.h"
 
 namespace attn {
@@ -15,13 +16,15 @@ struct ReferenceOptions {
   std::string precision, sums;  ///< names of core/expected_error.h; "": from the dtype
   std::vector<std::string> as;  ///< --as; the given tensors already have these names
   Tolerance tolerance;
-  bool has_tolerance = false;  ///< use `tolerance` instead of the error bounds
+  bool has_tolerance = false;    ///< use `tolerance` instead of the error bounds
+  std::vector<Gate> gates = {};  ///< decide instead, for the tensors that they select
 };
 
 /// Matches the tensors of `given` with outputs of the job, computes these in float64 and compares
-/// them: with the tolerance if there is one, otherwise with the error bounds of the precision.
-/// Errors: as attn run; usage, if a tensor is not an output, or if an output has no bound and no
-/// tolerance.
+/// them: with the gates that select them, otherwise with the tolerance if there is one, otherwise
+/// with the error bounds of the precision. Errors: as attn run; usage, if a tensor is not an
+/// output, if an output has no bound, no tolerance and no gate, or if there is no baseline for a
+/// gate.
 CompareReport compare_to_reference(const TensorMap& given, Document document,
                                    const ReferenceOptions& options, TensorFiles& files);
 

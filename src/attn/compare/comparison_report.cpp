@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "attn/base/error.h"
+#include "attn/base/number_text.h"
 #include "attn/base/text.h"
 #include "attn/compare/compare_hints.h"
 #include "attn/io/json_parse.h"
@@ -91,16 +92,31 @@ Json strings(const std::vector<std::string>& words) {
   return Json{std::move(array)};
 }
 
+Json gates_json(const std::vector<GateOutcome>& gates) {
+  JsonArray array;
+  for (const GateOutcome& gate : gates) {
+    JsonObject values;
+    for (const auto& [name, value] : gate.values)
+      values.emplace_back(name, std::isnan(value) ? Json{} : Json{value});
+    array.push_back(Json{JsonObject{{"gate", Json{gate.text}},
+                                    {"preset", gate.preset.empty() ? Json{} : Json{gate.preset}},
+                                    {"passed", Json{gate.passed}},
+                                    {"values", Json{std::move(values)}}}});
+  }
+  return Json{std::move(array)};
+}
+
 Json pair_json(const TensorPair& pair) {
   const Comparison& found = pair.found;
   const std::string& name = pair.compared.name;
   JsonObject object = {{"name", name.empty() ? Json{} : Json{name}},
-                       {"same", Json{found.same()}},
+                       {"same", Json{pair.passed()}},
                        {"rtol", Json{pair.compared.tolerance.rtol}},
                        {"atol", Json{pair.compared.tolerance.atol}},
                        {"a", side(pair.compared.a)},
                        {"b", side(pair.compared.b)},
                        {"hints", strings(pair.hints)}};
+  if (!pair.gates.empty()) object.emplace_back("gates", gates_json(pair.gates));
   if (!found.same_shape) return Json{std::move(object)};
   const JsonObject nan = {{"both", count(found.nan_in_both)},
                           {"a_only", count(found.nan_in_a)},
@@ -140,14 +156,77 @@ std::string missing_text(const std::vector<std::string>& names, const std::strin
   return text;
 }
 
+/// At most six digits, but more if the value would look like 1.
+std::string metric_text(double value) {
+  if (std::isnan(value)) return "undefined";
+  std::string text = six_digits(value);
+  if (text == "1" && value != 1) append_number(text = "", value);
+  return text;
+}
+
+/// "passes  fa2: max_abs <= 1e-3 (max_abs 0.0002)".
+std::string outcome_text(const GateOutcome& gate) {
+  const std::string values = join(gate.values, ", ", [](const auto& metric) {
+    return metric.first + " " + metric_text(metric.second);
+  });
+  return std::string(gate.passed ? "passes  " : "fails   ") +
+         (gate.preset.empty() ? "" : gate.preset + ": ") + printable(gate.text) +
+         (values.empty() ? "" : " (" + values + ")");
+}
+
+/// "fails 1 of 2 gates".
+std::string gates_verdict(const std::vector<GateOutcome>& gates) {
+  const auto failed = static_cast<std::size_t>(std::count_if(
+      gates.begin(), gates.end(), [](const GateOutcome& gate) { return !gate.passed; }));
+  if (failed == 0) return "passes " + counted(gates.size(), "gate");
+  return "fails " + (failed == gates.size() ? "" : std::to_string(failed) + " of ") +
+         counted(gates.size(), "gate");
+}
+
+/// Why no gate can pass; "" if they decide.
+std::string misplaced(const Compared& compared, const Comparison& found) {
+  if (!found.finite_at_the_same_places())
+    return "fails, because NaN or infinities are not at the same places";
+  if (found.nan_in_both > 0 && !compared.tolerance.equal_nan)
+    return "fails, because both have NaN, which --equal-nan accepts";
+  return "";
+}
+
+/// Evaluates the gates and sets the verdict. Needs pair.found.
+void apply_gates(const Gating& gating, const TensorAxes& axes, TensorPair& pair) {
+  if (gating.gates.empty()) return;
+  Compared& c = pair.compared;
+  if (!pair.found.same_shape) {
+    for (const Gate* gate : gating.gates)
+      pair.gates.push_back({gate->text, gate->preset, false, {}});
+    return;
+  }
+  const std::vector<std::size_t> tokens = token_axes(axes.letters, c.b.rank());
+  const Measured result(c.a, c.b, pair.found, tokens, gating.stored);
+  const Comparison found =
+      gating.baseline ? compare(*gating.baseline, c.b, c.tolerance) : Comparison();
+  std::optional<Measured> baseline;
+  if (gating.baseline) baseline.emplace(*gating.baseline, c.b, found, tokens, gating.stored);
+  for (const Gate* gate : gating.gates)
+    pair.gates.push_back(evaluate(*gate, result, baseline ? &*baseline : nullptr));
+  c.verdict = misplaced(c, pair.found);
+  if (!c.verdict.empty())
+    for (GateOutcome& gate : pair.gates) gate.passed = false;
+  else
+    c.verdict = gates_verdict(pair.gates);
+  for (const GateOutcome& gate : pair.gates) c.reasons.push_back(outcome_text(gate));
+}
+
 }  // namespace
 
-TensorPair compared_pair(Compared compared, const TensorAxes& axes, std::size_t width) {
-  TensorPair pair{std::move(compared), {}, axes.parts, {}, {}};
+TensorPair compared_pair(Compared compared, const TensorAxes& axes, std::size_t width,
+                         const Gating& gating) {
+  TensorPair pair{std::move(compared), {}, axes.parts, {}, {}, {}};
   const Compared& c = pair.compared;
   const Tensor* bounds = c.bounds ? &*c.bounds : nullptr;
   pair.found = compare(c.a, c.b, c.tolerance, bounds);
-  if (pair.found.same()) return pair;
+  apply_gates(gating, axes, pair);
+  if (pair.passed()) return pair;
   if (pair.found.same_shape && !axes.parts.empty())
     pair.parts = compare_parts(c.a, c.b, c.tolerance, bounds, axes.parts);
   pair.hints = compare_hints(c, pair.found, axes.letters, width);
@@ -157,22 +236,23 @@ TensorPair compared_pair(Compared compared, const TensorAxes& axes, std::size_t 
 std::string report_text(const CompareReport& report) {
   std::string text;
   std::size_t same = 0;
-  bool some_close = false;
+  bool some_close = false, is_expected = report.to_reference;
   for (const TensorPair& pair : report.pairs) {
     Compared compared = pair.compared;
     compared.name = printable(compared.name);
     text += comparison_text(compared, pair.found, pair.hints);
     if (!pair.parts.empty()) text += parts_text(pair.axes, pair.parts);
-    same += pair.found.same() ? 1 : 0;
-    some_close |= pair.found.same() && !pair.found.equal_throughout();
+    same += pair.passed() ? 1 : 0;
+    some_close |= pair.passed() && !pair.found.equal_throughout();
+    is_expected |= !pair.gates.empty();
   }
   text += missing_text(report.only_in_a, "in A only") + missing_text(report.only_in_b, "in B only");
   const std::size_t all = report.pairs.size() + report.only_in_a.size() + report.only_in_b.size();
   return text + std::to_string(same) + " of " + std::to_string(all) +
          (all == 1 ? " tensor is" : " tensors are") +
-         (report.to_reference ? " as expected\n"
-          : some_close        ? " the same or close\n"
-                              : " the same\n");
+         (is_expected  ? " as expected\n"
+          : some_close ? " the same or close\n"
+                       : " the same\n");
 }
 
 std::string report_json(const CompareReport& report) {

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "attn/compare/compare_axes.h"
+#include "attn/compare/gate.h"
 #include "attn/report/comparison.h"
 
 namespace attn {
@@ -17,11 +19,26 @@ struct TensorPair {
   std::vector<PartAxis> axes = {};      ///< batches and heads
   std::vector<Part> parts = {};         ///< empty if the shapes differ
   std::vector<std::string> hints = {};  ///< what may explain the differences
+  std::vector<GateOutcome> gates = {};  ///< if there are any, they decide
+
+  bool passed() const {
+    return gates.empty() ? found.same()
+                         : std::all_of(gates.begin(), gates.end(),
+                                       [](const GateOutcome& gate) { return gate.passed; });
+  }
 };
 
-/// Compares two tensors: as a whole, and, if there are differences, by batch and head. `width`: D
-/// of the job; 0 if unknown.
-TensorPair compared_pair(Compared compared, const TensorAxes& axes, std::size_t width);
+/// The gates of a pair, and what their metrics need.
+struct Gating {
+  std::vector<const Gate*> gates = {};
+  DType stored = DType::f64;            ///< of A in a kernel
+  std::optional<Tensor> baseline = {};  ///< if a gate names it
+};
+
+/// Compares two tensors: as a whole, and, if they do not pass, by batch and head. `width`: D of the
+/// job; 0 if unknown.
+TensorPair compared_pair(Compared compared, const TensorAxes& axes, std::size_t width,
+                         const Gating& gating = {});
 
 /// All comparisons, in the order of A.
 struct CompareReport {
@@ -34,7 +51,7 @@ struct CompareReport {
   bool same() const {
     return only_in_a.empty() && only_in_b.empty() &&
            std::all_of(pairs.begin(), pairs.end(),
-                       [](const TensorPair& pair) { return pair.found.same(); });
+                       [](const TensorPair& pair) { return pair.passed(); });
   }
 };
 

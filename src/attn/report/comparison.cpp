@@ -130,6 +130,9 @@ class Census {
       result_.mean_abs = infinite ? kInfinity : static_cast<double>(errors_ / count);
       result_.rms = infinite ? kInfinity : static_cast<double>(std::sqrt(squares_ / count));
     }
+    result_.norm_of_a = static_cast<double>(std::sqrt(aa_));
+    result_.norm_of_b = static_cast<double>(std::sqrt(bb_));
+    result_.norm_of_error = static_cast<double>(std::sqrt(squares_));
     if (bb_ > 0) {
       result_.nmse = static_cast<double>(squares_ / bb_);
       result_.factor = static_cast<double>(ab_ / bb_);
@@ -148,7 +151,8 @@ class Census {
   /// In long double, in which products of doubles cannot overflow.
   void add_finite(const Pair& pair) {
     const long double a = pair.a, b = pair.b, error = pair.error;
-    ++finite_;
+    ++result_.finite;
+    result_.max_of_b = std::max(result_.max_of_b, std::abs(pair.b));
     errors_ += error;
     squares_ += error * error;
     a_ += a;
@@ -160,9 +164,9 @@ class Census {
 
   /// Not if a or b is constant, or so close to it that the variance is lost in rounding errors.
   void set_pearson() {
-    if (finite_ == 0) return;
+    if (result_.finite == 0) return;
     constexpr long double kRounding = 0x1p-50L;
-    const auto count = static_cast<long double>(finite_);
+    const auto count = static_cast<long double>(result_.finite);
     const long double variance_a = aa_ - a_ * a_ / count, variance_b = bb_ - b_ * b_ / count;
     if (variance_a > kRounding * aa_ && variance_b > kRounding * bb_)
       result_.pearson = static_cast<double>((ab_ - a_ * b_ / count) / std::sqrt(variance_a) /
@@ -189,7 +193,7 @@ class Census {
   const Tolerance& tolerance_;
   std::span<const double> bounds_;
   Comparison result_;
-  std::size_t count_ = 0, finite_ = 0;
+  std::size_t count_ = 0;
   // Sums over finite pairs: of |a - b| and its square, of a, b, a^2, b^2 and a b.
   long double errors_ = 0, squares_ = 0, a_ = 0, b_ = 0, aa_ = 0, bb_ = 0, ab_ = 0;
 };
@@ -456,6 +460,7 @@ std::string both(const std::string& a, const std::string& b) {
 
 std::string verdict(const Compared& compared, const Comparison& found) {
   if (!found.same_shape) return "shapes differ";
+  if (!compared.verdict.empty()) return compared.verdict;
   const std::string tolerance = tolerance_text(compared.tolerance);
   const std::string in_brackets = tolerance.empty() ? "" : " (" + tolerance + ")";
   if (found.differing > 0)
@@ -508,6 +513,7 @@ std::string comparison_text(const Compared& compared, const Comparison& found,
                      both(to_string(a.shape()), to_string(b.shape())) + " " +
                      both(std::string(name_of(a.dtype())), std::string(name_of(b.dtype()))) + ": " +
                      verdict(compared, found) + "\n";
+  for (const std::string& reason : compared.reasons) text += "  " + reason + "\n";
   for (const std::string& hint : hints) text += "  hint: " + hint + "\n";
   if (!found.same_shape ||
       (found.differing == 0 && found.equal + found.nan_in_both == found.elements))

@@ -71,6 +71,9 @@ struct Comparison {
   std::optional<double> cosine;   ///< a . b / (|a| |b|)
   std::optional<double> pearson;  ///< the cosine after subtracting the means of a and of b
   std::optional<double> factor;   ///< a . b / |b|^2: the c for which |a - c b| is smallest
+  std::size_t finite = 0;         ///< such pairs
+  double norm_of_a = 0, norm_of_b = 0, norm_of_error = 0;  ///< Euclidean norms
+  double max_of_b = 0;                                     ///< max |b|
 
   std::size_t nan_in_both = 0, nan_in_a = 0,
               nan_in_b = 0;              ///< the last two: NaN in only one of them
@@ -82,6 +85,10 @@ struct Comparison {
   std::size_t infinitely_apart = 0;
 
   bool same() const { return same_shape && differing == 0; }
+  /// Whether NaN and infinities are at the same places.
+  bool finite_at_the_same_places() const {
+    return same_shape && nan_in_a + nan_in_b + infinitely_apart == 0;
+  }
   bool equal_throughout() const { return same_shape && equal + nan_in_both == elements; }
 };
 
@@ -115,8 +122,10 @@ struct Compared {
   std::string name;  ///< printed unchanged; may be ""
   Tensor a, b;
   std::optional<Tensor> bounds;
-  std::string bound_of;      ///< what the bounds are for: "f16"
-  Tolerance tolerance = {};  ///< that of the comparison, without bounds
+  std::string bound_of;                   ///< what the bounds are for: "f16"
+  Tolerance tolerance = {};               ///< that of the comparison, without bounds
+  std::string verdict = {};               ///< "" if the tolerance or the bounds decide
+  std::vector<std::string> reasons = {};  ///< of the verdict, a line each
 };
 
 /// A report: shapes and dtypes, the number of elements that differ, the hints, the extremes with

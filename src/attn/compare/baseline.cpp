@@ -1,0 +1,43 @@
+#include "attn/compare/baseline.h"
+
+#include <string>
+#include <variant>
+
+#include "attn/base/error.h"
+#include "attn/core/low_precision.h"
+
+namespace attn {
+namespace {
+
+/// Errors: usage.
+void require_baseline(const Request& output, const Precision& precision) {
+  const std::string name(name_of(output));
+  if (!std::holds_alternative<Output>(output))
+    throw Error(ErrorKind::usage, name + ": an input has no baseline");
+  if (precision.stored == DType::f64)
+    throw Error(ErrorKind::usage,
+                name +
+                    ": the baseline has the precision of the result, which is float64, as that "
+                    "of the reference; set --precision f32, f16 or bf16");
+  if (precision.factor != precision.result)
+    throw Error(ErrorKind::usage, name + ": no baseline is known for " + precision.name +
+                                      "; set --precision f32, f16 or bf16");
+}
+
+}  // namespace
+
+Tensor baseline_of(const Request& output, const Job& job, const Document& document,
+                   const Precision& precision) {
+  require_baseline(output, precision);
+  Job low = job;
+  low.options.compute = Compute::f32;
+  low.outputs = {output};
+  TensorMap stored;
+  for (const auto& [name, tensor] : job.tensors)
+    stored.set(name, is_float(tensor.dtype()) ? cast(tensor, precision.stored) : tensor);
+  low.tensors = std::move(stored);
+  const PreparedJob prepared = prepare_job(low, document);
+  return low_precision(std::get<Output>(output), prepared.inputs, precision.stored);
+}
+
+}  // namespace attn
