@@ -239,6 +239,14 @@ def expected_text_seeds():
         yield path.parent.name, path.read_bytes()[:600]
 
 
+def gate_seeds():
+    for number, gate in enumerate([
+            "max_abs < 1e-3 and cosine > 0.999", "context|output: rms <= 2 * baseline_rms + 1e-5",
+            "[a-c]*: not (token_p99 > .5 or 0 < snr < 60)", "abs_or_rel(abs=8e-4, rel=2.01/128) == 0",
+            "mismatched(rtol=1e-3) - -ulp != ref_max * ref_rounding", "(?:x|y.)?: pcc >= 0.99"]):
+        yield str(number), gate.encode()
+
+
 def words():
     """All strings in the source that may be keys, words or flags."""
     def text_of(*patterns):
@@ -254,7 +262,7 @@ def words():
 SEEDS = {"npy": npy_seeds, "npz": npz_seeds, "safetensors": safetensors_seeds, "json": json_seeds,
          "csv": csv_seeds, "ndjson": ndjson_seeds, "job": job_seeds, "any_file": any_file_seeds,
          "convert": convert_seeds, "command_line": command_line_seeds, "numpy_text": numpy_text_seeds,
-         "expected_text": expected_text_seeds}
+         "expected_text": expected_text_seeds, "gate": gate_seeds}
 
 
 def main(folder):
