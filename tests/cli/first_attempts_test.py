@@ -19,6 +19,8 @@ def folder(tmp_path):
     np.savez(tmp_path / "both.npz", Q=Q, K=K, V=V, q=Q)
     (tmp_path / "job.json").write_text(json.dumps({"Q": Q.tolist(), "K": K.tolist(), "V": V.tolist()}))
     (tmp_path / "model").mkdir()
+    (tmp_path / "jobs" / "llama").mkdir(parents=True)
+    (tmp_path / "jobs" / "llama" / "config.json").write_text('{"model_type": "llama"}')
     (tmp_path / "model" / "config.json").write_text('{"model_type": "llama"}')
     return tmp_path
 
@@ -29,6 +31,14 @@ FLAGS = "run --q q.npy --k k.npy --v v.npy "
 @pytest.mark.parametrize("typed, code, message", [
     ("run q.npy k.npy v.npy", 2, "give tensors with flags, as in --q q.npy --k k.npy --v v.npy"),
     ("job.json", 2, "expected a command before job.json: 'attn run' computes a job"),
+    ("q.npy", 2, "expected a command before q.npy: 'attn view' draws an array"),
+    ("jobs/llama", 2, "expected a command before jobs/llama: 'attn model inspect' shows a model"),
+    ("jobs", 2, "expected a command before jobs: 'attn batch' computes the jobs in a folder"),
+    ("run --q q.npy --k k.npy -o out", 2, "or a folder (ending in /)"),
+    ("run --query q.npy --k k.npy", 2, "did you mean '--q'?"),
+    ("plot q.npy", 2, "did you mean 'view'?"),
+    ("explain job.json", 2, "did you mean 'run JOB --explain -'?"),
+    ("compare q.npy", 2, "expected a reference file B, or --reference and a job"),
     ("run model", 66, "model: is the folder of a model; to compute a layer of the model, give --model model --layer N"),
     ("model model", 2, "attn model inspect DIR"),
     ("run q.npy", 65, "expected a job (.npz, .safetensors or .json), found one array (.npy); give it with the flag"),

@@ -23,6 +23,7 @@
 #include "attn/cli/terminal.h"
 #include "attn/cli/version.h"
 #include "attn/core/blas.h"
+#include "attn/io/format.h"
 #include "attn/io/open_file.h"
 #include "attn/io/temp_files.h"
 #include "attn/io/used_files.h"
@@ -75,6 +76,18 @@ int help(const std::string& name) {
   return 0;
 }
 
+/// What is probably meant by the name of an existing file alone.
+std::string command_for(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    return std::filesystem::exists(path + "/config.json", ignored)
+               ? "'attn model inspect' shows a model"
+               : "'attn batch' computes the jobs in a folder";
+  const FormatRow* const format = format_of_suffix(path);
+  return format != nullptr && format->holds_one() ? "'attn view' draws an array"
+                                                  : "'attn run' computes a job";
+}
+
 int dispatch(int argc, char** argv) {
   if (argc < 2) {
     write_error_lines(overview());
@@ -93,8 +106,8 @@ int dispatch(int argc, char** argv) {
   const std::string near = did_you_mean(first, command_names(), NameKind::command);
   std::error_code ignored;
   if (near.empty() && std::filesystem::exists(first, ignored))
-    throw Error(ErrorKind::usage, "expected a command before " + printable(first) +
-                                      ": 'attn run' computes a job; see 'attn --help'");
+    throw Error(ErrorKind::usage, "expected a command before " + printable(first) + ": " +
+                                      command_for(first) + "; see 'attn --help'");
   const std::string what = first.starts_with('-') ? "flag" : "command";
   throw Error(ErrorKind::usage,
               "unknown " + what + " '" + printable(first) + "'" + near + "; see 'attn --help'");
