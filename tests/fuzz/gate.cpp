@@ -2,6 +2,7 @@
 #include "attn/compare/gate.h"
 
 #include <cmath>
+#include <limits>
 
 #include "support/fuzz.h"
 
@@ -9,7 +10,7 @@ using namespace attn;
 
 namespace {
 
-constexpr double kInfinity = 1.0 / 0.0;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// A comparison that gates are evaluated on.
 struct Pair {
