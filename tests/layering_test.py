@@ -117,6 +117,19 @@ def test_writing_to_a_stream_is_found(text):
     assert writes_to_a_stream(text)
 
 
+RANKS = re.compile(r"\b\w*[Tt]eams?\b|[Tt]eam_\w+|\bMPI_[A-Z]\w*|<mpi\.h>|\bRank[A-Z]\w*|attn-mpi/")
+
+
+def test_ranks_are_an_executor_outside_of_src():
+    assert [path for path, text in sources(".h", ".cpp") if RANKS.search(text)] == []
+
+
+@pytest.mark.parametrize("text", ["Team* team = nullptr;", "MPI_Comm_rank(", "#include <mpi.h>", '#include "attn-mpi/share.h"',
+                                  "team_run(job)", "RankExecutor executor;", "/// a member of a team"])
+def test_code_of_ranks_is_found(text):
+    assert RANKS.search(text)
+
+
 def test_main_includes_only_the_command_line():
     main = (ROOT / "apps" / "attn" / "main.cpp").read_text(encoding="utf-8")
     assert {header for _, header in INCLUDE.findall(main) if header.startswith("attn/")} == {"attn/cli/cli.h"}

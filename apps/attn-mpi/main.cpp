@@ -14,16 +14,17 @@
 #include <string_view>
 #include <thread>
 
+#include "attn-mpi/mpi_team.h"
+#include "attn-mpi/rank_executor.h"
 #include "attn/cli/cli.h"
-#include "attn/cli/team_run.h"
 #include "attn/cli/terminal.h"
 #include "attn/io/temp_files.h"
-#include "mpi_team.h"
 
 namespace {
 
 std::atomic<bool> reported = false;  // a failure, or the end of the work
 attn::MpiTeam* ranks = nullptr;
+attn::RankExecutor* executor = nullptr;
 std::thread watcher;   // on rank 0
 std::string messages;  // collected; printed with the exit code
 
@@ -61,10 +62,10 @@ void stop_watching() {
 }
 
 /// Ends the use of MPI by a rank whose process ends with this code and must not return.
-void exit_rank(int code) {
+void leave_rank(int code) {
   if (ranks->rank() == 0) {
     stop_watching();
-    if (attn::team_state() == attn::TeamState::running) end_all({code, messages});
+    if (executor->state() == attn::TeamState::running) end_all({code, messages});
   } else if (code != 0) {
     attn::report_failure({code, messages});
   }
@@ -77,21 +78,21 @@ int run_first(int argc, char** argv) {
   watcher = std::thread(watch);
   int code = 2;  // as for other wrong usage
   if (is_shared_command(argc, argv))
-    code = attn::run_cli(argc, argv);
+    code = attn::run_cli(argc, argv, *executor);
   else
     messages =
         "attn-mpi: expected 'run' or 'batch', found another command; 'attn' has the others\n";
   stop_watching();
-  if (code != 0 && attn::team_state() == attn::TeamState::running) end_all({code, messages});
+  if (code != 0 && executor->state() == attn::TeamState::running) end_all({code, messages});
   std::fputs(messages.c_str(), stderr);
-  if (attn::team_state() == attn::TeamState::waiting) attn::dismiss_team();
+  if (executor->state() == attn::TeamState::waiting) attn::dismiss_team(*ranks);
   return code;
 }
 
 int run_other(int argc, char** argv) {
-  if (!attn::await_start()) return 0;
+  if (!executor->await_start()) return 0;
   attn::collect_messages(&messages);
-  const int code = attn::run_cli(argc, argv);
+  const int code = attn::run_cli(argc, argv, *executor);
   if (code != 0) attn::report_failure({code, messages});
   return 0;
 }
@@ -146,9 +147,10 @@ int main(int argc, char** argv) {
   }
   if (has_wrong_launcher(team)) return refuse_launcher();
   ranks = &team;
-  attn::set_team(
-      &team,
-      {.members_of_host = team.ranks_of_host(), .threads = team.threads(), .exit_rank = exit_rank});
+  attn::RankExecutor rank_executor(
+      team, {.is_alone = false, .processes = team.ranks_of_host(), .threads = team.threads()},
+      leave_rank);
+  executor = &rank_executor;
   const int code = team.rank() == 0 ? run_first(argc, argv) : run_other(argc, argv);
   team.barrier();
   MPI_Finalize();

@@ -1,4 +1,4 @@
-#include "mpi_team.h"
+#include "attn-mpi/mpi_team.h"
 
 #include <sched.h>
 #include <unistd.h>

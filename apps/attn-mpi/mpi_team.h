@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "attn/base/posting_team.h"
+#include "attn-mpi/team.h"
 
 namespace attn {
 
 /// The ranks of MPI_COMM_WORLD. While a function waits, the processor is free for other programs:
 /// MPI libraries poll.
-class MpiTeam : public PostingTeam {
+class MpiTeam : public Team {
  public:
   MpiTeam();
   std::size_t rank() const override { return rank_; }

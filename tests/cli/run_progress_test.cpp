@@ -2,8 +2,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "support/thread_team.h"
-
 using namespace attn;
 
 TEST_CASE("progress is shown as a percentage with the time that is left") {

@@ -64,7 +64,7 @@ class Post {
   bool failed_ = false;
 };
 
-class Member : public attn::PostingTeam {
+class Member : public attn::Team {
  public:
   Member(std::size_t rank, std::size_t size, Post& post) : rank_(rank), size_(size), post_(post) {}
   std::size_t rank() const override { return rank_; }
@@ -106,7 +106,7 @@ class Member : public attn::PostingTeam {
 
 }  // namespace
 
-void run_team(std::size_t members, const std::function<void(attn::PostingTeam&)>& work) {
+void run_team(std::size_t members, const std::function<void(attn::Team&)>& work) {
   Post post(members);
   std::vector<std::exception_ptr> failures(members);
   std::vector<std::thread> threads;

@@ -1,10 +1,10 @@
-// A team (attn/base/team.h) whose members are threads.
+// A team (attn-mpi/team.h) whose members are threads.
 #pragma once
 
 #include <cstddef>
 #include <functional>
 
-#include "attn/base/posting_team.h"
+#include "attn-mpi/team.h"
 
 /// Calls work() once for each of `members`, in threads. Throws what the first of them throws.
-void run_team(std::size_t members, const std::function<void(attn::PostingTeam&)>& work);
+void run_team(std::size_t members, const std::function<void(attn::Team&)>& work);

@@ -23,9 +23,9 @@ struct Assignment {
 struct WorkerRequest {
   enum class Kind : std::uint64_t {
     item,       ///< run this item
-    withdrawn,  ///< do not run the items before this message; a member of a team returns them
+    withdrawn,  ///< do not run the items before this message; some return them
     memory,     ///< answers an AskForMemory
-    end,        ///< there are no more items (for a member of a team)
+    end,        ///< there are no more items (for workers that end by themselves)
   };
   Kind kind = Kind::item;
   Assignment assignment = {};
@@ -43,7 +43,7 @@ struct WorkerReply {
     outcome,
     question,  ///< an AskForMemory
     returned,  ///< the item was withdrawn and has not been started
-    workers,   ///< how many items a member of a team runs at a time
+    workers,   ///< how many items the process runs at a time
   };
   Kind kind = Kind::outcome;
   std::size_t sequence = 0;  ///< of the outcome or the returned item

@@ -27,12 +27,10 @@
 #include "attn/batch/replaced_inputs.h"
 #include "attn/batch/sandbox.h"
 #include "attn/batch/summary.h"
-#include "attn/batch/team_pool.h"
 #include "attn/batch/work.h"
 #include "attn/cli/batch_report.h"
 #include "attn/cli/batch_status.h"
 #include "attn/cli/shared_options.h"
-#include "attn/cli/team_run.h"
 #include "attn/cli/terminal.h"
 #include "attn/core/blas.h"
 #include "attn/core/fused.h"
@@ -184,8 +182,7 @@ void add_batch_options(Command& command, BatchArgs& args) {
 }
 
 void check(const BatchArgs& args) {
-  if (args.isolate && team() != nullptr)
-    fail_usage("--isolate: attn-mpi cannot start processes, because MPI libraries do not allow it");
+  args.executor->check(args);
   if (!args.status.empty() && args.lines()) fail_usage("--status: expected job files, not '-'");
   if (args.jobs.empty() && args.files_from.empty() && args.patterns.empty() && args.status.empty())
     fail_usage(
@@ -220,21 +217,13 @@ ReportOptions report_options(const BatchArgs& args, const ItemSource& source,
 }
 
 /// Those that the workers of this process use.
-std::size_t processors_of_process() {
-  return team() == nullptr ? available_processors() : team_place().threads;
+std::size_t processors_of(const BatchArgs& args) {
+  const std::size_t threads = args.executor->share().threads;
+  return threads == 0 ? available_processors() : threads;
 }
 
-std::size_t workers_of(const BatchArgs& args, std::size_t processors) {
-  return args.pool.threads == 0 ? processors : args.pool.threads;
-}
-
-PoolOptions pool_options(const BatchArgs& args, std::size_t processors, std::size_t max_memory,
-                         bool in_order) {
-  PoolOptions pool = args.pool;
-  pool.threads = workers_of(args, processors);
-  pool.in_order = in_order;
-  pool.max_waiting = std::min(pool.max_waiting, max_memory / kWaitingFraction);
-  return pool;
+std::size_t worker_count(const BatchArgs& args) {
+  return args.pool.threads == 0 ? processors_of(args) : args.pool.threads;
 }
 
 /// `with_failures`: failed jobs have a line, too.
@@ -291,14 +280,6 @@ bool is_broken_pipe(const std::exception_ptr& fault) {
   return false;
 }
 
-/// Ends the process while threads still compute.
-[[noreturn]] void exit_now(int code) {
-  if (team() != nullptr) team_place().exit_rank(code);
-  remove_temp_files();
-  std::fflush(nullptr);
-  std::_Exit(code);
-}
-
 /// Called in each worker process. It keeps no copy of the manifest's descriptor, which would hold
 /// the lock if only the main process is killed.
 void begin_worker_process(const BatchContext& context, Manifest* manifest) {
@@ -311,32 +292,36 @@ void begin_worker_process(const BatchContext& context, Manifest* manifest) {
   enter_sandbox(folders);
 }
 
-/// Sets what workers do. The calls use all arguments.
-void set_work(PoolCalls& calls, const BatchArgs& args, const BatchContext& context,
-              Manifest* manifest, std::size_t threads) {
-  calls.begin = [&args, &context, manifest, threads] {
+}  // namespace
+
+void exit_now(Executor& executor, int code) {
+  executor.leave(code);
+  remove_temp_files();
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
+Workers workers_of(const BatchArgs& args, const BatchContext& context, Manifest* manifest) {
+  Workers workers{args.pool, {}};
+  workers.options.threads = worker_count(args);
+  workers.options.max_waiting =
+      std::min(args.pool.max_waiting, context.files->limits().memory / kWaitingFraction);
+  // Processors without a worker are used by the kernels.
+  const std::size_t threads =
+      std::max<std::size_t>(1, processors_of(args) / workers.options.threads);
+  workers.calls.begin = [&args, &context, manifest, threads] {
     set_memory_checks(false);
     set_threads(threads);
     if (args.isolate) begin_worker_process(context, manifest);
   };
-  calls.work = [&context](const Item& item, const CompletionToken& token, std::string text_buffer) {
+  workers.calls.work = [&context](const Item& item, const CompletionToken& token,
+                                  std::string text_buffer) {
     return work_on(item, context, token, std::move(text_buffer));
   };
+  return workers;
 }
 
-/// Processors without a worker are used by the kernels.
-std::size_t threads_of_worker(const PoolOptions& pool, std::size_t processors) {
-  return std::max<std::size_t>(1, processors / pool.threads);
-}
-
-PoolEnd run_in_pool(const BatchArgs& args, const BatchContext& context, ItemSource& source,
-                    const PoolOptions& pool, const PoolCalls& calls, std::atomic<bool>& stop) {
-  if (args.isolate) return run_process_pool(source, pool, calls, *context.memory, stop);
-  if (!has_other_members()) return run_pool(source, pool, calls, stop);
-  PoolEnd end = run_team_pool(source, pool, calls, *team(), stop);
-  if (!end.fault) set_team_state(TeamState::ended);
-  return end;
-}
+namespace {
 
 /// Results go to files, which `manifest` records, or to standard output if it is nullptr. Returns
 /// the exit code: 3 if some jobs failed, otherwise 0 or that of the error that ended the batch.
@@ -350,15 +335,11 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
   std::optional<OutputFile> results;
   if (!is_recorded) results.emplace("-", OutputPolicy{});
   const bool results_on_terminal = !is_recorded && prints_to_terminal();
-  const std::size_t processors = processors_of_process();
-  const std::size_t max_memory = context.files->limits().memory;
   std::optional<BundleWriter> bundles;
   if (is_recorded && args.bundle > 0)
-    bundles.emplace(context, *manifest, max_memory / kWaitingFraction);
-  const PoolOptions pool =
-      pool_options(args, processors, max_memory, !is_recorded || bundles.has_value());
-  PoolCalls calls;
-  set_work(calls, args, context, manifest, threads_of_worker(pool, processors));
+    bundles.emplace(context, *manifest, context.files->limits().memory / kWaitingFraction);
+  auto [pool, calls] = workers_of(args, context, manifest);
+  pool.in_order = !is_recorded || bundles.has_value();
   calls.report = [&](std::span<const Outcome> outcomes) {
     for (const Outcome& outcome : outcomes) report.item(outcome);
     const bool had_bar = results_on_terminal && report.clear_bar();
@@ -377,7 +358,8 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
     if (had_bar) report.draw_bar();
   };
   calls.tick = [&] { report.tick(); };
-  PoolEnd end = run_in_pool(args, context, source, pool, calls, stop);
+  PoolEnd end = args.isolate ? run_process_pool(source, pool, calls, *context.memory, stop)
+                             : args.executor->run_items(source, pool, calls, stop);
   if (!end.fault && bundles)
     end.fault = exception_from([&] {
       if (stop)
@@ -402,7 +384,7 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
         "on a terminal, only the shapes of results are printed; --out-dir DIR stores them");
   const int code = end.fault ? report.fault(end.fault) : report.failed() > 0 ? kSomeFailed : 0;
   if (!is_broken_pipe(end.fault)) report.end(code);
-  if (end.overdue > 0) exit_now(code);
+  if (end.overdue > 0) exit_now(*args.executor, code);
   return code;
 }
 
@@ -419,18 +401,21 @@ std::optional<Naming> naming_of(const BatchArgs& args) {
   return Naming{folder, pattern, args.format == "folder" ? "/" : "." + args.format, args.bundle};
 }
 
-/// A digest of everything that affects all results: version, format, flags and base.
-std::string options_digest(const BatchArgs& args, const Document& base, FileCache& cache) {
+}  // namespace
+
+std::string options_digest(const BatchArgs& args, const BatchContext& context) {
   std::string text = std::string(kVersion) + "\n" + args.format + "\n" +
                      std::to_string(static_cast<int>(args.nan)) + "\n";
   if (!args.base.empty())
-    text += json_quoted(args.base) + "=" + cache.file(args.base)->bytes().digest() + "\n";
+    text += json_quoted(args.base) + "=" + context.files->file(args.base)->bytes().digest() + "\n";
   for (const std::string& key : args.flags.only) text += "only=" + key + "\n";
   for (const std::string& pattern : args.patterns) text += "pattern=" + pattern + "\n";
-  for (const Entry& entry : base.entries)
+  for (const Entry& entry : context.base.entries)
     if (entry.from_flag) text += entry.key + "=" + to_json(entry.value) + "\n";
   return digest_of(bytes_of(text));
 }
+
+namespace {
 
 std::string manifest_path(const BatchArgs& args, const Naming& naming, const Shard& shard) {
   if (!args.manifest.empty()) return args.manifest;
@@ -569,9 +554,9 @@ BatchContext context_of(const BatchArgs& args) {
     context.statistics = args.statistics.empty() ? statistic_names() : args.statistics;
   context.records_inputs = context.naming || args.json;
   context.dry_run = args.dry_run;
-  // MPI libraries may connect the standard output of a member to a terminal of their own.
-  context.shapes_only =
-      !context.naming && !args.dry_run && !args.json && team() == nullptr && prints_to_terminal();
+  // With others, a library may connect the standard output to a terminal of its own.
+  context.shapes_only = !context.naming && !args.dry_run && !args.json &&
+                        args.executor->share().is_alone && prints_to_terminal();
   context.policy.force = args.force;
   context.policy.durable = args.durable;
   context.policy.digest = true;
@@ -583,7 +568,7 @@ BatchContext context_of(const BatchArgs& args) {
 constexpr std::size_t kManifestFraction = 8;
 
 int show_status(const BatchArgs& args) {
-  const std::size_t max_memory = limits_of(args.limits).memory;
+  const std::size_t max_memory = limits_of(args.limits, *args.executor).memory;
   StatusRequest request{.folder = args.status,
                         .json = args.json,
                         .quiet = is_quiet(),
@@ -593,46 +578,16 @@ int show_status(const BatchArgs& args) {
   return print_status(request);
 }
 
-/// What all members of a team but the first do.
-int run_batch_as_member(const BatchArgs& args, BatchContext& context, const ReadLimits& limits) {
-  const std::string options = options_digest(args, context.base, *context.files);
-  const std::string path = join_batch_team(options);
-  ScopedDirectories folders;
-  context.folders = &folders;
-  std::vector<OutputClaim> claims;
-  for (const std::string& output : {path, args.summary})
-    if (!output.empty()) claims.push_back(claim_of(output));
-  if (context.naming && !args.dry_run) confine_outputs(context.naming->folder);
-  std::unique_ptr<Manifest> manifest;
-  if (args.resume) {
-    manifest = std::make_unique<Manifest>(path, ManifestUse::read_only,
-                                          RunDescription{.options = options}, false, limits.memory);
-    if (args.manifest.empty()) manifest->read_shards(context.naming->folder, limits.memory);
-    context.earlier = manifest.get();
-  }
-  BundleCache bundles(limits_of_bundle(limits));
-  context.bundles = &bundles;
-  const std::size_t processors = processors_of_process();
-  const PoolOptions pool = pool_options(args, processors, limits.memory, false);
-  PoolCalls calls;
-  set_work(calls, args, context, nullptr, threads_of_worker(pool, processors));
-  const PoolEnd end = run_items_of_team(pool, calls, *team());
-  if (end.overdue > 0)
-    exit_now(end.fault ? report_exception(end.fault) : 0);  // threads use what is above
-  if (end.fault) std::rethrow_exception(end.fault);
-  return 0;
-}
-
 int run_batch(const BatchArgs& args) {
   check(args);
   if (!args.status.empty()) return show_status(args);
-  const ReadLimits limits = limits_of_member(args.limits);
+  const ReadLimits limits = limits_of(args.limits, *args.executor);
   return_freed_memory_to_system();
   const bool replaces_files = args.force || args.resume;
   record_used_files(replaces_files);
   if (args.isolate && replaces_files) share_noted_inputs();
   MemoryBudget memory(limits.memory - limits.memory / kCacheFraction);
-  const std::size_t caches = args.isolate ? workers_of(args, available_processors()) : 1;
+  const std::size_t caches = args.isolate ? worker_count(args) : 1;
   FileCache cache(limits.memory / kCacheFraction / caches, limits, args.lines());
   BatchContext context = context_of(args);
   context.memory = &memory;
@@ -641,8 +596,12 @@ int run_batch(const BatchArgs& args) {
   check_values(context.base);
   check_output_names(context.base);
   read_numbers(context.base);
-  if (team() != nullptr && team()->rank() > 0) return run_batch_as_member(args, context, limits);
-  Shard shard = parse_shard(args.shard, team() == nullptr);
+  ScopedDirectories folders;
+  context.folders = &folders;
+  BundleCache bundles(limits_of_bundle(limits));
+  context.bundles = &bundles;
+  if (const std::optional<int> code = args.executor->follow(args, context, limits)) return *code;
+  Shard shard = parse_shard(args.shard, args.executor->share().is_alone);
   shard.block = std::max<std::size_t>(args.bundle, 1);
   std::atomic<bool> stop = false;
   const bool has_manifest = context.naming && (args.resume || !args.dry_run);
@@ -656,8 +615,6 @@ int run_batch(const BatchArgs& args) {
     if (context.naming && normal(args.summary) == normal(context.naming->folder))
       fail_usage("--summary " + printable(args.summary) + ": is the output folder");
   }
-  ScopedDirectories folders;
-  context.folders = &folders;
   if (has_manifest && !args.dry_run) {
     folders.make_with_parents(context.naming->folder, args.durable);
     confine_outputs(context.naming->folder);
@@ -670,24 +627,23 @@ int run_batch(const BatchArgs& args) {
   std::unique_ptr<Manifest> manifest;
   if (has_manifest)
     manifest = open_manifest(args, *context.naming, path,
-                             {.options = options_digest(args, context.base, cache),
+                             {.options = options_digest(args, context),
                               .shard = shard,
                               .jobs = args.lines() ? std::nullopt : source->count_of_batch(),
                               .list = source->digest_of_list(),
                               .bundle = args.bundle},
                              limits.memory, folders);
   if (args.resume) context.earlier = manifest.get();
-  BundleCache bundles(limits_of_bundle(limits));
-  context.bundles = &bundles;
-  if (has_other_members()) start_batch_team(options_digest(args, context.base, cache), path);
+  args.executor->begin(args, context, path);
   return run_items(args, context, *source, args.dry_run ? nullptr : manifest.get(),
                    summary ? &*summary : nullptr, stop);
 }
 
 }  // namespace
 
-Command batch_command() {
+Command batch_command(Executor& executor) {
   const auto args = std::make_shared<BatchArgs>();
+  args->executor = &executor;
   Command command;
   command.description =
       "Computes attention for many jobs, several at a time. Flags of 'attn run' that set keys of a "
@@ -698,10 +654,7 @@ Command batch_command() {
       "  attn batch 'jobs/*.json' --base common.json --causal --out-dir results\n"
       "  generate-jobs | attn batch - --wq W_Q.npy > results.ndjson";
   add_batch_options(command, *args);
-  command.action = [args] {
-    const bool is_first = team() == nullptr || team()->rank() == 0;
-    return is_first ? run_batch(*args) : as_member([&] { return run_batch(*args); });
-  };
+  command.action = [args] { return run_batch(*args); };
   command.report = [args](const std::exception_ptr& exception) {
     return args->json ? report_exception_as_event(exception) : report_exception(exception);
   };

@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "attn/batch/batch_context.h"
 #include "attn/batch/pool.h"
 #include "attn/cli/batch_report.h"
 #include "attn/cli/command.h"
+#include "attn/cli/executor.h"
 #include "attn/cli/job_flags.h"
 #include "attn/cli/shared_options.h"
 
@@ -27,6 +29,7 @@ struct BatchArgs {
   ProgressStyle progress = ProgressStyle::automatic;
   NanPolicy nan = NanPolicy::warn;
   JobFlags flags;
+  Executor* executor = &local_executor();
 
   bool lines() const { return jobs.size() == 1 && jobs[0] == "-"; }
 };
@@ -37,6 +40,20 @@ void add_batch_options(Command& command, BatchArgs& args);
 /// Checks what the table of options cannot express. Errors: usage.
 void check(const BatchArgs& args);
 
-Command batch_command();
+/// A digest of everything that affects all results: version, format, flags and base.
+std::string options_digest(const BatchArgs& args, const BatchContext& context);
+
+/// The workers of this process: what they do, without reports.
+struct Workers {
+  PoolOptions options;
+  PoolCalls calls;
+};
+/// `manifest` is one that this process writes, or nullptr. The calls use all arguments.
+Workers workers_of(const BatchArgs& args, const BatchContext& context, Manifest* manifest);
+
+/// Ends the process while threads still compute.
+[[noreturn]] void exit_now(Executor& executor, int code);
+
+Command batch_command(Executor& executor);
 
 }  // namespace attn

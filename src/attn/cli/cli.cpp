@@ -18,6 +18,7 @@
 #include "attn/base/text.h"
 #include "attn/cli/batch_report.h"
 #include "attn/cli/commands.h"
+#include "attn/cli/executor.h"
 #include "attn/cli/help.h"
 #include "attn/cli/parser.h"
 #include "attn/cli/terminal.h"
@@ -33,13 +34,13 @@ namespace {
 
 /// Runs the action. If a file does not exist, it may have been meant as the value of a flag.
 int perform(const Command& command, const ParsedCommand& parsed,
-            const std::vector<std::string>& words) {
+            const std::vector<std::string>& words, Executor& executor) {
   const auto report = command.report ? command.report : report_exception;
   try {
     check_isa_variable();
     check_requirements(command, parsed);
     if (parsed.command != &command) check_requirements(*parsed.command, parsed);
-    return parsed.command->action();
+    return executor.act(parsed.command->action);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::no_input) return report(std::current_exception());
     std::vector<Problem> problems = error.problems();
@@ -51,10 +52,11 @@ int perform(const Command& command, const ParsedCommand& parsed,
   }
 }
 
-int run_command_line(const CommandEntry& entry, const std::vector<std::string>& words) {
-  const Command command = make_command(entry);
+int run_command_line(const CommandEntry& entry, const std::vector<std::string>& words,
+                     Executor& executor) {
+  const Command command = make_command(entry, executor);
   const ParsedCommand parsed = parse(command, std::string("attn ") + entry.name, words);
-  if (parsed.help == HelpLength::none) return perform(command, parsed, words);
+  if (parsed.help == HelpLength::none) return perform(command, parsed, words, executor);
   print(parsed.help == HelpLength::all ? help_text(*parsed.command, parsed.name)
                                        : short_help_text(*parsed.command, parsed.name));
   return 0;
@@ -88,7 +90,7 @@ std::string command_for(const std::string& path) {
                                                   : "'attn run' computes a job";
 }
 
-int dispatch(int argc, char** argv) {
+int dispatch(int argc, char** argv, Executor& executor) {
   if (argc < 2) {
     write_error_lines(overview());
     return static_cast<int>(ErrorKind::usage);
@@ -102,7 +104,7 @@ int dispatch(int argc, char** argv) {
     return 0;
   }
   if (const CommandEntry* entry = find_command(first))
-    return run_command_line(*entry, {argv + 2, argv + argc});
+    return run_command_line(*entry, {argv + 2, argv + argc}, executor);
   const std::string near = did_you_mean(first, command_names(), NameKind::command);
   std::error_code ignored;
   if (near.empty() && std::filesystem::exists(first, ignored))
@@ -154,7 +156,9 @@ std::atomic<bool> ran_out = false;
 
 }  // namespace
 
-int run_cli(int argc, char** argv) {
+int run_cli(int argc, char** argv) { return run_cli(argc, argv, local_executor()); }
+
+int run_cli(int argc, char** argv, Executor& executor) {
   if (argc > 1 && std::string_view(argv[1]) == "batch") install_status_signal();
   occupy_closed_streams();
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe becomes BrokenPipe
@@ -165,7 +169,7 @@ int run_cli(int argc, char** argv) {
   try {
     require_stack();
     record_used_files(true);
-    return dispatch(argc, argv);
+    return dispatch(argc, argv, executor);
   } catch (...) {
     return report_exception(std::current_exception());
   }

@@ -22,24 +22,30 @@
 namespace attn {
 namespace {
 
+/// Of a command that always computes in this process.
+template <Command (*make)()>
+Command alone(Executor&) {
+  return make();
+}
+
 constexpr CommandEntry kCommands[] = {
     {"run", "compute attention for one job, from a file or flags", run_command},
     {"batch", "compute many jobs on all processors, resumable", batch_command},
-    {"examples", "list, run, copy and check the worked examples", examples_command},
-    {"view", "draw a tensor as a heat map: terminal, SVG, PNG or HTML", view_command},
-    {"inspect", "list the tensors in files: names, dtypes, shapes, ranges", inspect_command},
-    {"convert", "convert tensor files, or print them as NumPy does", convert_command},
-    {"compare", "compare the tensors of two files, or of a file and a job", compare_command},
-    {"stats", "print statistics of attention heads", stats_command},
-    {"rollout", "compute attention rollout over the layers of a model", rollout_command},
-    {"merge", "combine attention over parts of the keys", merge_command},
-    {"model", "show how attn reads the layers of a model", model_command},
-    {"random", "generate random arrays of NumPy, PyTorch, JAX and Python", random_command},
-    {"svd", "compute a truncated singular value decomposition", svd_command},
-    {"conventions", "list the attention conventions of each library", conventions_command},
-    {"completions", "print completions for bash, zsh or fish", completions_command},
-    {"man", "print the manual pages", man_command},
-    {"schema", "print the JSON Schema of a job", schema_command},
+    {"examples", "list, run, copy and check the worked examples", alone<examples_command>},
+    {"view", "draw a tensor as a heat map: terminal, SVG, PNG or HTML", alone<view_command>},
+    {"inspect", "list the tensors in files: names, dtypes, shapes, ranges", alone<inspect_command>},
+    {"convert", "convert tensor files, or print them as NumPy does", alone<convert_command>},
+    {"compare", "compare the tensors of two files, or of a file and a job", alone<compare_command>},
+    {"stats", "print statistics of attention heads", alone<stats_command>},
+    {"rollout", "compute attention rollout over the layers of a model", alone<rollout_command>},
+    {"merge", "combine attention over parts of the keys", alone<merge_command>},
+    {"model", "show how attn reads the layers of a model", alone<model_command>},
+    {"random", "generate random arrays of NumPy, PyTorch, JAX and Python", alone<random_command>},
+    {"svd", "compute a truncated singular value decomposition", alone<svd_command>},
+    {"conventions", "list the attention conventions of each library", alone<conventions_command>},
+    {"completions", "print completions for bash, zsh or fish", alone<completions_command>},
+    {"man", "print the manual pages", alone<man_command>},
+    {"schema", "print the JSON Schema of a job", alone<schema_command>},
 };
 
 constexpr char kDescription[] =
@@ -88,8 +94,8 @@ std::vector<std::string> help_names() {
   return names;
 }
 
-Command make_command(const CommandEntry& entry) {
-  Command command = entry.make();
+Command make_command(const CommandEntry& entry, Executor& executor) {
+  Command command = entry.make(executor);
   add_common_options(command);
   for (Command& subcommand : command.subcommands) add_common_options(subcommand);
   command.add(common(flag("-q,--quiet", Store<bool>(set_quiet), command.quiet_help)));

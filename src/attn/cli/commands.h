@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "attn/cli/command.h"
+#include "attn/cli/executor.h"
 
 namespace attn {
 
 struct CommandEntry {
   const char* name;
   const char* summary;
-  Command (*make)();
+  Command (*make)(Executor& executor);
 };
 
 std::span<const CommandEntry> commands();
@@ -21,7 +22,7 @@ std::vector<std::string> command_names();
 std::vector<std::string> help_names();  ///< of commands, then of topics
 
 /// The command with -h and -q, which all commands and subcommands accept.
-Command make_command(const CommandEntry& entry);
+Command make_command(const CommandEntry& entry, Executor& executor = local_executor());
 
 /// What `attn --help` prints.
 std::string overview();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <list>
 #include <memory>
 #include <optional>
 
@@ -18,7 +17,6 @@
 #include "attn/core/output_table.h"
 #include "attn/io/mapped_file.h"
 #include "attn/io/open_file.h"
-#include "attn/io/run_note.h"
 #include "attn/job/field_value.h"
 #include "attn/job/fields.h"
 #include "attn/job/job.h"
@@ -29,7 +27,6 @@
 #include "attn/result/memory_estimate.h"
 #include "attn/result/result_file.h"
 #include "attn/result/result_writer.h"
-#include "attn/result/shared_execution.h"
 
 namespace attn {
 namespace {
@@ -172,25 +169,14 @@ void RunViews::commit() {
   if (view_ && !view_streams_) view_->commit();
 }
 
-namespace {
-
-ReadLimits limits_of_run(const RunArgs& args) {
-  ReadLimits limits = limits_of_member(args.limits);
+ReadLimits limits_of(const RunArgs& args) {
+  ReadLimits limits = limits_of(args.limits, *args.executor);
   limits.access = FileAccess::map;
   return limits;
 }
 
-void set_member_threads(const RunArgs& args) {
-  set_threads(args.threads == 0 && team() != nullptr ? team_place().threads : args.threads);
-}
-
-/// How the job is shared, or nothing if this process computes alone. With Kind::rows, the outputs
-/// in `offered` are planned as streamed.
-std::optional<Sharing> sharing_of(PreparedJob& prepared, const OutputSet& offered) {
-  if (team() == nullptr) return std::nullopt;
-  Sharing sharing = share_work(prepared.inputs, prepared.plan, team()->size());
-  if (sharing.kind == Sharing::Kind::rows) stream_rows(prepared.plan, offered);
-  return sharing;
+void set_threads_of(const RunArgs& args) {
+  set_threads(args.threads == 0 ? args.executor->share().threads : args.threads);
 }
 
 Document document_of(const RunArgs& args, TensorFiles& files) {
@@ -206,6 +192,8 @@ Document document_of(const RunArgs& args, TensorFiles& files) {
         "...); see 'attn run --help'");
   return document;
 }
+
+namespace {
 
 void append_missing(std::vector<Request>& outputs, const std::vector<Request>& more) {
   for (const Request& output : more)
@@ -286,20 +274,15 @@ std::size_t counted_rows(const PreparedJob& prepared) {
   return is_counted ? in.B * in.H * in.rows.size() : 0;
 }
 
-namespace {
-
 bool shows_bar(const RunArgs& args) {
   return args.progress == ProgressStyle::automatic && can_show_bar() && !is_quiet();
 }
 
-}  // namespace
-
 std::unique_ptr<RunProgress> progress_of(const RunArgs& args, std::size_t rows, double flops) {
   constexpr double kLeastFlops = 1e8;
-  if (args.progress == ProgressStyle::plain)
-    return std::make_unique<RunProgress>(nullptr, false, rows);
+  if (args.progress == ProgressStyle::plain) return std::make_unique<RunProgress>(false, rows);
   if (flops < kLeastFlops || !shows_bar(args)) return nullptr;
-  return std::make_unique<RunProgress>(nullptr, true, rows);
+  return std::make_unique<RunProgress>(true, rows);
 }
 
 bool prints_json(const RunArgs& args) {
@@ -325,50 +308,10 @@ void name_results_of_layer(const Document& document, Destination& destination) {
       target.path = name_of_layer(target.path, *number);
 }
 
-/// Reports the progress of a shared job.
-std::unique_ptr<RunProgress> progress_of(const PreparedJob& prepared, const Sharing& sharing,
-                                         bool as_bar) {
-  const std::size_t rows = counted_rows(prepared);
-  const bool by_rows = sharing.kind == Sharing::Kind::rows;
-  return std::make_unique<RunProgress>(team(), as_bar, by_rows ? rows : rows * team()->size());
-}
-
-TeamRun team_run(const Job& job, const std::vector<Request>& requested, const Plan& plan) {
-  TeamRun run{names_of(job.outputs), names_of(requested), {}};
-  for (const PlannedOutput& output : plan.outputs)
-    if (output.streamed) run.by_rows.emplace_back(name_of(output.request));
-  return run;
-}
-
-/// What all members of a team but the first do.
-int run_job_as_member(const RunArgs& args) {
-  const ReadLimits limits = limits_of_run(args);
-  TensorFiles files(limits);
-  return as_member([&] {
-    const TeamRun start = join_team(files);
-    Document document = document_of(args, files);
-    Job job = read_job(document, files);
-    job.outputs = outputs_named(start.computed, job, document);
-    const std::vector<Request> requested = outputs_named(start.requested, job, document);
-    PreparedJob prepared = prepare_job(job, document);
-    const Sharing sharing =
-        *sharing_of(prepared, outputs_among(outputs_named(start.by_rows, job, document)));
-    const MemberJob own = job_of_member(job, prepared, sharing, team()->rank());
-    MemoryEstimate(own.prepared.plan).require(document.name, limits.memory);
-    set_member_threads(args);
-    const auto progress = start.shows_progress ? progress_of(prepared, sharing, false) : nullptr;
-    execute_shared({job, prepared, document, nullptr, requested, args.nan}, sharing, *team(),
-                   nullptr);
-    if (progress) progress->finish();
-    require_mapped_files_unchanged();
-    return 0;
-  });
-}
-
 int run_job(const RunArgs& args) {
-  if (team() != nullptr && team()->rank() > 0) return run_job_as_member(args);
+  if (const std::optional<int> code = args.executor->follow(args)) return *code;
   Destination destination = destination_of(args);
-  const ReadLimits limits = limits_of_run(args);
+  const ReadLimits limits = limits_of(args);
   TensorFiles files(limits);
   Document document = document_of(args, files);
   if (has_several_layers(document)) return run_layers(args, std::move(document), files);
@@ -388,54 +331,33 @@ int run_job(const RunArgs& args) {
   const bool whole = destination.shown || !args.views.empty();
   const OutputSet by_rows = whole ? OutputSet{} : outputs_for_rows(destination.targets, outputs);
   PreparedJob prepared = prepare_job(job, document, by_rows);
-  const std::optional<Sharing> sharing = sharing_of(prepared, by_rows);
-  const bool is_shared = sharing && sharing->kind != Sharing::Kind::none;
+  const std::unique_ptr<PlannedRun> run = args.executor->plan(args, job, prepared, by_rows);
   const Plan& plan = prepared.plan;
-  MemoryEstimate memory(is_shared ? job_of_member(job, prepared, *sharing, 0).prepared.plan : plan);
-  if (is_shared) memory.add("outputs of other ranks", bytes_to_gather(plan, *sharing));
+  MemoryEstimate memory = run->memory();
   if (has_text(destination, args.show.format)) memory.add_output_text(plan);
   memory.add(views.flags(), views.bytes(job, plan));
   if (args.dry_run) {
     require_writable(destination.targets, names, policy_of(args));
     const bool is_json = prints_json(args);
-    std::string text = is_json ? plan_json(plan, memory) + "\n" : plan_text(plan, memory);
-    if (from_model && is_json)
-      text.replace(text.size() - 2, 1, ",\"job\":" + job_json(document, -1) + "}");
-    else if (from_model)
-      text += "job:\n" + job_json(document, 0) + "\n";
-    if (sharing && is_json)
-      text.replace(text.size() - 2, 1,
-                   ",\"mpi\":" + sharing_json(job, prepared, *sharing, team()->size()) + "}");
-    else if (sharing)
-      text += sharing_text(job, prepared, *sharing, team()->size());
-    print(text);
+    std::string text = is_json ? plan_json(plan, memory) : plan_text(plan, memory);
+    if (is_json) text.pop_back();  // the brace
+    if (from_model)
+      text +=
+          is_json ? ",\"job\":" + job_json(document, -1) : "job:\n" + job_json(document, 0) + "\n";
+    text += run->description(is_json);
+    print(text + (is_json ? "}\n" : ""));
     return 0;
   }
   memory.require(document.name, limits.memory, views.flags());
-  std::list<RunNote> notes;
-  if (is_shared)
-    for (const OutputPath& output : output_paths(destination.targets, names))
-      if (!is_stream(output.path)) notes.emplace_back(output.path);
+  run->claim(output_paths(destination.targets, names));
   ResultWriter writer(destination.targets, names, policy_of(args));
-  set_member_threads(args);
+  set_threads_of(args);
   const bool described = needs_description(destination, args);
   const bool is_delivered = destination.shown || !destination.targets.empty();
   const std::vector<Request> requested = is_delivered ? outputs : views.outputs(job);
   const ExecutionRequest request{job,       prepared, document, described ? &files : nullptr,
                                  requested, args.nan};
-  std::unique_ptr<RunProgress> progress;
-  if (!is_shared) {
-    progress = progress_of(args, counted_rows(prepared), plan.flops);
-  } else {
-    const bool as_bar = shows_bar(args);
-    TeamRun start = team_run(job, requested, plan);
-    start.shows_progress = as_bar || args.progress == ProgressStyle::plain;
-    start_team(start, files, args.reading);
-    if (start.shows_progress) progress = progress_of(prepared, *sharing, as_bar);
-  }
-  const auto [all, warnings] =
-      is_shared ? execute_shared(request, *sharing, *team(), &writer) : execute(request, &writer);
-  if (progress) progress->finish();
+  const auto [all, warnings] = run->execute(request, files, writer);
   const Result result = with_outputs(all, outputs);
   writer.write(result);
   views.write_files(job, all);
@@ -467,8 +389,9 @@ int run_job_views(const std::string& job, const RunViewArgs& views, bool force) 
   return run_job(args);
 }
 
-Command run_command() {
+Command run_command(Executor& executor) {
   const auto args = std::make_shared<RunArgs>();
+  args->executor = &executor;
   Command command;
   command.description = "Computes attention for one job.";
   command.example =
@@ -496,15 +419,7 @@ Command run_command() {
                    "show shapes, memory and cost of the outputs; compute nothing")),
        nan_option(args->nan)}));
   command.add(in_group("Results", {progress_option(args->progress)}));
-  if (team() != nullptr) {
-    command.add(in_group("Results", {word("--mpi-read", args->reading,
-                                          {{"auto", TeamReading::automatic},
-                                           {"each", TeamReading::each},
-                                           {"root", TeamReading::root}},
-                                          "which ranks read the inputs: each, root (rank 0, which "
-                                          "sends them to the others), or auto: each, or root if a "
-                                          "file is missing on some rank")}));
-  }
+  command.add(in_group("Results", executor.run_options()));
   add_limit_options(command, args->limits);
   command.requirements.push_back(
       {{"--force", "--no-clobber", "--durable"},

@@ -14,6 +14,8 @@
 
 namespace attn {
 
+class Executor;
+
 /// The options as typed; "" if not given.
 struct RunViewArgs {
   std::string view;     ///< "-": the terminal
@@ -62,6 +64,6 @@ class RunViews {
 /// Computes a job for --view and --explain alone. Returns the exit code. Errors: as 'attn run'.
 int run_job_views(const std::string& job, const RunViewArgs& views, bool force);
 
-Command run_command();
+Command run_command(Executor& executor);
 
 }  // namespace attn

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "attn/cli/executor.h"
 #include "attn/cli/job_flags.h"
 #include "attn/cli/run.h"
 #include "attn/cli/run_progress.h"
 #include "attn/cli/shared_options.h"
 #include "attn/cli/show.h"
-#include "attn/cli/team_run.h"
 #include "attn/job/job.h"
 #include "attn/result/warnings.h"
 
@@ -28,12 +28,22 @@ struct RunArgs {
   bool dry_run = false;
   std::size_t threads = 0;
   RunViewArgs views;
-  TeamReading reading = TeamReading::automatic;
   ProgressStyle progress = ProgressStyle::automatic;
+  Executor* executor = &local_executor();
 };
 
 Destination destination_of(const RunArgs& args);
 OutputPolicy policy_of(const RunArgs& args);
+
+/// The limits of the process. Errors: usage.
+ReadLimits limits_of(const RunArgs& args);
+
+/// Sets the number of threads of the kernels.
+void set_threads_of(const RunArgs& args);
+
+/// The job file with the flags. Errors: as read_document() and apply_job_flags(); usage, if there
+/// is neither.
+Document document_of(const RunArgs& args, TensorFiles& files);
 
 /// The outputs to write. -o NAME=FILE replaces the default outputs of a job and adds to given ones.
 std::vector<Request> outputs_of(const Job& job, const Document& document,
@@ -54,6 +64,9 @@ void require_writable(const std::vector<OutputTarget>& targets,
 
 /// The rows of a job that the kernels count; 0 if the reference path computes it.
 std::size_t counted_rows(const PreparedJob& prepared);
+
+/// Whether progress is shown as a bar, if it is shown.
+bool shows_bar(const RunArgs& args);
 
 /// Shows the progress of a run with these rows and operations. nullptr if it is not to be shown, or
 /// as a bar of a run that takes far less than a second.

@@ -66,7 +66,7 @@ class LayersRun {
       print(text_ + end_of_plans());
       return 0;
     }
-    set_threads(args_.threads);
+    set_threads_of(args_);
     const std::unique_ptr<RunProgress> progress = progress_of(args_, rows_, flops_);
     if (is_joined_)
       compute_joined(progress.get());
@@ -89,7 +89,7 @@ class LayersRun {
       fail_usage("-o: expected {layer} in the names of all results or of none");
     if (!args_.views.empty())
       fail_usage("--view and --explain require one layer; 'attn view RESULT' draws all layers");
-    if (team() != nullptr) fail_usage("attn-mpi run computes one layer at a time; give --layer N");
+    args_.executor->require_layers();
   }
 
   /// Errors: usage or data, if the document has names of outputs that no layer has.

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "attn/base/memory_limit.h"
-#include "attn/cli/team_run.h"
+#include "attn/cli/executor.h"
 #include "attn/job/field_value.h"
 #include "attn/job/fields.h"
 #include "attn/job/job.h"
@@ -30,19 +30,19 @@ void apply_expand(const LimitArgs& args, ReadLimits& limits) {
 
 }  // namespace
 
-ReadLimits limits_of(const LimitArgs& args) {
+ReadLimits limits_of(const LimitArgs& args, const Executor& executor) {
   ReadLimits limits;
-  limits.memory =
-      args.max_memory.empty() ? default_memory() : parse_size(args.max_memory, "--max-memory");
-  // An MPI library allocates what it needs.
-  if (team() == nullptr) limit_memory(limits.memory, !args.max_memory.empty());
+  limits.memory = args.max_memory.empty() ? default_memory() / executor.share().processes
+                                          : parse_size(args.max_memory, "--max-memory");
+  // Libraries for communication allocate what they need.
+  if (executor.share().is_alone) limit_memory(limits.memory, !args.max_memory.empty());
   apply_expand(args, limits);
   limits.npz.expanded = std::min(limits.npz.expanded, limits.memory);
   return limits;
 }
 
 ReadLimits reading_limits(const LimitArgs& args, FileAccess access) {
-  ReadLimits limits = limits_of(args);
+  ReadLimits limits = limits_of(args, local_executor());
   limits.access = access;
   if (access == FileAccess::map && args.max_memory.empty()) limits.memory = ReadLimits{}.memory;
   return limits;

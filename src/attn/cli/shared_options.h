@@ -9,6 +9,7 @@
 
 #include "attn/cli/batch_report.h"
 #include "attn/cli/command.h"
+#include "attn/cli/executor.h"
 #include "attn/cli/option.h"
 #include "attn/cli/rendering.h"
 #include "attn/io/file_cache.h"
@@ -23,9 +24,9 @@ struct LimitArgs {
 
 void add_limit_options(Command& command, LimitArgs& args);
 
-/// The limits of commands that compute; `memory` is --max-memory, for the whole process. Errors:
-/// usage.
-ReadLimits limits_of(const LimitArgs& args);
+/// The limits of commands that compute; `memory` is --max-memory, for the whole process, or by
+/// default its share of the machine's. Errors: usage.
+ReadLimits limits_of(const LimitArgs& args, const Executor& executor = local_executor());
 
 /// The limits of commands that only read or convert. Without --max-memory, mapped inputs are not
 /// limited, as they are not all in memory. Errors: usage.

@@ -8,8 +8,8 @@
 
 #include "attn/core/formula.h"
 #include "attn/core/fused.h"
+#include "attn/core/inputs_part.h"
 #include "attn/core/projection.h"
-#include "attn/core/share.h"
 #include "attn/core/tensor_ops.h"
 
 namespace attn {

@@ -268,7 +268,7 @@ FusedResult attend_as(const Tensor& queries, const Tensor& keys, const Tensor& v
   std::optional<Tensor>& context = outputs[index_of(Output::head_context)];
   results.context = allocate_if<T>(true, context, {in.B, in.H, problem.L, problem.Dv});
   results.context_strides = strides_of(*context);
-  results.team = in.key_team;
+  results.key_part = in.key_part;
   set_row_outputs(results, outputs, request, {in.B, in.H, problem.L, in.S}, in, overflowed);
   kernel::attend(problem, results, pool());
   const auto logs = outputs[index_of(Output::logsumexp)]->template data<T>();

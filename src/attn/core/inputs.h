@@ -21,11 +21,11 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "attn/base/team.h"
 #include "attn/core/input_table.h"
 #include "attn/core/options.h"
 #include "attn/core/score_scale.h"
@@ -95,11 +95,13 @@ struct Inputs {
   DType compute = DType::f64;      ///< f32 or f64: of all arithmetic on floats
   DType result = DType::f64;       ///< of float outputs: compute, f16 or bf16
   std::vector<std::size_t> rows;   ///< indices of the queries to compute
-  Team* row_team = nullptr;        ///< others compute other rows; for key_weights, in their order
-  Team* key_team = nullptr;        ///< all members compute these rows, each for its own keys
-  bool batched = false;            ///< whether inputs and results have a batch axis
-  bool with_heads = false;         ///< whether results have a head axis
-  bool packed = true;              ///< context is (B, L, H*Dv), not (B, H, L, Dv)
+  /// If other processes compute other rows: replaces sum_over_queries() (core/reductions.h).
+  std::function<Tensor(const Tensor& weights)> sum_over_queries;
+  /// If other processes compute these rows, too.
+  const kernel::KeyPart* key_part = nullptr;
+  bool batched = false;     ///< whether inputs and results have a batch axis
+  bool with_heads = false;  ///< whether results have a head axis
+  bool packed = true;       ///< context is (B, L, H*Dv), not (B, H, L, Dv)
 };
 
 /// Bytes of the copies that make_inputs() makes of tensors with other dtypes than the computation.

@@ -1,6 +1,5 @@
 #include "attn/core/reductions.h"
 
-#include <span>
 #include <type_traits>
 
 namespace attn {
@@ -30,34 +29,7 @@ Tensor mean_over_heads(const Tensor& weights) {
   return sum_over(weights, s[0], s[1], {s[0], s[2], s[3]}, static_cast<double>(s[1]));
 }
 
-namespace {
-
-/// Each member adds its rows to the sums of the one before it. While a member adds the rows of one
-/// head, the next adds those of the head before.
-Tensor sum_in_turns(const Tensor& weights, Team& team) {
-  const Shape& s = weights.shape();
-  const std::size_t L = s[2], S = s[3], last = team.size() - 1;
-  Tensor sums(DType::f64, {s[0], s[1], S});
-  const auto all = sums.mutable_data<double>();
-  for (std::size_t head = 0; head < s[0] * s[1]; ++head) {
-    const auto part = all.subspan(head * S, S);
-    if (team.rank() > 0) team.receive(team.rank() - 1, std::as_writable_bytes(part));
-    visit(weights.dtype(), [&]<class T>(Type<T>) {
-      const auto rows = weights.data<T>().subspan(head * L * S, L * S);
-      for (std::size_t l = 0; l < L; ++l)
-        for (std::size_t j = 0; j < S; ++j) part[j] += static_cast<double>(rows[l * S + j]);
-    });
-    if (team.rank() < last) team.send(team.rank() + 1, std::as_bytes(part));
-  }
-  if (team.rank() == last) team.send(0, std::as_bytes(all));
-  if (team.rank() == 0) team.receive(last, std::as_writable_bytes(all));
-  return cast(sums, weights.dtype());
-}
-
-}  // namespace
-
-Tensor sum_over_queries(const Tensor& weights, Team* team) {
-  if (team != nullptr && team->size() > 1) return sum_in_turns(weights, *team);
+Tensor sum_over_queries(const Tensor& weights) {
   const Shape& s = weights.shape();
   return sum_over(weights, s[0] * s[1], s[2], {s[0], s[1], s[3]}, 1);
 }

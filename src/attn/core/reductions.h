@@ -3,7 +3,6 @@
 
 #include <cstddef>
 
-#include "attn/base/team.h"
 #include "attn/core/inputs.h"
 #include "attn/core/query_positions.h"
 #include "attn/core/row_statistics.h"
@@ -13,10 +12,8 @@ namespace attn {
 
 // The argument is (B, H, L, S), of floats. Sums are in doubles and rounded once. An empty axis sums
 // to 0.
-Tensor mean_over_heads(const Tensor& weights);  ///< (B, L, S)
-/// (B, H, S). With a team, each member passes the weights of its rows, and member 0 receives the
-/// sums over all rows, with the bytes that one process computes; the others receive partial ones.
-Tensor sum_over_queries(const Tensor& weights, Team* team = nullptr);
+Tensor mean_over_heads(const Tensor& weights);   ///< (B, L, S)
+Tensor sum_over_queries(const Tensor& weights);  ///< (B, H, S)
 
 /// The queries in.rows of all heads of all batch items.
 class RowQueries {

@@ -147,7 +147,7 @@ Tensor TensorOps::mean_over_heads(const Tensor& weights) const {
 }
 
 Tensor TensorOps::sum_over_queries(const Tensor& weights) const {
-  return attn::sum_over_queries(weights, in_.row_team);
+  return in_.sum_over_queries ? in_.sum_over_queries(weights) : attn::sum_over_queries(weights);
 }
 
 Tensor TensorOps::row_statistic(Output statistic, const Tensor& matrix) const {

@@ -123,8 +123,8 @@ const std::string& temp_token() {
   return token;
 }
 
-void set_temp_token(const std::string& token, std::size_t member) {
-  given_token = token + "." + std::to_string(member);
+void set_temp_token(const std::string& token, std::size_t number) {
+  given_token = token + "." + std::to_string(number);
 }
 
 void remove_leftovers(const std::string& folder, const std::set<std::string>& tokens) {

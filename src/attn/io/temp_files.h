@@ -14,13 +14,13 @@ namespace attn {
 /// `mode` without the bits of the umask that the process was started with.
 mode_t mode_of_new(mode_t mode);
 
-/// A new name ".attn-tmp-PID-TOKEN-N", or with the number of a member of a team
-/// ".attn-tmp-PID-TOKEN.MEMBER-N". TOKEN is random, the same for the whole run.
+/// A new name ".attn-tmp-PID-TOKEN-N", or with the number of one of several
+/// processes ".attn-tmp-PID-TOKEN.NUMBER-N". TOKEN is random, the same for the whole run.
 std::string new_temp_name();
 const std::string& temp_token();
 
-/// Call it on a member of a team before new_temp_name(): `token` is that of member 0.
-void set_temp_token(const std::string& token, std::size_t member);
+/// Call it before new_temp_name() in process `number` of several: `token` is that of process 0.
+void set_temp_token(const std::string& token, std::size_t number);
 
 /// Removes files that earlier runs with these tokens left in `folder` and below, for example after
 /// SIGKILL. Skips directories without permission.

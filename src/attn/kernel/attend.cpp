@@ -233,7 +233,7 @@ class alignas(64) Call {
         kernels_.stream(part, number, number + 1);
       }
     });
-    if (results_.team != nullptr) exchange(states, parts);
+    if (results_.key_part != nullptr) exchange(states, parts);
     pool_.run(count, workers_, [&](std::size_t task, std::size_t worker) {
       const std::size_t pair = first + task;
       QueryBlock<T> whole = block(pair * rows, rows, unpacked(pair), scratch_of(worker));
@@ -245,18 +245,18 @@ class alignas(64) Call {
     });
   }
 
-  /// The first part that this process computes; with `later` = 1, that of the next member.
+  /// The first part that this process computes; with `later` = 1, that of the next process.
   std::size_t first_part(std::size_t parts, std::size_t later) const {
-    if (results_.team == nullptr) return parts * later;
-    return parts * (results_.team->rank() + later) / results_.team->size();
+    if (results_.key_part == nullptr) return parts * later;
+    return parts * (results_.key_part->index + later) / results_.key_part->count;
   }
 
   /// Completes the states with those that the other processes computed.
   void exchange(T* states, std::size_t parts) const {
-    const std::size_t size = results_.team->size(), bytes = schedule_.state_size * sizeof(T);
+    const std::size_t size = results_.key_part->count, bytes = schedule_.state_size * sizeof(T);
     std::vector<std::size_t> ends;
     for (std::size_t i = 1; i <= size; ++i) ends.push_back(parts * i / size * bytes);
-    results_.team->exchange({reinterpret_cast<std::byte*>(states), parts * bytes}, ends);
+    results_.key_part->exchange({reinterpret_cast<std::byte*>(states), parts * bytes}, ends);
   }
 
   const Problem<T>& p_;

@@ -6,9 +6,9 @@
 //                 (arXiv:1805.02867, arXiv:2307.08691);
 //   full rows     whole rows of scores and a two-pass softmax, if weights or scores are requested;
 //   single block  a two-pass softmax, if all keys fit into one key block.
-// If there are few queries, as in decoding, the key blocks are computed in parallel, also by a team
-// of processes, and then merged in the same order (Flash-Decoding), and keys and values are read in
-// place.
+// If there are few queries, as in decoding, the key blocks are computed in parallel, also by
+// several processes, and then merged in the same order (Flash-Decoding), and keys and values are
+// read in place.
 //
 // The bytes of a row of results depend only on its own inputs, the instruction set and the
 // algorithm (full rows with scaled or masked scores round each of these). They do not depend on the

@@ -25,9 +25,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
+#include <vector>
 
 #include "attn/base/dtype.h"
-#include "attn/base/team.h"
 
 namespace attn::kernel {
 
@@ -101,14 +102,21 @@ struct FinishedRows {
   std::size_t stride = 0;  ///< elements from one row to the next
 };
 
+/// The part of the key blocks that this process computes; other processes call attend() for the
+/// same problem and compute the other parts. All of them get the results.
+struct KeyPart {
+  std::size_t index = 0, count = 1;
+  /// Part i has set bytes [ends[i - 1], ends[i]) (from 0 for part 0); afterwards all processes have
+  /// all of them.
+  std::function<void(std::span<std::byte> bytes, const std::vector<std::size_t>& ends)> exchange;
+};
+
 template <class T>
 struct Results {
-  T* context = nullptr;     ///< (B, H, L, Dv); required unless Dv is 0
-  Strides context_strides;  ///< (the column stride must be 1)
-  T* logsumexp = nullptr;   ///< (B, H, L), contiguous
-  /// Other processes that call attend() for the same problem. They share the key blocks if rows are
-  /// few, and all receive the results.
-  Team* team = nullptr;
+  T* context = nullptr;               ///< (B, H, L, Dv); required unless Dv is 0
+  Strides context_strides;            ///< (the column stride must be 1)
+  T* logsumexp = nullptr;             ///< (B, H, L), contiguous
+  const KeyPart* key_part = nullptr;  ///< has an effect if rows are few: can_split_keys()
 
   /// Receives rows of scores and weights as soon as they are finished, each row once: concurrently
   /// from several threads and in any order. Never called if nothing is requested below. An

@@ -82,7 +82,7 @@ Schedule make_schedule(const Problem<T>& p, const Results<T>& results, const Geo
           : std::min(geometry.group_rows, round_up(schedule.block_rows, geometry.tile_rows));
   schedule.packed = schedule.pair_rows > schedule.task_rows;
   schedule.split = few_rows && schedule.key_blocks > 1 &&
-                   (schedule.pairs < 2 * kEnoughTasks || results.team != nullptr);
+                   (schedule.pairs < 2 * kEnoughTasks || results.key_part != nullptr);
   schedule.state_size =
       2 * row_elements(schedule, geometry) + schedule.block_rows * schedule.value_stride;
 

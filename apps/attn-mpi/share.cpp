@@ -1,10 +1,10 @@
-#include "attn/core/share.h"
+#include "attn-mpi/share.h"
 
 #include <numeric>
 
 #include "attn/core/gemm.h"
-#include "attn/core/mask.h"
 #include "attn/core/projection.h"
+#include "attn/core/reductions.h"
 #include "attn/kernel/attend.h"
 
 namespace attn {
@@ -13,18 +13,6 @@ std::size_t count_of(const RowRanges& ranges) {
   std::size_t count = 0;
   for (const RowRange& range : ranges) count += range.count;
   return count;
-}
-
-Inputs part_of(const Inputs& in, const RowRanges& rows) {
-  Inputs part = in;
-  part.rows.clear();
-  for (const RowRange& range : rows) {
-    const auto first = in.rows.begin() + static_cast<std::ptrdiff_t>(range.first);
-    part.rows.insert(part.rows.end(), first, first + static_cast<std::ptrdiff_t>(range.count));
-  }
-  // Without ranges for all rows, options by distance use the reference path.
-  if (in.key_ranges) part.key_ranges = key_ranges(part);
-  return part;
 }
 
 RowMap::RowMap(const RowRanges& ranges, std::size_t queries) : ranges_(ranges), queries_(queries) {
@@ -184,6 +172,36 @@ Sharing share_work(const Inputs& in, const Plan& plan, std::size_t members) {
   else
     assign_round_robin(std::move(chunks), sharing);
   return sharing;
+}
+
+kernel::KeyPart key_part_of(Team& team) {
+  return {team.rank(), team.size(),
+          [&team](std::span<std::byte> bytes, const std::vector<std::size_t>& ends) {
+            team.exchange(bytes, ends);
+          }};
+}
+
+/// Each member adds its rows to the sums of the one before it. While a member adds the rows of one
+/// head, the next adds those of the head before.
+Tensor sum_in_turns(const Tensor& weights, Team& team) {
+  if (team.size() == 1) return sum_over_queries(weights);
+  const Shape& s = weights.shape();
+  const std::size_t L = s[2], S = s[3], last = team.size() - 1;
+  Tensor sums(DType::f64, {s[0], s[1], S});
+  const auto all = sums.mutable_data<double>();
+  for (std::size_t head = 0; head < s[0] * s[1]; ++head) {
+    const auto part = all.subspan(head * S, S);
+    if (team.rank() > 0) team.receive(team.rank() - 1, std::as_writable_bytes(part));
+    visit(weights.dtype(), [&]<class T>(Type<T>) {
+      const auto rows = weights.data<T>().subspan(head * L * S, L * S);
+      for (std::size_t l = 0; l < L; ++l)
+        for (std::size_t j = 0; j < S; ++j) part[j] += static_cast<double>(rows[l * S + j]);
+    });
+    if (team.rank() < last) team.send(team.rank() + 1, std::as_bytes(part));
+  }
+  if (team.rank() == last) team.send(0, std::as_bytes(all));
+  if (team.rank() == 0) team.receive(last, std::as_writable_bytes(all));
+  return cast(sums, weights.dtype());
 }
 
 }  // namespace attn

@@ -1,4 +1,4 @@
-#include "attn/result/shared_execution.h"
+#include "attn-mpi/shared_execution.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -211,7 +211,9 @@ Execution execute_rows(const ExecutionRequest& request, const Sharing& sharing, 
                        RowReceiver* receiver) {
   const Plan& plan = request.prepared.plan;
   MemberJob own = job_of_member(request.job, request.prepared, sharing, team.rank());
-  own.prepared.inputs.row_team = &team;
+  own.prepared.inputs.sum_over_queries = [&team](const Tensor& weights) {
+    return sum_in_turns(weights, team);
+  };
   Execution execution;
   Result& result = execution.result;
   std::vector<SharedRegion> regions;
@@ -259,7 +261,8 @@ Execution execute_rows(const ExecutionRequest& request, const Sharing& sharing, 
 /// All members compute the same, so the others' results are dropped.
 Execution execute_keys(const ExecutionRequest& request, Team& team, RowReceiver* receiver) {
   PreparedJob prepared = request.prepared;
-  prepared.inputs.key_team = &team;
+  const kernel::KeyPart part = key_part_of(team);
+  prepared.inputs.key_part = &part;
   if (team.rank() == 0)
     return execute({request.job, prepared, request.document, request.described_by, request.outputs,
                     request.nan},

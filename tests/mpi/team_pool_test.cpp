@@ -1,5 +1,5 @@
 // A batch on a team of threads.
-#include "attn/batch/team_pool.h"
+#include "attn-mpi/team_pool.h"
 
 #include <array>
 #include <catch2/catch.hpp>
@@ -30,7 +30,7 @@ TeamRunResult run_on_team(
     std::size_t members, std::size_t items, const PoolOptions& options, const Work& work,
     const std::function<void()>& report = [] {}, std::size_t workers_of_others = 0) {
   TeamRunResult result;
-  run_team(members, [&](PostingTeam& team) {
+  run_team(members, [&](Team& team) {
     PoolCalls calls;
     calls.begin = [] {};
     calls.tick = [] {};

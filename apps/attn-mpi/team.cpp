@@ -1,4 +1,4 @@
-#include "attn/base/team.h"
+#include "attn-mpi/team.h"
 
 #include <cstdint>
 

@@ -1,5 +1,5 @@
 // The parts of a shared job have the bytes of the whole.
-#include "attn/core/share.h"
+#include "attn-mpi/share.h"
 
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -201,7 +201,8 @@ TEST_CASE("a team that shares the keys of few queries computes the bytes of one 
     std::vector<TensorMap> results(members);
     run_team(members, [&](Team& team) {
       Inputs shared = in;
-      shared.key_team = &team;
+      const kernel::KeyPart keys = key_part_of(team);
+      shared.key_part = &keys;
       results[team.rank()] = attend(shared, outputs);
     });
     for (const TensorMap& result : results)
@@ -234,7 +235,9 @@ TEST_CASE("a team that shares queries sums the weights of each key with the byte
     std::vector<TensorMap> results(members);
     run_team(members, [&](Team& team) {
       Inputs part = part_of(in, sharing.rows[team.rank()]);
-      part.row_team = &team;
+      part.sum_over_queries = [&team](const Tensor& weights) {
+        return sum_in_turns(weights, team);
+      };
       results[team.rank()] = attend(part, outputs);
     });
     const Tensor& sums = results[0].at("key_weights");

@@ -1,4 +1,4 @@
-// Sharing a job among the members of a team (base/team.h): by queries, by keys, or not at all.
+// Sharing a job among the members of a team: by queries, by keys, or not at all.
 //
 // The bytes of a row of results depend on its own inputs only, and those of a matrix product also
 // on the rows of the same block of kProductRows (core/gemm.h). Members that compute whole blocks
@@ -10,23 +10,15 @@
 #include <cstddef>
 #include <vector>
 
-#include "attn/core/inputs.h"
+#include "attn-mpi/team.h"
+#include "attn/core/inputs_part.h"
 #include "attn/core/options.h"
 #include "attn/core/plan.h"
 
 namespace attn {
 
-/// Entries of Inputs::rows.
-struct RowRange {
-  std::size_t first = 0, count = 0;
-};
-using RowRanges = std::vector<RowRange>;
-
 /// The number of queries in all ranges.
 std::size_t count_of(const RowRanges& ranges);
-
-/// The problem with only these rows of in.rows.
-Inputs part_of(const Inputs& in, const RowRanges& rows);
 
 /// Where the rows of a part belong among those of the whole. Rows are numbered over all axes up to
 /// that of the queries.
@@ -73,5 +65,12 @@ struct Sharing {
 /// queries are also nearly equal, unless key_weights is among the outputs: a member's queries are
 /// then consecutive, and in the order of the members.
 Sharing share_work(const Inputs& in, const Plan& plan, std::size_t members);
+
+/// The keys of this member, with Kind::keys.
+kernel::KeyPart key_part_of(Team& team);
+
+/// sum_over_queries() with Kind::rows: each member passes the weights of its rows. Member 0 gets
+/// the sums over all rows, with the bytes that one process computes; the others get partial ones.
+Tensor sum_in_turns(const Tensor& weights, Team& team);
 
 }  // namespace attn

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "attn/base/team.h"
-#include "attn/core/share.h"
+#include "attn-mpi/share.h"
+#include "attn-mpi/team.h"
 #include "attn/result/execution.h"
 
 namespace attn {

@@ -1,4 +1,4 @@
-#include "attn/cli/team_run.h"
+#include "attn-mpi/team_start.h"
 
 #include <unistd.h>
 
@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <utility>
 
 #include "attn/base/error.h"
 #include "attn/base/packing.h"
@@ -18,11 +19,6 @@
 
 namespace attn {
 namespace {
-
-PostingTeam* g_team = nullptr;
-TeamPlace g_place;
-TeamState g_state = TeamState::waiting;
-std::string g_start;  ///< member 0's message, on the others
 
 enum class Reply : std::uint8_t { same, missing, refused };
 
@@ -105,10 +101,10 @@ std::pair<Reply, std::string> compared(const SentFile& file) {
   }
 }
 
-std::string pack_reply(Reply reply, const std::string& reason) {
+std::string pack_reply(Reply reply, const std::string& reason, const Team& team) {
   std::string text;
   pack(text, reply);
-  pack_text(text, reason.empty() ? "" : member_name() + ": " + reason);
+  pack_text(text, reason.empty() ? "" : member_name(team) + ": " + reason);
   return text;
 }
 
@@ -119,59 +115,51 @@ std::string difference_from(const std::string& other) {
   return "runs another program (" + own + ") than rank 0 (" + other + "); results would differ";
 }
 
-std::string checked(const std::string& other, const std::vector<SentFile>& files) {
+std::string checked(const std::string& other, const std::vector<SentFile>& files,
+                    const Team& team) {
   if (const std::string reason = difference_from(other); !reason.empty())
-    return pack_reply(Reply::refused, reason);
+    return pack_reply(Reply::refused, reason, team);
   std::string missing;
   for (const SentFile& file : files) {
     if (!file.is_mapped) continue;
     const auto [reply, reason] = compared(file);
-    if (reply == Reply::refused) return pack_reply(reply, reason);
+    if (reply == Reply::refused) return pack_reply(reply, reason, team);
     if (reply == Reply::missing && missing.empty()) missing = reason;
   }
-  return pack_reply(missing.empty() ? Reply::same : Reply::missing, missing);
+  return pack_reply(missing.empty() ? Reply::same : Reply::missing, missing, team);
 }
 
 bool is_sent(const SentFile& file, bool all) { return all || !file.is_mapped; }
 
 }  // namespace
 
-void set_team(PostingTeam* team, const TeamPlace& place) {
-  g_team = team;
-  g_place = place;
-}
-PostingTeam* team() { return g_team; }
-bool has_other_members() { return g_team != nullptr && g_team->size() > 1; }
-const TeamPlace& team_place() { return g_place; }
-TeamState team_state() { return g_state; }
-void set_team_state(TeamState state) { g_state = state; }
-
-std::string member_name() {
+std::string member_name(const Team& team) {
   char host[256] = "";
   gethostname(host, sizeof host - 1);
-  return "rank " + std::to_string(g_team->rank()) + " on " + printable(host);
+  return "rank " + std::to_string(team.rank()) + " on " + printable(host);
 }
 
-void dismiss_team() {
+void dismiss_team(Team& team) {
   std::string text;
   pack(text, false);
-  broadcast_text(*g_team, text);
+  broadcast_text(team, text);
 }
 
-bool await_start() {
-  g_start = broadcast_text(*g_team, "");
-  return Unpacker(g_start).number<bool>();
+std::string await_start(Team& team) {
+  std::string start = broadcast_text(team, "");
+  return Unpacker(start).number<bool>() ? start : "";
 }
 
-void start_team(const TeamRun& run, const TensorFiles& files, TeamReading reading) {
+void start_team(Team& team, TeamState& state, const TeamRun& run, const TensorFiles& files,
+                TeamReading reading) {
   std::vector<SentFile> sent;
   for (const auto& [path, file] : files.files())
     sent.push_back(
         {path, file.is_mapped, file.size, file.is_mapped ? sample_of(file) : std::string()});
-  broadcast_text(*g_team, pack_start(run, sent));
-  g_state = TeamState::running;
+  broadcast_text(team, pack_start(run, sent));
+  state = TeamState::running;
   bool all = reading == TeamReading::root;
-  for (const std::string& text : gather_texts(*g_team, pack_reply(Reply::same, ""))) {
+  for (const std::string& text : gather_texts(team, pack_reply(Reply::same, "", team))) {
     Unpacker in(text);
     const auto reply = in.number<Reply>();
     const std::string reason = in.text();
@@ -180,17 +168,17 @@ void start_team(const TeamRun& run, const TensorFiles& files, TeamReading readin
       throw Error(ErrorKind::no_input, reason + "; --mpi-read root reads it on rank 0");
     all = all || reply == Reply::missing;
   }
-  g_team->broadcast(std::as_writable_bytes(std::span(&all, 1)));
+  team.broadcast(std::as_writable_bytes(std::span(&all, 1)));
   for (const SentFile& file : sent)
     if (is_sent(file, all)) {
       const FileBytes& bytes = files.files().at(file.path);
       // Only read: this is member 0.
-      g_team->broadcast({const_cast<std::byte*>(bytes.data.get()), bytes.size});
+      team.broadcast({const_cast<std::byte*>(bytes.data.get()), bytes.size});
     }
 }
 
-TeamRun join_team(TensorFiles& files) {
-  Unpacker in(g_start);
+TeamRun join_team(Team& team, const std::string& start, TensorFiles& files) {
+  Unpacker in(start);
   in.number<bool>();
   const std::string program = in.text();
   TeamRun run;
@@ -203,47 +191,42 @@ TeamRun join_team(TensorFiles& files) {
     file.size = in.number<std::size_t>();
     file.sample = in.text();
   }
-  gather_texts(*g_team, checked(program, sent));
+  gather_texts(team, checked(program, sent, team));
   bool all = false;
-  g_team->broadcast(std::as_writable_bytes(std::span(&all, 1)));
+  team.broadcast(std::as_writable_bytes(std::span(&all, 1)));
   for (const SentFile& file : sent) {
     if (!is_sent(file, all)) continue;
     files.budget().charge(file.size, printable(file.path));  // as add() does, after allocation
     files.budget().release(file.size);
     const std::shared_ptr<std::byte> bytes = allocate_bytes(file.size);
-    g_team->broadcast({bytes.get(), file.size});
+    team.broadcast({bytes.get(), file.size});
     files.add({.path = file.path, .data = bytes, .size = file.size});
   }
   return run;
 }
 
-void start_batch_team(const std::string& options, const std::string& manifest) {
+void start_batch_team(Team& team, TeamState& state, const std::string& options,
+                      const std::string& manifest) {
   std::string text = pack_program();
   for (const std::string& part : {options, manifest, temp_token()}) pack_text(text, part);
-  broadcast_text(*g_team, text);
-  g_state = TeamState::running;
-  for (const std::string& reply : gather_texts(*g_team, pack_reply(Reply::same, ""))) {
+  broadcast_text(team, text);
+  state = TeamState::running;
+  for (const std::string& reply : gather_texts(team, pack_reply(Reply::same, "", team))) {
     Unpacker in(reply);
     if (in.number<Reply>() != Reply::same) throw Error(ErrorKind::io, in.text());
   }
 }
 
-std::string join_batch_team(const std::string& options) {
-  Unpacker in(g_start);
+std::string join_batch_team(Team& team, const std::string& start, const std::string& options) {
+  Unpacker in(start);
   in.number<bool>();
   std::string reason = difference_from(in.text());
   if (in.text() != options && reason.empty())
     reason = "--base: is another file here than on rank 0";
   std::string manifest = in.text();
-  set_temp_token(in.text(), g_team->rank());
-  gather_texts(*g_team, pack_reply(reason.empty() ? Reply::same : Reply::refused, reason));
+  set_temp_token(in.text(), team.rank());
+  gather_texts(team, pack_reply(reason.empty() ? Reply::same : Reply::refused, reason, team));
   return manifest;
-}
-
-ReadLimits limits_of_member(const LimitArgs& args) {
-  ReadLimits limits = limits_of(args);
-  if (g_team != nullptr && args.max_memory.empty()) limits.memory /= g_place.members_of_host;
-  return limits;
 }
 
 }  // namespace attn

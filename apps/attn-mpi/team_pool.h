@@ -1,10 +1,10 @@
-// Runs the items of a batch on all members of a team (base/team.h). Member 0 hands them out; each
+// Runs the items of a batch on all members of a team. Member 0 hands them out; each
 // member, also member 0, runs them in a pool of threads.
 #pragma once
 
 #include <atomic>
 
-#include "attn/base/posting_team.h"
+#include "attn-mpi/team.h"
 #include "attn/batch/pool.h"
 
 namespace attn {
@@ -14,10 +14,10 @@ namespace attn {
 /// `calls.work` are called on member 0 for its own items. After a fault, the other members still
 /// wait for items; the caller must end their processes. `overdue` counts threads of this member.
 PoolEnd run_team_pool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
-                      PostingTeam& team, std::atomic<bool>& stop);
+                      Team& team, std::atomic<bool>& stop);
 
 /// On the other members: runs items until member 0 has no more. `calls.report` and `calls.tick` are
 /// not used; they must exist while overdue threads run.
-PoolEnd run_items_of_team(const PoolOptions& options, const PoolCalls& calls, PostingTeam& team);
+PoolEnd run_items_of_team(const PoolOptions& options, const PoolCalls& calls, Team& team);
 
 }  // namespace attn

@@ -1,5 +1,5 @@
 // Jobs that a team of threads computes have the files and warnings of one process.
-#include "attn/result/shared_execution.h"
+#include "attn-mpi/shared_execution.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>

@@ -1,4 +1,4 @@
-#include "attn/io/run_note.h"
+#include "attn-mpi/run_note.h"
 
 #include <fcntl.h>
 #include <sys/file.h>

@@ -1,4 +1,4 @@
-#include "attn/batch/team_pool.h"
+#include "attn-mpi/team_pool.h"
 
 #include <algorithm>
 #include <chrono>
@@ -46,7 +46,7 @@ constexpr std::size_t kLargeReply = std::size_t{1} << 16;  // bytes; a worker wa
 /// The items that member 0 has sent to this member.
 class ReceivedItems final : public ItemSource {
  public:
-  ReceivedItems(PostingTeam& team, const std::atomic<bool>& stop) : team_(team), stop_(stop) {}
+  ReceivedItems(Team& team, const std::atomic<bool>& stop) : team_(team), stop_(stop) {}
 
   std::optional<Item> next() override {
     PollPause pause;
@@ -119,7 +119,7 @@ class ReceivedItems final : public ItemSource {
     if (!bytes.empty()) team_.post(0, Mailbox::replies, std::move(bytes));
   }
 
-  PostingTeam& team_;
+  Team& team_;
   const std::atomic<bool>& stop_;
   std::mutex mutex_;  ///< guards the members below
   std::string received_;
@@ -156,8 +156,8 @@ constexpr std::size_t kMaxLinesOfMember = std::size_t{1} << 20;  // bytes
 
 class TeamPool {
  public:
-  TeamPool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
-           PostingTeam& team, std::atomic<bool>& stop)
+  TeamPool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls, Team& team,
+           std::atomic<bool>& stop)
       : source_(source),
         options_(options),
         calls_(calls),
@@ -194,7 +194,7 @@ class TeamPool {
   ItemSource& source_;
   const PoolOptions options_;
   const PoolCalls& calls_;
-  PostingTeam& team_;
+  Team& team_;
   std::atomic<bool>& stop_;
   std::atomic<bool> stop_own_ = false, has_own_ended_ = false;
   ReceivedItems own_items_;
@@ -379,16 +379,16 @@ void TeamPool::report() {
 }  // namespace
 
 PoolEnd run_team_pool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
-                      PostingTeam& team, std::atomic<bool>& stop) {
+                      Team& team, std::atomic<bool>& stop) {
   auto pool = std::make_unique<TeamPool>(source, options, calls, team, stop);
   const PoolEnd end = pool->run();
   if (end.overdue > 0) static_cast<void>(pool.release());  // their threads may use it
   return end;
 }
 
-PoolEnd run_items_of_team(const PoolOptions& options, const PoolCalls& calls, PostingTeam& team) {
+PoolEnd run_items_of_team(const PoolOptions& options, const PoolCalls& calls, Team& team) {
   struct Run {
-    explicit Run(PostingTeam& of) : items(of, stop) {}
+    explicit Run(Team& of) : items(of, stop) {}
     std::atomic<bool> stop = false;
     ReceivedItems items;
   };

@@ -1,4 +1,4 @@
-#include "attn/io/run_note.h"
+#include "attn-mpi/run_note.h"
 
 #include <sys/resource.h>
 
