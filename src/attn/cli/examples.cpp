@@ -81,13 +81,16 @@ int list_examples(const ExampleArgs& args) {
   return 0;
 }
 
+void append_new(std::vector<std::string>& files, const std::string& file) {
+  if (!file.empty() && std::find(files.begin(), files.end(), file) == files.end())
+    files.push_back(file);
+}
+
 /// The files of the example's jobs, without repetitions, relative to its folder.
 std::vector<std::string> files_of_jobs(const Example& example) {
   std::vector<std::string> files;
   for (const Recipe& recipe : example.recipes)
-    if (recipe.kind == Recipe::Kind::job &&
-        std::find(files.begin(), files.end(), recipe.file) == files.end())
-      files.push_back(recipe.file);
+    if (recipe.kind == Recipe::Kind::job) append_new(files, recipe.file);
   return files;
 }
 
@@ -99,7 +102,7 @@ int view_example(const ExampleArgs& args) {
     throw Error(ErrorKind::usage, "--view and --explain require the name of one example");
   const Example example = read_example(path_of(folder, names[0]));
   std::vector<std::string> jobs = files_of_jobs(example);
-  if (!example.view.empty()) jobs.push_back(example.view);
+  append_new(jobs, example.view);
   if (args.job.empty() && !example.view.empty()) jobs = {example.view};
   if (!args.job.empty()) {
     if (std::find(jobs.begin(), jobs.end(), args.job) == jobs.end())
@@ -153,11 +156,10 @@ int copy_example(const ExampleArgs& args) {
   std::vector<std::string> files;
   for (const Recipe& recipe : example.recipes) {
     if (recipe.file.empty()) continue;
-    const std::string file =
-        recipe.kind == Recipe::Kind::job ? recipe.file : parse_tensor_ref(recipe.file).path;
-    if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);
+    append_new(files,
+               recipe.kind == Recipe::Kind::job ? recipe.file : parse_tensor_ref(recipe.file).path);
   }
-  if (!example.view.empty()) files.push_back(example.view);
+  append_new(files, example.view);
   ScopedDirectories folders;
   folders.make_with_parents(args.target, false);
   std::vector<std::unique_ptr<OutputFile>> copies;

@@ -149,34 +149,9 @@ Values values_of(const Decomposition& decomposition, std::size_t recipe) {
           {"Vt", {Vt, SingularVectors{recipe, 0, known}}}};
 }
 
-/// sum(a * b), added row by row as Python's sum() does.
-Tensor sum_of_product(const Tensor& a, const Tensor& b, const std::string& name) {
-  if (a.rank() != 1 || b.rank() != 2 || a.shape()[0] != b.shape()[1])
-    throw Error(ErrorKind::data, name + ": expected a vector (n,) and a matrix (m, n), found " +
-                                     to_string(a.shape()) + " and " + to_string(b.shape()));
-  const Tensor factors = cast(a, DType::f64), matrix = cast(b, DType::f64);
-  Tensor result(DType::f64, a.shape());
-  const auto sum = result.mutable_data<double>();
-  for (std::size_t i = 0; i < matrix.size(); ++i)
-    sum[i % sum.size()] += factors.data<double>()[i % sum.size()] * matrix.data<double>()[i];
-  return result;
-}
-
 void convert(Values& values, std::optional<DType> dtype) {
   if (!dtype) return;
   for (auto& [name, value] : values) value.tensor = cast(value.tensor, *dtype);
-}
-
-/// a * b in the dtype of a.
-Tensor product(const Tensor& a, const Tensor& b, const std::string& name) {
-  if (a.shape() != b.shape())
-    throw Error(ErrorKind::data, name + ": expected arrays of the same shape, found " +
-                                     to_string(a.shape()) + " and " + to_string(b.shape()));
-  Tensor result = cast(a, DType::f64);
-  const Tensor factors = cast(b, DType::f64);
-  const auto values = result.mutable_data<double>();
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] *= factors.data<double>()[i];
-  return cast(result, a.dtype());
 }
 
 /// Each row divided by its sum, both in the dtype.
@@ -189,36 +164,6 @@ Tensor shares(const Tensor& tensor, const std::string& name) {
   return cast(result, tensor.dtype());
 }
 
-/// Along the last axis.
-Tensor concatenated(const std::vector<Value>& values, const std::string& name) {
-  Shape rows = values[0].tensor.shape();
-  if (rows.empty()) throw Error(ErrorKind::data, name + ": single numbers have no axis");
-  rows.pop_back();
-  std::size_t width = 0;
-  for (const Value& value : values) {
-    const Shape& shape = value.tensor.shape();
-    if (shape.size() != rows.size() + 1 || !std::equal(rows.begin(), rows.end(), shape.begin()) ||
-        value.tensor.dtype() != values[0].tensor.dtype())
-      throw Error(ErrorKind::data,
-                  name + ": expected arrays of one dtype that differ in their last axis only");
-    width += shape.back();
-  }
-  Shape shape = rows;
-  shape.push_back(width);
-  Tensor result(values[0].tensor.dtype(), shape);
-  std::size_t column = 0;
-  for (const Value& value : values) {
-    const std::size_t n = value.tensor.shape().back();
-    visit(result.dtype(), [&]<class T>(Type<T>) {
-      const auto from = value.tensor.data<T>();
-      const auto to = result.mutable_data<T>();
-      for (std::size_t i = 0; i < from.size(); ++i) to[i / n * width + column + i % n] = from[i];
-    });
-    column += n;
-  }
-  return result;
-}
-
 }  // namespace
 
 Evaluation evaluate(const Example& example) {
@@ -226,7 +171,6 @@ Evaluation evaluate(const Example& example) {
   Results results;
   for (std::size_t i = 0; i < example.recipes.size(); ++i) {
     const Recipe& recipe = example.recipes[i];
-    const std::vector<Value> operands = resolve(recipe.operands, results);
     auto& values = results[recipe.name];
     switch (recipe.kind) {
       case Recipe::Kind::job:
@@ -241,17 +185,9 @@ Evaluation evaluate(const Example& example) {
         values["tensor"] = {tensor_of(recipe, example.folder), {}};
         convert(values, recipe.dtype);
         break;
-      case Recipe::Kind::sum_of_product:
-        values["sum"] = {sum_of_product(operands[0].tensor, operands[1].tensor, recipe.name), {}};
-        break;
-      case Recipe::Kind::product:
-        values["product"] = {product(operands[0].tensor, operands[1].tensor, recipe.name), {}};
-        break;
       case Recipe::Kind::shares:
-        values["shares"] = {shares(operands[0].tensor, recipe.operands[0].text), {}};
-        break;
-      case Recipe::Kind::concatenated:
-        values["concatenated"] = {concatenated(operands, recipe.name), {}};
+        values["shares"] = {
+            shares(resolve({recipe.operand}, results)[0].tensor, recipe.operand.text), {}};
         break;
     }
   }

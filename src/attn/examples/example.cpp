@@ -160,10 +160,7 @@ using EnumNames = std::vector<std::pair<std::string, Enum>>;
 const EnumNames<Recipe::Kind> kRecipeKinds = {{"job", Recipe::Kind::job},
                                               {"svd", Recipe::Kind::svd},
                                               {"tensor", Recipe::Kind::tensor},
-                                              {"sum_of_product", Recipe::Kind::sum_of_product},
-                                              {"product", Recipe::Kind::product},
-                                              {"shares", Recipe::Kind::shares},
-                                              {"concatenated", Recipe::Kind::concatenated}};
+                                              {"shares", Recipe::Kind::shares}};
 
 const EnumNames<Form> kForms = {
     {"print", Form::print}, {"repr", Form::repr},   {"scalar", Form::scalar},
@@ -208,24 +205,10 @@ Recipe read_recipe(const JsonNode& node, const std::string& name) {
     recipe.dtype = dtype_named(dtype->text());
     if (!recipe.dtype) dtype->fail("expected a dtype, found '" + printable(dtype->text()) + "'");
   }
-  switch (kind) {
-    case Recipe::Kind::job:
-    case Recipe::Kind::svd:
-    case Recipe::Kind::tensor:
-      recipe.file = node.at(key).text();
-      return recipe;
-    case Recipe::Kind::sum_of_product:
-    case Recipe::Kind::product:
-    case Recipe::Kind::shares:
-    case Recipe::Kind::concatenated:
-      break;
-  }
-  recipe.operands = references(node.at(key));
-  const bool is_product = kind == Recipe::Kind::sum_of_product || kind == Recipe::Kind::product;
-  if (is_product && recipe.operands.size() != 2) node.at(key).fail_kind("two references");
-  if (kind == Recipe::Kind::shares && recipe.operands.size() != 1)
-    node.at(key).fail_kind("one reference");
-  if (recipe.operands.empty()) node.at(key).fail_kind("references");
+  if (kind == Recipe::Kind::shares)
+    recipe.operand = parse_reference(node.at(key).text(), node.at(key).location());
+  else
+    recipe.file = node.at(key).text();
   return recipe;
 }
 

@@ -60,20 +60,17 @@ class JsonNode {
 /// A result to compute. References use its name.
 struct Recipe {
   enum class Kind {
-    job,             ///< the outputs of `attn run FILE`
-    svd,             ///< matrix, U, s and Vt of FILE#NAME, of the given rank
-    tensor,          ///< tensor: the array FILE#NAME
-    sum_of_product,  ///< sum: sum(a * b, axis=0) of a vector a and a matrix b
-    product,         ///< product: a * b of arrays of the same shape
-    shares,          ///< shares: a / a.sum(axis=-1, keepdims=True)
-    concatenated,    ///< concatenated: concatenate([a, b, ...], axis=-1)
+    job,     ///< the outputs of `attn run FILE`
+    svd,     ///< matrix, U, s and Vt of FILE#NAME, of the given rank
+    tensor,  ///< tensor: the array FILE#NAME
+    shares,  ///< shares: a / a.sum(axis=-1, keepdims=True)
   };
   std::string name;
   Kind kind = Kind::job;
   std::string file;  ///< job, svd, tensor: relative to the example's folder
   std::optional<std::size_t> rank;
-  std::optional<DType> dtype;       ///< job, tensor: that all values are converted to
-  std::vector<Reference> operands;  ///< a, b, ...
+  std::optional<DType> dtype;  ///< job, tensor: that all values are converted to
+  Reference operand;           ///< shares: a
 };
 
 /// How Python prints a value.
