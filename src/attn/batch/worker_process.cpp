@@ -21,7 +21,6 @@ namespace attn {
 namespace {
 
 constinit std::array<std::atomic<pid_t>, 1024> worker_processes = {};  // for signal handlers
-constinit bool in_worker = false;
 
 void note_process(pid_t before, pid_t now) {
   for (std::atomic<pid_t>& entry : worker_processes)
@@ -214,7 +213,6 @@ WorkerProcess::WorkerProcess(const WorkerSetup& setup,
     const SignalBlocker blocker;
     process_ = fork();
     if (process_ == 0) {
-      in_worker = true;
       call_before_removal(nullptr);
       leave_signals_to_main_process();
       requests.write.close();
@@ -318,7 +316,5 @@ void kill_worker_processes() {
   for (const std::atomic<pid_t>& process : worker_processes)
     if (process > 0) wait_briefly(process);
 }
-
-bool is_worker_process() { return in_worker; }
 
 }  // namespace attn

@@ -92,7 +92,4 @@ class WorkerProcess {
 /// a signal handler.
 void kill_worker_processes();
 
-/// Whether this process is a worker.
-bool is_worker_process();
-
 }  // namespace attn
