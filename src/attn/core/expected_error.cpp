@@ -83,7 +83,10 @@ class ErrorOps {
   }
 
   /// Errors: data, if an element overflows the stored dtype.
-  Bounded given(const Tensor& x) const { return {x, distance_when_stored(x), true}; }
+  Bounded given(Input input) const {
+    const Tensor& x = *in_[input];
+    return {x, distance_when_stored(x), true};
+  }
 
   Bounded chosen_rows(const Bounded& x) const {
     return {exact_.chosen_rows(x.value), exact_.chosen_rows(x.error), x.is_stored};
@@ -92,15 +95,14 @@ class ErrorOps {
   [[noreturn]] Bounded positions() const { throw_unbounded(); }
 
   /// Embeddings times their scale plus positions.
-  Bounded add_positions() const {
+  Bounded add_positions(const Bounded& embeddings) const {
     const Position& position = in_.options.position;
-    const Bounded embeddings = given(*in_[Input::embeddings]);
     if (position.kind == Position::Kind::none && position.embedding_scale == 1 &&
         !position.embedding_scale_sqrt)
       return embeddings;
-    const Tensor inputs = exact_.add_positions();
+    const Tensor inputs = exact_.add_positions(embeddings.value);
     const double scale = position.embedding_scale_sqrt
-                             ? std::sqrt(static_cast<double>(in_[Input::embeddings]->shape()[2]))
+                             ? std::sqrt(static_cast<double>(embeddings.value.shape()[2]))
                              : std::abs(position.embedding_scale);
     // The error of an angle grows with its position.
     const auto last = static_cast<double>(in_.L + in_.P) + std::abs(double(position.first));
@@ -110,7 +112,8 @@ class ErrorOps {
     return {inputs, rounded(error, inputs), true};
   }
 
-  Bounded input_normalised(const Bounded& x) const {
+  Bounded input_normalised(const Bounded& x, const std::optional<Bounded>& weight,
+                           const std::optional<Bounded>& bias) const {
     if (in_.options.input_norm == QkNorm::none) return x;
     Inputs norm = in_;
     norm.options = with_input_norm(in_.options);
@@ -119,24 +122,24 @@ class ErrorOps {
     const Bounded normalised =
         ErrorOps(norm, precision_)
             .qk_normalised({x.value.reshaped(one_head), x.error.reshaped(one_head), x.is_stored},
-                           in_[Input::input_norm_weight], in_[Input::input_norm_bias]);
+                           weight, bias);
     return {normalised.value.reshaped(shape), normalised.error.reshaped(shape), true};
   }
 
-  Bounded project(const Bounded& x, const std::optional<Tensor>& W, const std::optional<Tensor>& b,
-                  Output stage) const {
+  Bounded project(const Bounded& x, const std::optional<Bounded>& W,
+                  const std::optional<Bounded>& b, Output stage) const {
     if (!W && !b) return x;
-    const Tensor y = exact_.project(x.value, W, b, stage);
+    const Tensor y = exact_.project(x.value, value_of(W), value_of(b), stage);
     Tensor total = x.error;
     if (W) {
-      const Tensor magnitudes = magnitude(x.value), w = magnitude(*W);
-      total = plus(plus(product(x.error, w), product(magnitudes, distance_when_stored(*W))),
-                   times(product(magnitudes, w), sum_of_products(W->shape()[0])));
+      const Tensor magnitudes = magnitude(x.value), w = magnitude(W->value);
+      total = plus(plus(product(x.error, w), product(magnitudes, W->error)),
+                   times(product(magnitudes, w), sum_of_products(W->value.shape()[0])));
     }
     if (b) {  // added to any of the partial sums of the product
-      const Tensor of_bias = distance_when_stored(*b), size = magnitude(*b);
-      const auto e = of_bias.data<double>(), bias = size.data<double>();
-      const double of_sums = W ? growth(W->shape()[0]) * s_ : 0;
+      const Tensor size = magnitude(b->value);
+      const auto e = b->error.data<double>(), bias = size.data<double>();
+      const double of_sums = W ? growth(W->value.shape()[0]) * s_ : 0;
       const auto out = total.mutable_data<double>();
       for (std::size_t i = 0; i < out.size(); ++i)
         out[i] += e[i % e.size()] + of_sums * bias[i % e.size()];
@@ -154,32 +157,34 @@ class ErrorOps {
     return {limited, rounded(x.error, limited), true};
   }
 
-  Bounded qk_normalised(const Bounded& x, const std::optional<Tensor>& weight,
-                        const std::optional<Tensor>& bias) const {
+  Bounded qk_normalised(const Bounded& x, const std::optional<Bounded>& weight,
+                        const std::optional<Bounded>& bias) const {
     if (in_.options.qk_norm == QkNorm::none) return x;
-    const Tensor normalised = exact_.qk_normalised(x.value, weight, bias);
+    const Tensor normalised = exact_.qk_normalised(x.value, value_of(weight), value_of(bias));
     auto [unweighted, error] = without_weight(x);
     if (weight)
       error = each(
           [this](double e, double u, double w, double of_w) { return e * w + u * (of_w + r_ * w); },
-          std::move(error), magnitude(unweighted), norm_terms(magnitude(*weight), x.value),
-          norm_terms(distance_when_stored(*weight), x.value));
-    if (bias) error = plus(std::move(error), norm_terms(distance_when_stored(*bias), x.value));
+          std::move(error), magnitude(unweighted), norm_terms(magnitude(weight->value), x.value),
+          norm_terms(weight->error, x.value));
+    if (bias) error = plus(std::move(error), norm_terms(bias->error, x.value));
     error = plus(std::move(error), times(magnitude(normalised), s_));
     return {normalised, rounded(std::move(error), normalised), true};
   }
 
-  Bounded rotated_queries(const Bounded& x) const {
+  Bounded rotated_queries(const Bounded& x, const std::optional<Bounded>& cos,
+                          const std::optional<Bounded>& sin) const {
     if (in_.options.rotary.kind == Rotary::Kind::none) return x;
-    const auto [angles, errors] = angles_at(in_.query_positions);
-    return rotated(x, exact_.rotated_queries(x.value),
+    const auto [angles, errors] = angles_at(in_.query_positions, cos, sin);
+    return rotated(x, exact_.rotated_queries(x.value, value_of(cos), value_of(sin)),
                    {exact_.chosen_rows(angles.cos), exact_.chosen_rows(angles.sin)},
                    {exact_.chosen_rows(errors.cos), exact_.chosen_rows(errors.sin)});
   }
-  Bounded rotated_keys(const Bounded& x) const {
+  Bounded rotated_keys(const Bounded& x, const std::optional<Bounded>& cos,
+                       const std::optional<Bounded>& sin) const {
     if (in_.options.rotary.kind == Rotary::Kind::none) return x;
-    const auto [angles, errors] = angles_at(in_.key_positions);
-    return rotated(x, exact_.rotated_keys(x.value), angles, errors);
+    const auto [angles, errors] = angles_at(in_.key_positions, cos, sin);
+    return rotated(x, exact_.rotated_keys(x.value, value_of(cos), value_of(sin)), angles, errors);
   }
 
   Bounded scaled_by_position(const Bounded& queries) const {
@@ -198,53 +203,62 @@ class ErrorOps {
     return {exact_.append_zero(x.value), exact_.append_zero(x.error), true};
   }
 
-  Bounded score(const Bounded& queries, const Bounded& keys) const {
+  /// Score::dot only, which has no weights.
+  Bounded score(const Bounded& queries, const Bounded& keys, const ScoreWeights<Bounded>&) const {
     const Tensor q = magnitude(queries.value), k = magnitude(keys.value);
     Tensor total = times(product(q, k, Second::transposed), sum_of_products(in_.D));
     total = plus(std::move(total), product(queries.error, k, Second::transposed));
     total = plus(std::move(total), product(q, keys.error, Second::transposed));
-    return {exact_.score(queries.value, keys.value), std::move(total)};
+    return {exact_.score(queries.value, keys.value, {}), std::move(total)};
   }
 
-  Bounded scale(const Bounded& scores) const {
+  Bounded scale(const Bounded& scores, const std::optional<Bounded>& head_scale) const {
     const double scale = std::abs(in_.scale.factor());
     const double own = in_.options.softcap > 0 ? 6 * s_ : 2 * s_;
-    const Tensor scaled = exact_.scale(scores.value);
+    const Tensor scaled = exact_.scale(scores.value, value_of(head_scale));
     Tensor error =
         each([&](double e, double s) { return (e + 2 * s_ * finite(std::abs(s))) * scale; },
              scores.error, wide(scores.value));
-    if (in_[Input::head_scale]) error = times_by_head(error, magnitude(*in_[Input::head_scale]));
+    if (head_scale) error = times_by_head(error, magnitude(head_scale->value));
     return {scaled, plus(std::move(error), times(magnitude(scaled), own))};
   }
 
   /// Hidden scores are exact. The score and its biases may be added in any order: all sums but the
   /// last are at most the sum of the magnitudes, even if biases cancel.
-  std::pair<Bounded, VisibleKeys> mask(const Bounded& scaled) const {
-    const auto [biases, count] = bias_magnitudes(in_);
-    const double of_bias = 2 * s_ + (biases_are_rounded() ? r_ : 0);
+  std::pair<Bounded, VisibleKeys> mask(const Bounded& scaled, Biases<Bounded> biases) const {
+    Biases<Tensor> exact_biases;
+    bool are_rounded = false;
+    for (auto& [input, bias] : biases) {
+      are_rounded = are_rounded || is_rounded(bias);
+      exact_biases.push_back({input, std::move(bias.value)});
+    }
+    biases.clear();  // their errors take memory
+    const auto [sizes, count] = bias_magnitudes(exact_biases, in_);
+    const double of_bias = 2 * s_ + (are_rounded ? r_ : 0);
     const double of_sums = count > 1 ? static_cast<double>(count - 1) * s_ : 0;
     const double own = in_.options.softcap > 0 ? 5 * s_ : s_;
-    auto [masked, visible] = exact_.mask(scaled.value);
+    auto [masked, visible] = exact_.mask(scaled.value, exact_biases);
     Tensor error = each(
         [&](double e, double before, double bias, double x) {
           if (!std::isfinite(x)) return 0.0;
           return e + of_bias * bias + of_sums * (std::abs(before) + bias) + own * std::abs(x);
         },
-        scaled.error, wide(scaled.value), biases, masked);
+        scaled.error, wide(scaled.value), sizes, masked);
     return {{std::move(masked), std::move(error)}, std::move(visible)};
   }
 
-  std::pair<Bounded, Bounded> normalise(const Bounded& masked, const VisibleKeys& visible) const {
-    const auto [weights, logsumexp] = exact_.normalise(masked.value, visible);
+  std::pair<Bounded, Bounded> normalise(const Bounded& masked, const VisibleKeys& visible,
+                                        const std::optional<Bounded>& given_sinks) const {
+    const auto [weights, logsumexp] =
+        exact_.normalise(masked.value, visible, value_of(given_sinks));
     Tensor of_weights = masked.error;  // replaced by the errors of the weights, row by row
     Tensor of_logsumexp(DType::f64, logsumexp.shape());
     const auto out = of_weights.mutable_data<double>();
     const auto sums = of_logsumexp.mutable_data<double>();
-    const double roundings = growth(in_.S + (in_[Input::sinks] ? 1 : 0)) * s_;
+    const double roundings = growth(in_.S + (given_sinks ? 1 : 0)) * s_;
     const double temperature = std::abs(in_.options.temperature);
-    const Tensor sinks =
-        in_[Input::sinks] ? magnitude(*in_[Input::sinks]) : Tensor(DType::f64, {in_.H});
-    const Tensor of_sinks = in_[Input::sinks] ? distance_when_stored(*in_[Input::sinks]) : sinks;
+    const Tensor sinks = given_sinks ? magnitude(given_sinks->value) : Tensor(DType::f64, {in_.H});
+    const Tensor of_sinks = given_sinks ? given_sinks->error : sinks;
     std::vector<double> n(in_.S);
     for (std::size_t row = 0; row < sums.size(); ++row) {
       const std::size_t head = row / in_.rows.size() % in_.H;
@@ -253,7 +267,7 @@ class ErrorOps {
       const auto w = weights.data<double>().subspan(from, in_.S);
       const double sink = sinks.data<double>()[head];
       double largest = sink, shared = 0,
-             of_sink = in_[Input::sinks] ? 1 : 0;  // its share of the sum
+             of_sink = given_sinks ? 1 : 0;  // its share of the sum
       for (const double score : scores)
         largest = std::max(largest, finite(std::abs(score)) / temperature);
       for (std::size_t j = 0; j < in_.S; ++j) {
@@ -421,11 +435,11 @@ class ErrorOps {
   }
 
   /// The angles of all tokens and the errors of their stored cosines and sines.
-  std::pair<Angles, Angles> angles_at(const Tensor& positions) const {
-    Angles angles = rotary_angles(in_.options.rotary, in_, positions);
-    if (in_[Input::cos])
-      return {angles, {distance_when_stored(angles.cos), distance_when_stored(angles.sin)}};
-    const Tensor error = rotary_angle_errors(in_.options.rotary, in_, positions, s_);
+  std::pair<Angles, Angles> angles_at(const Tensor& positions, const std::optional<Bounded>& cos,
+                                      const std::optional<Bounded>& sin) const {
+    Angles angles = rotary_angles(in_, positions, value_of(cos), value_of(sin));
+    if (cos) return {angles, rotary_angles(in_, positions, cos->error, sin->error)};
+    const Tensor error = rotary_angle_errors(in_, positions, s_);
     return {angles, {rounded(error, angles.cos), rounded(error, angles.sin)}};
   }
 
@@ -452,15 +466,14 @@ class ErrorOps {
     return {std::move(turned), std::move(error), true};
   }
 
-  bool biases_are_rounded() const {
-    for (const auto* bias : {&in_[Input::bias], &in_[Input::mask], &in_[Input::key_mask],
-                             &in_[Input::alibi_slopes], &in_[Input::relative_bias]})
-      if (*bias && is_float((*bias)->dtype())) {
-        const Tensor error = distance_when_stored(**bias);
-        for (const double e : error.data<double>())
-          if (e > 0) return true;
-      }
-    return false;
+  static std::optional<Tensor> value_of(const std::optional<Bounded>& x) {
+    return x ? std::optional(x->value) : std::nullopt;
+  }
+
+  static bool is_rounded(const Bounded& x) {
+    const auto errors = x.error.data<double>();
+    return is_float(x.value.dtype()) &&
+           std::any_of(errors.begin(), errors.end(), [](double e) { return e > 0; });
   }
 
   const Inputs& in_;

@@ -17,13 +17,17 @@
 
 #include "attn/base/error.h"
 #include "attn/core/inputs.h"
+#include "attn/core/mask.h"
 #include "attn/core/options.h"
 #include "attn/core/output_table.h"
+#include "attn/core/score.h"
 
 namespace attn {
 
 /// Evaluates the formula with the operations of `Ops`. Ops::Value represents a tensor, Ops::Visible
-/// the visible keys of each query.
+/// the visible keys of each query. Tensors of numbers reach an operation as operands that
+/// Ops::given() made from an input. Everything else that an operation depends on (options, flags,
+/// positions) it takes from Inputs.
 template <class Ops>
 class Formula {
  public:
@@ -48,12 +52,12 @@ class Formula {
   }
 
   /// Keys or values (B, G, P + N, D), then the appended ones that every query sees: (B, G, S, D).
-  Value with_appended(const Value& x, const std::optional<Tensor>& bias) {
-    Value all = bias ? ops_.append(x, ops_.given(*bias)) : x;
+  Value with_appended(const Value& x, Input bias) {
+    Value all = in_[bias] ? ops_.append(x, ops_.given(bias)) : x;
     return in_.options.zero_key ? ops_.append_zero(all) : all;
   }
-  Value all_keys() { return with_appended(at(Output::present_K), in_[Input::bias_K]); }
-  Value all_values() { return with_appended(at(Output::present_V), in_[Input::bias_V]); }
+  Value all_keys() { return with_appended(at(Output::present_K), Input::bias_K); }
+  Value all_values() { return with_appended(at(Output::present_V), Input::bias_V); }
 
   /// Weighted values (B, H, rows, Dv) times the output gates, if there are any.
   Value gated(const Value& context) {
@@ -74,52 +78,55 @@ class Formula {
         break;                 // not computed: weight_heads() in core/projection.h
       case Output::queries: {  // (B, H, rows, D)
         const Value q = ops_.clipped(
-            in_.projected ? ops_.split_heads(ops_.project(at(Output::inputs), in_[Input::W_Q],
-                                                          in_[Input::b_Q], Output::queries),
+            in_.projected ? ops_.split_heads(ops_.project(at(Output::inputs), given(Input::W_Q),
+                                                          given(Input::b_Q), Output::queries),
                                              in_.H)
-                          : ops_.chosen_rows(ops_.given(*in_[Input::Q])));
+                          : ops_.chosen_rows(ops_.given(Input::Q)));
         return ops_.scaled_by_position(ops_.rotated_queries(
-            ops_.qk_normalised(q, in_[Input::q_norm], in_[Input::q_norm_bias])));
+            ops_.qk_normalised(q, given(Input::q_norm), given(Input::q_norm_bias)),
+            given(Input::cos), given(Input::sin)));
       }
       case Output::keys: {  // (B, G, N, Dk)
         const Value k = ops_.clipped(
-            in_.projected
-                ? ops_.split_heads(
-                      ops_.project(memory(), in_[Input::W_K], in_[Input::b_K], Output::keys), in_.G)
-                : ops_.given(*in_[Input::K]));
+            in_.projected ? ops_.split_heads(ops_.project(memory(), given(Input::W_K),
+                                                          given(Input::b_K), Output::keys),
+                                             in_.G)
+                          : ops_.given(Input::K));
         return ops_.rotated_keys(
-            ops_.qk_normalised(k, in_[Input::k_norm], in_[Input::k_norm_bias]));
+            ops_.qk_normalised(k, given(Input::k_norm), given(Input::k_norm_bias)),
+            given(Input::cos), given(Input::sin));
       }
       case Output::values:  // (B, G, N, Dv)
-        if (!in_.projected) return ops_.clipped(ops_.given(*in_[Input::V]));
+        if (!in_.projected) return ops_.clipped(ops_.given(in_[Input::V] ? Input::V : Input::K));
         return ops_.clipped(ops_.split_heads(
-            ops_.project(in_[Input::memory_V] ? ops_.given(*in_[Input::memory_V]) : memory(),
-                         in_[Input::W_V], in_[Input::b_V], Output::values),
+            ops_.project(in_[Input::memory_V] ? ops_.given(Input::memory_V) : memory(),
+                         given(Input::W_V), given(Input::b_V), Output::values),
             in_.G));
       case Output::present_K:  // (B, G, P + N, Dk)
-        return in_[Input::past_K] ? ops_.append(ops_.given(*in_[Input::past_K]), at(Output::keys))
+        return in_[Input::past_K] ? ops_.append(ops_.given(Input::past_K), at(Output::keys))
                                   : at(Output::keys);
       case Output::present_V:  // (B, G, P + N, Dv)
-        return in_[Input::past_V] ? ops_.append(ops_.given(*in_[Input::past_V]), at(Output::values))
+        return in_[Input::past_V] ? ops_.append(ops_.given(Input::past_V), at(Output::values))
                                   : at(Output::values);
       case Output::gates:  // (B, H, rows, Dv)
         return ops_.sigmoid(
-            in_[Input::gate] ? ops_.chosen_rows(ops_.given(*in_[Input::gate]))
-                             : ops_.split_heads(ops_.project(at(Output::inputs), in_[Input::W_gate],
-                                                             in_[Input::b_gate], Output::gates),
-                                                in_.H));
+            in_[Input::gate]
+                ? ops_.chosen_rows(ops_.given(Input::gate))
+                : ops_.split_heads(ops_.project(at(Output::inputs), given(Input::W_gate),
+                                                given(Input::b_gate), Output::gates),
+                                   in_.H));
       case Output::scores:  // (B, H, rows, S), as are all up to weights
-        return ops_.score(at(Output::queries), all_keys());
+        return ops_.score(at(Output::queries), all_keys(), score_weights());
       case Output::scaled_scores:
-        return ops_.scale(at(Output::scores));
+        return ops_.scale(at(Output::scores), given(Input::head_scale));
       case Output::masked_scores: {
-        auto [scores, visible] = ops_.mask(at(Output::scaled_scores));
+        auto [scores, visible] = ops_.mask(at(Output::scaled_scores), biases());
         visible_ = std::move(visible);
         return scores;
       }
       case Output::weights: {
         const Value& scores = at(Output::masked_scores);
-        auto [weights, logsumexp] = ops_.normalise(scores, *visible_);
+        auto [weights, logsumexp] = ops_.normalise(scores, *visible_, given(Input::sinks));
         natural_logsumexp_ = std::move(logsumexp);
         return weights;
       }
@@ -151,18 +158,39 @@ class Formula {
       case Output::context:  // (B, rows, H * Dv)
         return ops_.join_heads(at(Output::head_context));
       case Output::output:  // (B, rows, Mo)
-        return ops_.project(at(Output::context), in_[Input::W_O], in_[Input::b_O], Output::output);
+        return ops_.project(at(Output::context), given(Input::W_O), given(Input::b_O),
+                            Output::output);
     }
     throw Error(ErrorKind::internal, "an output that is not computed");
   }
 
   /// (B, L, M): keys and values come from all tokens, even if only some rows are computed.
   const Value& all_inputs() {
-    if (!all_inputs_) all_inputs_ = ops_.input_normalised(ops_.add_positions());
+    if (!all_inputs_)
+      all_inputs_ =
+          ops_.input_normalised(ops_.add_positions(ops_.given(Input::embeddings)),
+                                given(Input::input_norm_weight), given(Input::input_norm_bias));
     return *all_inputs_;
   }
 
-  Value memory() { return in_[Input::memory] ? ops_.given(*in_[Input::memory]) : all_inputs(); }
+  Value memory() { return in_[Input::memory] ? ops_.given(Input::memory) : all_inputs(); }
+
+  /// An operand that the problem may lack.
+  std::optional<Value> given(Input input) {
+    return in_[input] ? std::optional<Value>(ops_.given(input)) : std::nullopt;
+  }
+
+  ScoreWeights<Value> score_weights() {
+    return {given(Input::W_score), given(Input::W_score_Q), given(Input::W_score_K),
+            given(Input::b_score), given(Input::v_score),   given(Input::g_score)};
+  }
+
+  Biases<Value> biases() {
+    Biases<Value> biases;
+    for (const Input input : kBiasInputs)
+      if (in_[input] && is_added(input, *in_[input])) biases.push_back({input, ops_.given(input)});
+    return biases;
+  }
 
   Ops& ops_;
   const Inputs& in_;

@@ -210,7 +210,6 @@ void set_tensors(const TensorMap& numbers, Inputs& in) {
     const bool is_set = kind == InputKind::factor || kind == InputKind::table;
     if (is_set && input != Input::bias) in[input] = canonical(input, tensor, in);
   }
-  if (!in.projected && !in[Input::V]) in[Input::V] = in[Input::K];
 }
 
 void set_token_ids(const TensorMap& numbers, Inputs& in, AxisLengths& axes) {

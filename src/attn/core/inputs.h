@@ -56,7 +56,7 @@ struct TokenPositions {
 struct Inputs {
   /// The given tensors. Their shapes are those of core/input_table.h, except:
   ///   embeddings (B, L, M), memory (B, N, Mk), memory_V (B, N, Mv)
-  ///   Q (B, H, L, D), K (B, G, N, Dk), V (B, G, N, Dv; K if it is not given), gate (B, H, L, Dv)
+  ///   Q (B, H, L, D), K (B, G, N, Dk), V (B, G, N, Dv), gate (B, H, L, Dv)
   ///   past_K (B, G, P, Dk), past_V (B, G, P, Dv): precede new keys
   ///   bias_K (B, G, 1, Dk), bias_V (B, G, 1, Dv): appended
   ///   mask, bias: each axis 1 or of (B, H, L, P + N); key_mask (B or 1, 1, 1, P + N)

@@ -21,8 +21,13 @@ class RoundedOps : public TensorOps {
 
   Tensor evaluated(Output, const Tensor& value) const { return rounded(value); }
 
-  Tensor add_positions() const { return rounded(TensorOps::add_positions()); }
-  Tensor input_normalised(const Tensor& x) const { return rounded(TensorOps::input_normalised(x)); }
+  Tensor add_positions(const Tensor& embeddings) const {
+    return rounded(TensorOps::add_positions(embeddings));
+  }
+  Tensor input_normalised(const Tensor& x, const std::optional<Tensor>& weight,
+                          const std::optional<Tensor>& bias) const {
+    return rounded(TensorOps::input_normalised(x, weight, bias));
+  }
   Tensor project(const Tensor& x, const std::optional<Tensor>& W, const std::optional<Tensor>& b,
                  Output stage) const {
     return rounded(TensorOps::project(x, W, b, stage));
@@ -31,14 +36,21 @@ class RoundedOps : public TensorOps {
                        const std::optional<Tensor>& bias) const {
     return rounded(TensorOps::qk_normalised(x, weight, bias));
   }
-  Tensor rotated_queries(const Tensor& x) const { return rounded(TensorOps::rotated_queries(x)); }
-  Tensor rotated_keys(const Tensor& x) const { return rounded(TensorOps::rotated_keys(x)); }
+  Tensor rotated_queries(const Tensor& x, const std::optional<Tensor>& cos,
+                         const std::optional<Tensor>& sin) const {
+    return rounded(TensorOps::rotated_queries(x, cos, sin));
+  }
+  Tensor rotated_keys(const Tensor& x, const std::optional<Tensor>& cos,
+                      const std::optional<Tensor>& sin) const {
+    return rounded(TensorOps::rotated_keys(x, cos, sin));
+  }
 
-  Tensor score(const Tensor& queries, const Tensor& keys) const {
-    if (key_scale_ == 1) return TensorOps::score(queries, keys);
+  Tensor score(const Tensor& queries, const Tensor& keys,
+               const ScoreWeights<Tensor>& weights) const {
+    if (key_scale_ == 1) return TensorOps::score(queries, keys, weights);
     Tensor scaled = cast(keys, DType::f32);
     for (float& key : scaled.mutable_data<float>()) key *= static_cast<float>(key_scale_);
-    return TensorOps::score(cast(queries, DType::f32), rounded(scaled));
+    return TensorOps::score(cast(queries, DType::f32), rounded(scaled), weights);
   }
 
   Tensor weighted_values(const Tensor& weights, const Tensor& values,

@@ -123,19 +123,9 @@ void cap(std::span<T> scores, double c) {
   for (T& x : scores) x = static_cast<T>(c * std::tanh(static_cast<double>(x) / c));
 }
 
-/// Calls add(bias) for each bias of the scores: floats that broadcast to (B, H, R, S).
-template <class Add>
-void each_bias(const Inputs& in, Add&& add) {
-  for (const std::optional<Tensor>* given :
-       {&in[Input::bias], &in[Input::mask], &in[Input::key_mask]})
-    if (*given && is_float((*given)->dtype()))
-      add(fitted_mask(**given, in, in.options.mask_polarity));
-  if (in[Input::alibi_slopes]) add(alibi_bias(*in[Input::alibi_slopes], in));
-  if (in[Input::relative_bias]) add(relative_bias(*in[Input::relative_bias], in));
-}
-
 template <class T>
-std::pair<Tensor, VisibleKeys> mask_as(const Tensor& scaled, const Inputs& in) {
+std::pair<Tensor, VisibleKeys> mask_as(const Tensor& scaled, const Biases<Tensor>& biases,
+                                       const Inputs& in) {
   constexpr T kHidden = -std::numeric_limits<T>::infinity();
   Tensor masked = scaled;
   VisibleKeys result{Tensor(DType::boolean, scaled.shape()), padding(in)};
@@ -144,7 +134,10 @@ std::pair<Tensor, VisibleKeys> mask_as(const Tensor& scaled, const Inputs& in) {
       xt::broadcast(array_of<bool>(same), extents_of(scaled));
   auto scores = mutable_array_of<T>(masked);
   const auto visible = array_of<bool>(result.keys);
-  each_bias(in, [&](const Tensor& bias) { xt::noalias(scores) = scores + array_of<T>(bias); });
+  for (const Bias<Tensor>& bias : biases) {
+    const Tensor added = bias_of_scores(bias, in);
+    xt::noalias(scores) = scores + array_of<T>(added);
+  }
   if (in.options.softcap_order == SoftcapOrder::after_mask)
     cap(masked.mutable_data<T>(), in.options.softcap);
   xt::noalias(scores) = xt::where(visible, scores, kHidden);
@@ -172,15 +165,21 @@ Tensor fitted_mask(const Tensor& given, const Inputs& in, MaskPolarity polarity)
   return wide;
 }
 
-BiasMagnitudes bias_magnitudes(const Inputs& in) {
+Tensor bias_of_scores(const Bias<Tensor>& bias, const Inputs& in) {
+  if (bias.input == Input::alibi_slopes) return alibi_bias(bias.value, in);
+  if (bias.input == Input::relative_bias) return relative_bias(bias.value, in);
+  return fitted_mask(bias.value, in, in.options.mask_polarity);
+}
+
+BiasMagnitudes bias_magnitudes(const Biases<Tensor>& biases, const Inputs& in) {
   BiasMagnitudes magnitudes{Tensor(DType::f64, {in.B, in.H, in.rows.size(), in.S}), 0};
   auto sums = mutable_array_of<double>(magnitudes.sums);
-  each_bias(in, [&](const Tensor& bias) {
-    const Tensor wide = cast(bias, DType::f64);
+  for (const Bias<Tensor>& bias : biases) {
+    const Tensor wide = cast(bias_of_scores(bias, in), DType::f64);
     const auto size = xt::abs(array_of<double>(wide));
     xt::noalias(sums) = sums + xt::where(xt::isfinite(size), size, 0.0);
     ++magnitudes.count;
-  });
+  }
   return magnitudes;
 }
 
@@ -216,8 +215,10 @@ Tensor visible_keys(const Inputs& in) {
   return keys;
 }
 
-std::pair<Tensor, VisibleKeys> mask_scores(const Tensor& scaled, const Inputs& in) {
-  return scaled.dtype() == DType::f64 ? mask_as<double>(scaled, in) : mask_as<float>(scaled, in);
+std::pair<Tensor, VisibleKeys> mask_scores(const Tensor& scaled, const Biases<Tensor>& biases,
+                                           const Inputs& in) {
+  return scaled.dtype() == DType::f64 ? mask_as<double>(scaled, biases, in)
+                                      : mask_as<float>(scaled, biases, in);
 }
 
 }  // namespace attn

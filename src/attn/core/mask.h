@@ -2,11 +2,13 @@
 // that hide more keys, and biases of scores.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "attn/core/input_table.h"
 #include "attn/core/inputs.h"
 #include "attn/core/options.h"
 #include "attn/tensor/tensor.h"
@@ -39,17 +41,38 @@ struct VisibleKeys {
 Tensor visible_keys(const Inputs& in);
 Shape shape_of_visible_keys(const Inputs& in);
 
+/// The inputs of which biases of the scores are made, in the order in which they are added.
+inline constexpr std::array kBiasInputs = {Input::bias, Input::mask, Input::key_mask,
+                                           Input::alibi_slopes, Input::relative_bias};
+/// Whether the tensor of one of these is added: a mask may be boolean instead.
+inline bool is_added(Input input, const Tensor& tensor) {
+  return row_of(input).kind != InputKind::mask || is_float(tensor.dtype());
+}
+
+/// One of kBiasInputs.
+template <class Value>
+struct Bias {
+  Input input;
+  Value value;
+};
+template <class Value>
+using Biases = std::vector<Bias<Value>>;
+
 /// Masked scores (B, H, R, S) and what was masked. The additive mask, the bias, ALiBi and the
 /// relative bias are added, and then, with SoftcapOrder::after_mask, the softcap is applied. Hidden
 /// scores are -inf, even if they were NaN. `scaled` (B, H, R, S) has the rows in.rows of L queries.
-std::pair<Tensor, VisibleKeys> mask_scores(const Tensor& scaled, const Inputs& in);
+std::pair<Tensor, VisibleKeys> mask_scores(const Tensor& scaled, const Biases<Tensor>& biases,
+                                           const Inputs& in);
+
+/// What mask_scores() adds for one of the biases: it broadcasts to (B, H, R, S).
+Tensor bias_of_scores(const Bias<Tensor>& bias, const Inputs& in);
 
 /// What mask_scores() adds to the scaled scores.
 struct BiasMagnitudes {
   Tensor sums;  ///< (B, H, R, S), f64: the sum of the magnitudes of all biases that are finite
   std::size_t count;  ///< how many biases there are
 };
-BiasMagnitudes bias_magnitudes(const Inputs& in);
+BiasMagnitudes bias_magnitudes(const Biases<Tensor>& biases, const Inputs& in);
 
 /// The rows of a mask for in.rows, with columns for appended keys, which every query sees.
 Tensor fitted_mask(const Tensor& mask, const Inputs& in, MaskPolarity polarity);

@@ -47,7 +47,7 @@ class CostOps {
     return {cost.shape, cost.is_integer};
   }
 
-  Cost given(const Tensor& tensor) const { return {tensor.shape(), is_integer(tensor)}; }
+  Cost given(Input input) const { return {in_[input]->shape(), !is_float(in_[input]->dtype())}; }
 
   Cost chosen_rows(Cost x) const {
     x.shape[x.shape.size() - 2] = rows_;
@@ -59,28 +59,27 @@ class CostOps {
     return {{rows_, M}, false, real_product({in_.L, M})};
   }
 
-  Cost add_positions() {
+  Cost add_positions(const Cost& embeddings) {
     adds_positions_ = true;
     const Position& position = in_.options.position;
     const bool changed = position.kind != Position::Kind::none || position.embedding_scale != 1 ||
                          position.embedding_scale_sqrt;
-    const Shape& shape = in_[Input::embeddings]->shape();
-    return {shape, is_integer(*in_[Input::embeddings]) && !changed,
-            changed ? real_product(shape) : 0};
+    return {embeddings.shape, embeddings.is_integer && !changed,
+            changed ? real_product(embeddings.shape) : 0};
   }
 
-  Cost input_normalised(Cost x) const {
+  Cost input_normalised(Cost x, const std::optional<Cost>&, const std::optional<Cost>&) const {
     if (in_.options.input_norm == QkNorm::none) return x;
     x.is_integer = false;
     x.flops += 4 * real_product(x.shape);
     return x;
   }
 
-  Cost project(const Cost& x, const std::optional<Tensor>& W, const std::optional<Tensor>& b,
+  Cost project(const Cost& x, const std::optional<Cost>& W, const std::optional<Cost>& b,
                Output) const {
     Cost y{x.shape, x.is_integer && is_integer(W) && is_integer(b)};
     if (W) {
-      y.shape.back() = W->shape()[1];
+      y.shape.back() = W->shape[1];
       y.flops = 2 * real_product(y.shape) * static_cast<double>(x.shape.back());
     }
     return y;
@@ -95,13 +94,19 @@ class CostOps {
     return x;
   }
 
-  Cost qk_normalised(Cost x, const std::optional<Tensor>&, const std::optional<Tensor>&) const {
+  Cost qk_normalised(Cost x, const std::optional<Cost>&, const std::optional<Cost>&) const {
     if (in_.options.qk_norm != QkNorm::none) x.is_integer = false;
     return x;
   }
 
-  Cost rotated_queries(const Cost& x) const { return rotated(x); }
-  Cost rotated_keys(const Cost& x) const { return rotated(x); }
+  Cost rotated_queries(Cost x, const std::optional<Cost>&, const std::optional<Cost>&) const {
+    if (in_.options.rotary.kind != Rotary::Kind::none) x.is_integer = false;
+    return x;
+  }
+  Cost rotated_keys(const Cost& x, const std::optional<Cost>& cos,
+                    const std::optional<Cost>& sin) const {
+    return rotated_queries(x, cos, sin);
+  }
 
   Cost scaled_by_position(Cost queries) const {
     if (in_.options.query_scale.factor != 0) queries.is_integer = false;
@@ -119,22 +124,24 @@ class CostOps {
     return x;
   }
 
-  Cost score(const Cost& queries, const Cost& keys) const {
+  Cost score(const Cost& queries, const Cost& keys, const ScoreWeights<Cost>& weights) const {
     const bool is_exact = in_.options.score == Score::dot ||
-                          (in_.options.score == Score::general && is_integer(in_[Input::W_score]));
+                          (in_.options.score == Score::general && is_integer(weights.W));
     Cost scores{{in_.B, in_.H, rows_, keys.shape[2]},
                 is_exact && queries.is_integer && keys.is_integer};
     scores.flops = 2 * static_cast<double>(in_.D) * real_product(scores.shape);
     return scores;
   }
 
-  Cost scale(const Cost& scores) const { return {scores.shape, false, real_product(scores.shape)}; }
+  Cost scale(const Cost& scores, const std::optional<Cost>&) const {
+    return {scores.shape, false, real_product(scores.shape)};
+  }
 
-  std::pair<Cost, Visible> mask(const Cost& scaled) const {
+  std::pair<Cost, Visible> mask(const Cost& scaled, const Biases<Cost>&) const {
     return {{scaled.shape, false, real_product(scaled.shape)}, {}};
   }
 
-  std::pair<Cost, Cost> normalise(const Cost& masked, Visible) const {
+  std::pair<Cost, Cost> normalise(const Cost& masked, Visible, const std::optional<Cost>&) const {
     const double count = real_product(masked.shape);
     return {{masked.shape, false, 4 * count}, {rows_of(masked), false, count}};
   }
@@ -174,17 +181,9 @@ class CostOps {
   }
 
  private:
-  static bool is_integer(const Tensor& tensor) { return !is_float(tensor.dtype()); }
-  static bool is_integer(const std::optional<Tensor>& tensor) {
-    return !tensor || is_integer(*tensor);
-  }
+  static bool is_integer(const std::optional<Cost>& x) { return !x || x->is_integer; }
   static Shape rows_of(const Cost& matrix) {
     return {matrix.shape[0], matrix.shape[1], matrix.shape[2]};
-  }
-
-  Cost rotated(Cost x) const {
-    if (in_.options.rotary.kind != Rotary::Kind::none) x.is_integer = false;
-    return x;
   }
 
   const Inputs& in_;

@@ -121,11 +121,13 @@ Tensor rows_at(const Tensor& table, const Tensor& positions) {
 
 }  // namespace
 
-Angles rotary_angles(const Rotary& rotary, const Inputs& in, const Tensor& positions) {
-  if (in[Input::cos] && in[Input::cos]->rank() == 3)
-    return {cast(*in[Input::cos], DType::f64), cast(*in[Input::sin], DType::f64)};
-  if (in[Input::cos])
-    return {rows_at(*in[Input::cos], positions), rows_at(*in[Input::sin], positions)};
+Angles rotary_angles(const Inputs& in, const Tensor& positions,
+                     const std::optional<Tensor>& cos_table,
+                     const std::optional<Tensor>& sin_table) {
+  if (cos_table && cos_table->rank() == 3)
+    return {cast(*cos_table, DType::f64), cast(*sin_table, DType::f64)};
+  if (cos_table) return {rows_at(*cos_table, positions), rows_at(*sin_table, positions)};
+  const Rotary& rotary = in.options.rotary;
   const std::size_t r = rotated_columns(rotary, in);
   const Shape shape = {positions.shape()[0], positions.shape()[1], r / 2};
   Angles angles{Tensor(DType::f64, shape), Tensor(DType::f64, shape)};
@@ -143,8 +145,8 @@ Angles rotary_angles(const Rotary& rotary, const Inputs& in, const Tensor& posit
   return angles;
 }
 
-Tensor rotary_angle_errors(const Rotary& rotary, const Inputs& in, const Tensor& positions,
-                           double unit) {
+Tensor rotary_angle_errors(const Inputs& in, const Tensor& positions, double unit) {
+  const Rotary& rotary = in.options.rotary;
   const std::size_t r = rotated_columns(rotary, in);
   Tensor errors(DType::f64, {positions.shape()[0], positions.shape()[1], r / 2});
   const auto indices = positions.data<std::int64_t>();

@@ -2,6 +2,8 @@
 // their product depends on the distance (Su et al. 2021, arXiv:2104.09864).
 #pragma once
 
+#include <optional>
+
 #include "attn/core/inputs.h"
 #include "attn/core/options.h"
 #include "attn/tensor/tensor.h"
@@ -29,14 +31,15 @@ struct Angles {
 ///           short_factor; cosines and sines times attention_factor, by default
 ///           sqrt(1 + log(factor) / log(original_length)), or 1 if factor <= 1
 ///                                                              Ding et al. 2024, arXiv:2402.13753
-/// With the inputs cos and sin, the angles from these tables instead.
-Angles rotary_angles(const Rotary& rotary, const Inputs& in, const Tensor& positions);
+/// With cos and sin, (positions, r / 2) or (B or 1, N, r / 2), the angles from these tables
+/// instead.
+Angles rotary_angles(const Inputs& in, const Tensor& positions, const std::optional<Tensor>& cos,
+                     const std::optional<Tensor>& sin);
 
 /// Bounds of the errors of both cosines and sines, (B or 1, N, r / 2), f64, when a computation with
 /// this unit roundoff rounds each operation of the formulas above once, and cosines and sines
 /// twice. Not for the inputs cos and sin.
-Tensor rotary_angle_errors(const Rotary& rotary, const Inputs& in, const Tensor& positions,
-                           double unit);
+Tensor rotary_angle_errors(const Inputs& in, const Tensor& positions, double unit);
 
 /// Calls f(i, j, angle) with the indices of both elements of each rotated pair of x
 /// (B, heads, N, D), and of its cosine and sine.

@@ -42,41 +42,36 @@ Tensor through(const Tensor& x, const std::optional<Tensor>& W) {
 }
 
 /// v, or g v / |v|; ones where v is absent.
-std::vector<double> output_weights(const Inputs& in, std::size_t A) {
+std::vector<double> output_weights(const ScoreWeights<Tensor>& weights, std::size_t A) {
   std::vector<double> v(A, 1);
-  if (in[Input::v_score]) {
-    const Tensor given = cast(*in[Input::v_score], DType::f64);
+  if (weights.v) {
+    const Tensor given = cast(*weights.v, DType::f64);
     v.assign(given.data<double>().begin(), given.data<double>().end());
   }
-  if (!in[Input::g_score]) return v;
+  if (!weights.g) return v;
   double squares = 0;
   for (const double x : v) squares += x * x;
-  const double factor =
-      cast(*in[Input::g_score], DType::f64).data<double>()[0] / std::sqrt(squares);
+  const double factor = cast(*weights.g, DType::f64).data<double>()[0] / std::sqrt(squares);
   for (double& x : v) x *= factor;
   return v;
 }
 
 }  // namespace
 
-Tensor additive_scores(const Tensor& queries, const Tensor& keys, const Inputs& in, Score kind) {
+Tensor additive_scores(const Tensor& queries, const Tensor& keys,
+                       const ScoreWeights<Tensor>& weights, Score kind, DType compute) {
   const std::size_t D = queries.shape()[3], Dk = keys.shape()[3];
   const bool concat = kind == Score::concat;
-  const Tensor left =
-      through(queries, concat ? rows_of(*in[Input::W_score], 0, D) : in[Input::W_score_Q]);
-  const Tensor right =
-      through(keys, concat ? rows_of(*in[Input::W_score], D, Dk) : in[Input::W_score_K]);
-  const std::vector<double> v = output_weights(in, left.shape()[3]);
-  const Tensor b =
-      in[Input::b_score] ? cast(*in[Input::b_score], DType::f64) : Tensor(DType::f64, {v.size()});
+  const Tensor left = through(queries, concat ? rows_of(*weights.W, 0, D) : weights.W_Q);
+  const Tensor right = through(keys, concat ? rows_of(*weights.W, D, Dk) : weights.W_K);
+  const std::vector<double> v = output_weights(weights, left.shape()[3]);
+  const Tensor b = weights.b ? cast(*weights.b, DType::f64) : Tensor(DType::f64, {v.size()});
   const auto bias = b.data<double>();
-  return for_each_pair(left, right, in.compute,
-                       [&](const double* q, const double* k, std::size_t A) {
-                         double sum = 0;
-                         for (std::size_t a = 0; a < A; ++a)
-                           sum += v[a] * std::tanh(q[a] + k[a] + bias[a]);
-                         return sum;
-                       });
+  return for_each_pair(left, right, compute, [&](const double* q, const double* k, std::size_t A) {
+    double sum = 0;
+    for (std::size_t a = 0; a < A; ++a) sum += v[a] * std::tanh(q[a] + k[a] + bias[a]);
+    return sum;
+  });
 }
 
 Tensor negative_square_distances(const Tensor& queries, const Tensor& keys, DType compute) {
@@ -132,18 +127,19 @@ Tensor scaled(const Tensor& scores, const ScoreScale& scale, DType compute) {
 
 }  // namespace
 
-Tensor score(const Tensor& queries, const Tensor& keys, const Inputs& in, Score kind) {
+Tensor score(const Tensor& queries, const Tensor& keys, const ScoreWeights<Tensor>& weights,
+             Score kind, DType compute) {
   switch (kind) {
     case Score::l2:
-      return negative_square_distances(queries, keys, in.compute);
+      return negative_square_distances(queries, keys, compute);
     case Score::additive:
     case Score::concat:
-      return additive_scores(queries, keys, in, kind);
+      return additive_scores(queries, keys, weights, kind, compute);
     case Score::general:
-      return matmul(matmul(queries, *in[Input::W_score], Second::plain, name_of(Output::scores)),
-                    keys, Second::transposed, name_of(Output::scores));
+      return matmul(matmul(queries, *weights.W, Second::plain, name_of(Output::scores)), keys,
+                    Second::transposed, name_of(Output::scores));
     case Score::cosine:
-      return cast(cosines(cast(queries, DType::f64), cast(keys, DType::f64)), in.compute);
+      return cast(cosines(cast(queries, DType::f64), cast(keys, DType::f64)), compute);
     case Score::dot:
       break;
   }
@@ -169,10 +165,11 @@ Tensor times_by_head(const Tensor& x, const Tensor& scale) {
   return cast(product, x.dtype());
 }
 
-Tensor scale_scores(const Tensor& scores, const Inputs& in) {
+Tensor scale_scores(const Tensor& scores, const std::optional<Tensor>& head_scale,
+                    const Inputs& in) {
   const DType compute = in.compute;
   Tensor s = scaled(scores, in.scale, compute);
-  if (in[Input::head_scale]) s = times_by_head(s, *in[Input::head_scale]);
+  if (head_scale) s = times_by_head(s, *head_scale);
   const double c = in.options.softcap_order == SoftcapOrder::before_mask ? in.options.softcap : 0;
   return c > 0 ? map(s, compute, [=](const auto& x) { return c * xt::tanh(x / c); }) : s;
 }

@@ -10,7 +10,6 @@
 #include "attn/core/query_scale.h"
 #include "attn/core/reductions.h"
 #include "attn/core/rotary.h"
-#include "attn/core/score.h"
 #include "attn/core/token_positions.h"
 #include "attn/core/weighted_values.h"
 
@@ -32,15 +31,15 @@ Tensor TensorOps::positions() const {
   return chosen_rows(sinusoidal_positions(position(), in_.L, in_[Input::embeddings]->shape()[2]));
 }
 
-Tensor TensorOps::add_positions() const {
-  return attn::add_positions(*in_[Input::embeddings], position(), in_.compute);
+Tensor TensorOps::add_positions(const Tensor& embeddings) const {
+  return attn::add_positions(embeddings, position(), in_.compute);
 }
 
-Tensor TensorOps::input_normalised(const Tensor& x) const {
+Tensor TensorOps::input_normalised(const Tensor& x, const std::optional<Tensor>& weight,
+                                   const std::optional<Tensor>& bias) const {
   if (in_.options.input_norm == QkNorm::none) return x;
   const Shape& shape = x.shape();
-  return attn::qk_normalised(x.reshaped({shape[0], 1, shape[1], shape[2]}),
-                             in_[Input::input_norm_weight], in_[Input::input_norm_bias],
+  return attn::qk_normalised(x.reshaped({shape[0], 1, shape[1], shape[2]}), weight, bias,
                              with_input_norm(in_.options), in_.compute)
       .reshaped(shape);
 }
@@ -68,17 +67,19 @@ Tensor TensorOps::qk_normalised(const Tensor& x, const std::optional<Tensor>& we
   return attn::qk_normalised(x, weight, bias, in_.options, in_.compute);
 }
 
-Tensor TensorOps::rotated_queries(const Tensor& queries) const {
+Tensor TensorOps::rotated_queries(const Tensor& queries, const std::optional<Tensor>& cos,
+                                  const std::optional<Tensor>& sin) const {
   if (in_.options.rotary.kind == Rotary::Kind::none) return queries;
-  const Angles all = rotary_angles(in_.options.rotary, in_, in_.query_positions);
+  const Angles all = rotary_angles(in_, in_.query_positions, cos, sin);
   return rotated(queries, {chosen_rows(all.cos), chosen_rows(all.sin)}, in_.options.rotary.kind,
                  in_.compute);
 }
 
-Tensor TensorOps::rotated_keys(const Tensor& keys) const {
+Tensor TensorOps::rotated_keys(const Tensor& keys, const std::optional<Tensor>& cos,
+                               const std::optional<Tensor>& sin) const {
   if (in_.options.rotary.kind == Rotary::Kind::none) return keys;
-  return rotated(keys, rotary_angles(in_.options.rotary, in_, in_.key_positions),
-                 in_.options.rotary.kind, in_.compute);
+  return rotated(keys, rotary_angles(in_, in_.key_positions, cos, sin), in_.options.rotary.kind,
+                 in_.compute);
 }
 
 Tensor TensorOps::scaled_by_position(const Tensor& queries) const {
@@ -97,19 +98,23 @@ Tensor TensorOps::append_zero(const Tensor& x) const {
   return append_rows(x, Tensor(x.dtype(), one));
 }
 
-Tensor TensorOps::score(const Tensor& queries, const Tensor& keys) const {
-  return attn::score(queries, keys, in_, in_.options.score);
+Tensor TensorOps::score(const Tensor& queries, const Tensor& keys,
+                        const ScoreWeights<Tensor>& weights) const {
+  return attn::score(queries, keys, weights, in_.options.score, in_.compute);
 }
 
-Tensor TensorOps::scale(const Tensor& scores) const { return scale_scores(scores, in_); }
-
-std::pair<Tensor, VisibleKeys> TensorOps::mask(const Tensor& scaled) const {
-  return mask_scores(scaled, in_);
+Tensor TensorOps::scale(const Tensor& scores, const std::optional<Tensor>& head_scale) const {
+  return scale_scores(scores, head_scale, in_);
 }
 
-std::pair<Tensor, Tensor> TensorOps::normalise(const Tensor& masked,
-                                               const VisibleKeys& visible) const {
-  return attn::normalise(masked, visible, in_[Input::sinks], in_.options);
+std::pair<Tensor, VisibleKeys> TensorOps::mask(const Tensor& scaled,
+                                               const Biases<Tensor>& biases) const {
+  return mask_scores(scaled, biases, in_);
+}
+
+std::pair<Tensor, Tensor> TensorOps::normalise(const Tensor& masked, const VisibleKeys& visible,
+                                               const std::optional<Tensor>& sinks) const {
+  return attn::normalise(masked, visible, sinks, in_.options);
 }
 
 Tensor TensorOps::in_lse_base(const Tensor& logsumexp) const {

@@ -11,6 +11,7 @@
 #include "attn/core/mask.h"
 #include "attn/core/options.h"
 #include "attn/core/output_table.h"
+#include "attn/core/score.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -24,30 +25,35 @@ class TensorOps {
   explicit TensorOps(const Inputs& inputs) : in_(inputs) {}
 
   Tensor evaluated(Output, Tensor value) const { return value; }
-  Tensor given(const Tensor& tensor) const { return tensor; }
+  Tensor given(Input input) const { return *in_[input]; }
   /// The rows that are computed: (..., L, D) -> (..., rows, D).
   Tensor chosen_rows(const Tensor& x) const;
 
   Tensor positions() const;
-  Tensor add_positions() const;
-  Tensor input_normalised(const Tensor& x) const;
+  Tensor add_positions(const Tensor& embeddings) const;
+  Tensor input_normalised(const Tensor& x, const std::optional<Tensor>& weight,
+                          const std::optional<Tensor>& bias) const;
   Tensor project(const Tensor& x, const std::optional<Tensor>& W, const std::optional<Tensor>& b,
                  Output stage) const;
   Tensor split_heads(const Tensor& x, std::size_t heads) const;
   Tensor clipped(const Tensor& x) const;
   Tensor qk_normalised(const Tensor& x, const std::optional<Tensor>& weight,
                        const std::optional<Tensor>& bias) const;
-  Tensor rotated_queries(const Tensor& queries) const;
-  Tensor rotated_keys(const Tensor& keys) const;
+  Tensor rotated_queries(const Tensor& queries, const std::optional<Tensor>& cos,
+                         const std::optional<Tensor>& sin) const;
+  Tensor rotated_keys(const Tensor& keys, const std::optional<Tensor>& cos,
+                      const std::optional<Tensor>& sin) const;
   Tensor scaled_by_position(const Tensor& queries) const;
   Tensor append(const Tensor& before, const Tensor& behind) const;
   Tensor append_zero(const Tensor& x) const;
 
-  Tensor score(const Tensor& queries, const Tensor& keys) const;
-  Tensor scale(const Tensor& scores) const;
-  std::pair<Tensor, VisibleKeys> mask(const Tensor& scaled) const;
+  Tensor score(const Tensor& queries, const Tensor& keys,
+               const ScoreWeights<Tensor>& weights) const;
+  Tensor scale(const Tensor& scores, const std::optional<Tensor>& head_scale) const;
+  std::pair<Tensor, VisibleKeys> mask(const Tensor& scaled, const Biases<Tensor>& biases) const;
   /// Weights and logsumexp.
-  std::pair<Tensor, Tensor> normalise(const Tensor& masked, const VisibleKeys& visible) const;
+  std::pair<Tensor, Tensor> normalise(const Tensor& masked, const VisibleKeys& visible,
+                                      const std::optional<Tensor>& sinks) const;
   /// A natural logarithm in base lse_base.
   Tensor in_lse_base(const Tensor& logsumexp) const;
   Tensor dropped(const Tensor& weights) const;
