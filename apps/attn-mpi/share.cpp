@@ -126,7 +126,8 @@ void assign_contiguous(const std::vector<Chunk>& chunks, Sharing& sharing) {
 Sharing share_work(const Inputs& in, const Plan& plan, std::size_t members) {
   OutputSet outputs;
   bool has_rows = false, needs_all = false;
-  for (const PlannedOutput& output : plan.outputs)
+  for (const PlannedOutput& output : plan.outputs) {
+    needs_all = needs_all || is_of_gradients(output.request);
     if (const Output* computed = std::get_if<Output>(&output.request)) {
       outputs.insert(*computed);
       if (*computed == Output::key_weights || row_of(*computed).axes.contains(Axis::L))
@@ -134,6 +135,7 @@ Sharing share_work(const Inputs& in, const Plan& plan, std::size_t members) {
       else if (needs_scores(*computed))  // of all queries
         needs_all = true;
     }
+  }
   Sharing sharing;
   if (!has_rows || needs_all) {
     sharing.reason = "outputs";

@@ -52,7 +52,7 @@ struct RunCommand {
     command.add(positional("JOB", job, ""));
     command.add(job_options(flags));
     add_show_options(command, show,
-                     [this] { return destination_of(show, job_output_names(), views.empty()); });
+                     [this] { return destination_of(show, request_names(), views.empty()); });
     add_view_options(command, views);
     command.add(nan_option(nan));
     add_limit_options(command, limits);
@@ -67,7 +67,7 @@ struct RunCommand {
 };
 
 void understand(const RunCommand& typed) {
-  destination_of(typed.show, job_output_names(), typed.views.empty());
+  destination_of(typed.show, request_names(), typed.views.empty());
   ReadLimits limits = limits_of(typed.limits);
   limits.memory = std::min(limits.memory, kMost);
   TensorFiles files(limits);

@@ -63,7 +63,7 @@ Option option_of(const Field& field, JobFlags& flags) {
     };
     option =
         text(flags_of_field(field), Store<std::string>(store), field.placeholder, help_of(field));
-    if (field.key == "outputs") option.suggestions = job_output_names();
+    if (field.key == "outputs") option.suggestions = request_names();
     if (takes_ranges(field)) option.help += "; 0:3 is 0,1,2";
     if (field.key == "tokens") option.help += "; @FILE reads one from each line";
   }

@@ -213,7 +213,7 @@ Result with_outputs(const Result& result, const std::vector<Request>& outputs) {
 }  // namespace
 
 Destination destination_of(const RunArgs& args) {
-  return destination_of(args.show, job_output_names(), args.views.empty());
+  return destination_of(args.show, request_names(), args.views.empty());
 }
 
 OutputPolicy policy_of(const RunArgs& args) {

@@ -97,7 +97,7 @@ class LayersRun {
     const Document document = series_.whole();
     const Entry* const outputs = document.find("outputs");
     if (outputs == nullptr) return;
-    const std::vector<std::string> known = job_output_names();
+    const std::vector<std::string> known = request_names();
     std::vector<std::string> unknown;
     for (std::string& name : strings_of(outputs->value))
       if (std::find(known.begin(), known.end(), name) == known.end())

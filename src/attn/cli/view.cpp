@@ -126,7 +126,7 @@ std::vector<Option> choice_options(ViewArgs& args) {
       "Drawing",
       {suggesting(
            text("--of", args.of, "NAME", "tensor to draw; default: weights, or the only tensor"),
-           job_output_names()),
+           request_names()),
        text("--rows", choice.rows, "LIST",
             "rows (queries) to draw: indices and ranges, such as 0:32,-1"),
        text("--cols", choice.columns, "LIST", "columns (keys) to draw"),

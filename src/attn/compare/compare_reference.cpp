@@ -46,8 +46,12 @@ std::vector<MatchedOutput> match_outputs(const TensorMap& given, const Reference
         std::any_of(typed.as.begin(), typed.as.end(), [&name = name](const std::string& entry) {
           return entry == name || entry.ends_with("=" + name);
         });
-    if (is_given || output_named(name))
-      matches.push_back({name, tensor});
+    const std::optional<Request> request = request_named(name);
+    const std::string known(request ? name_of(*request) : name);  // grad_Q for dq
+    const bool is_output = request && !std::holds_alternative<Input>(*request) &&
+                           (known == name || !given.contains(known));
+    if (is_given || is_output)
+      matches.push_back({known, tensor});
     else if (given.size() == 1)
       matches.push_back({default_output, tensor});
     else if (!is_input(name, tensor, job))

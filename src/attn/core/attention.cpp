@@ -8,7 +8,9 @@
 
 #include "attn/core/formula.h"
 #include "attn/core/fused.h"
+#include "attn/core/gradients.h"
 #include "attn/core/inputs_part.h"
+#include "attn/core/layout.h"
 #include "attn/core/projection.h"
 #include "attn/core/tensor_ops.h"
 
@@ -162,11 +164,17 @@ TensorMap attend(const Inputs& in, const std::vector<Request>& outputs,
   Rounding rounding(in.result);
   const RowConsumers exact = in.result == in.compute ? consumers : rounding.before(consumers);
   Computation computation(in, set, exact);
+  std::optional<Gradients> gradients;
   TensorMap results;
   for (const Request& request : outputs) {
     const std::string name(name_of(request));
     if (const Input* input = std::get_if<Input>(&request)) {
       results.set(name, at(in.given, *input));
+      continue;
+    }
+    if (is_of_gradients(request)) {
+      if (!gradients) gradients.emplace(in, outputs);
+      results.set(name, gradients->of(request));
       continue;
     }
     const Output output = std::get<Output>(request);

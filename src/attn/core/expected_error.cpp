@@ -10,6 +10,7 @@
 #include "attn/base/error.h"
 #include "attn/core/formula.h"
 #include "attn/core/gemm.h"
+#include "attn/core/layout.h"
 #include "attn/core/projection.h"
 #include "attn/core/qk_norm.h"
 #include "attn/core/rotary.h"

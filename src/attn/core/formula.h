@@ -4,8 +4,9 @@
 //   weights = softmax(scale * scores + bias, over the visible keys)
 //   context = weights V                               (weights after dropout, if there is any)
 //
-// An interpreter gives the operations their meaning. There are three:
+// An interpreter gives the operations their meaning. There are four:
 //   TensorOps  the numbers themselves                (core/tensor_ops.h)
+//   GradOps    the numbers, and derivatives by inputs (core/grad_ops.h)
 //   CostOps    shapes, dtypes and flops              (core/plan.cpp)
 //   ErrorOps   values with error bounds             (core/expected_error.cpp)
 // An output without a case below, or an operation that an interpreter lacks, does not compile.
@@ -160,6 +161,8 @@ class Formula {
       case Output::output:  // (B, rows, Mo)
         return ops_.project(at(Output::context), given(Input::W_O), given(Input::b_O),
                             Output::output);
+      case Output::delta:
+        break;  // core/gradients.h
     }
     throw Error(ErrorKind::internal, "an output that is not computed");
   }

@@ -67,7 +67,11 @@ enum class Input : unsigned char {
   input_norm_weight,
   input_norm_bias,
   dropout_mask,
-  token_ids
+  token_ids,
+  grad_context,
+  grad_output,
+  grad_weights,
+  grad_logsumexp
 };
 
 /// What an input's elements are.
@@ -77,6 +81,7 @@ enum class InputKind {
   mask,    ///< booleans, or numbers that are added
   flag,    ///< 0 or 1, as booleans or in any other dtype, which does not affect the result's
   index,   ///< whole numbers: lengths, documents, positions
+  seed,    ///< the derivative of a loss by an output, from which gradients are computed
 };
 
 struct InputRow {
@@ -86,6 +91,7 @@ struct InputRow {
   InputKind kind = InputKind::factor;
   std::optional<Input> companion = {};  ///< an input that has to be given with it
   bool has_own_axes = false;            ///< its shape is that of `axes` in every job
+  bool has_gradient = true;             ///< if it holds floats, and factors, tables or a mask
 };
 
 /// The rows, in the order of the enumerators.
@@ -159,12 +165,14 @@ inline constexpr auto kInputs = [] {
        .name = "rotary.short_factor",
        .axes = {angles},
        .kind = table,
-       .companion = Input::long_factor},
+       .companion = Input::long_factor,
+       .has_gradient = false},
       {.input = Input::long_factor,
        .name = "rotary.long_factor",
        .axes = {angles},
        .kind = table,
-       .companion = Input::short_factor},
+       .companion = Input::short_factor,
+       .has_gradient = false},
       {.input = Input::head_scale,
        .name = "head_scale",
        .axes = {H},
@@ -186,11 +194,22 @@ inline constexpr auto kInputs = [] {
        .has_own_axes = true},
       {.input = Input::dropout_mask, .name = "dropout_mask", .axes = {B, H, L, S}, .kind = flag},
       {.input = Input::token_ids, .name = "token_ids", .axes = {B, S}, .kind = index},
+      {.input = Input::grad_context, .name = "grad_context", .axes = {B, L, HDv}, .kind = seed},
+      {.input = Input::grad_output, .name = "grad_output", .axes = {B, L, Mo}, .kind = seed},
+      {.input = Input::grad_weights, .name = "grad_weights", .axes = {B, H, L, S}, .kind = seed},
+      {.input = Input::grad_logsumexp, .name = "grad_logsumexp", .axes = {B, H, L}, .kind = seed},
   });
 }();
 
 constexpr const auto& table_of(Input) { return kInputs; }
 static_assert(is_in_order(kInputs, &InputRow::input));
+
+/// Whether a job may ask for the derivative of a loss by the input.
+constexpr bool has_gradient(Input input) {
+  const InputKind kind = row_of(input).kind;
+  return row_of(input).has_gradient && kind != InputKind::flag && kind != InputKind::index &&
+         kind != InputKind::seed;
+}
 
 /// nullopt if no input has this name.
 inline std::optional<Input> input_named(std::string_view name) { return find_by_name<Input>(name); }

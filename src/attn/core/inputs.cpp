@@ -7,6 +7,7 @@
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/core/axis_lengths.h"
+#include "attn/core/layout.h"
 #include "attn/core/mask.h"
 #include "attn/core/position_bias.h"
 #include "attn/core/projection.h"
@@ -16,19 +17,12 @@
 namespace attn {
 namespace {
 
-/// The mask as (B, H, L, S), where missing axes have length 1: leading ones and, without heads, the
-/// head axis.
-Tensor canonical_mask(const Tensor& mask, bool with_heads) {
-  Shape shape = mask.shape();
-  if (!with_heads && shape.size() == 3) shape.insert(shape.begin() + 1, 1);
-  while (shape.size() < 4) shape.insert(shape.begin(), 1);
-  return mask.reshaped(shape);
-}
-
-/// `full` is (B, H, L, S), the shape of `matrix`; the message shows it as the user sees it.
-void check_mask(Input input, const Tensor& mask, Shape full, const Inputs& in, AxisLengths& axes,
-                Output matrix = Output::scores) {
-  const Shape shape = canonical_mask(mask, in.with_heads).shape();
+/// Sets a mask with all axes. `full` is (B, H, L, S), the shape of `matrix`; the message shows it
+/// as the user sees it.
+void set_mask_of(Input input, const Tensor& mask, Shape full, Inputs& in, AxisLengths& axes,
+                 Output matrix = Output::scores) {
+  in[input] = to_full_layout(input, mask, in);
+  const Shape shape = in[input]->shape();
   bool fits = shape.size() == 4;
   for (std::size_t axis = 0; fits && axis < 4; ++axis)
     fits = shape[axis] == 1 || shape[axis] == full[axis];
@@ -79,37 +73,26 @@ Tensor with_hidden_columns(const Tensor& mask, std::size_t keys, MaskPolarity po
   return wide;
 }
 
-/// (B * H, L, S) -> (B, H, L, S); other shapes are returned unchanged.
-Tensor split_joined_heads(const Tensor& mask, const Inputs& in) {
-  const Shape& shape = mask.shape();
-  const bool joined = shape.size() == 3 && in.with_heads && in.B > 1 && shape[0] == in.B * in.H;
-  return joined ? mask.reshaped({in.B, in.H, shape[1], shape[2]}) : mask;
-}
-
 void set_dropout_mask(const TensorMap& tensors, Inputs& in, AxisLengths& axes) {
   const Tensor* given = find(tensors, Input::dropout_mask);
   if (given == nullptr) return;
-  const Tensor mask = split_joined_heads(as_flags(Input::dropout_mask, *given, axes), in);
-  check_mask(Input::dropout_mask, mask, {in.B, in.H, in.L, in.S}, in, axes, Output::weights);
-  in[Input::dropout_mask] = canonical_mask(mask, in.with_heads);
+  set_mask_of(Input::dropout_mask, as_flags(Input::dropout_mask, *given, axes),
+              {in.B, in.H, in.L, in.S}, in, axes, Output::weights);
 }
 
 void set_mask(const TensorMap& tensors, Inputs& in, AxisLengths& axes) {
   const std::size_t keys = in.P + in.N;
   if (const Tensor* given = find(tensors, Input::mask)) {
-    Tensor mask = split_joined_heads(as_mask(Input::mask, *given, in.compute, axes), in);
+    Tensor mask = as_mask(Input::mask, *given, in.compute, axes);
     if (in.options.short_mask == ShortMask::hide)
       mask = with_hidden_columns(mask, keys, in.options.mask_polarity);
-    check_mask(Input::mask, mask, {in.B, in.H, in.L, keys}, in, axes);
-    in[Input::mask] = canonical_mask(mask, in.with_heads);
+    set_mask_of(Input::mask, mask, {in.B, in.H, in.L, keys}, in, axes);
   }
   if (const Tensor* given = find(tensors, Input::bias)) {
     if (given->dtype() == DType::boolean)
       axes.problem(Input::bias,
                    {.expected = "numbers to add", .found = "booleans", .hint = "use mask"});
-    const Tensor bias = split_joined_heads(cast(*given, in.compute), in);
-    check_mask(Input::bias, bias, {in.B, in.H, in.L, keys}, in, axes);
-    in[Input::bias] = canonical_mask(bias, in.with_heads);
+    set_mask_of(Input::bias, cast(*given, in.compute), {in.B, in.H, in.L, keys}, in, axes);
   }
   if (const Tensor* given = find(tensors, Input::key_mask)) {
     const Tensor mask = as_mask(Input::key_mask, *given, in.compute, axes);
@@ -118,87 +101,7 @@ void set_mask(const TensorMap& tensors, Inputs& in, AxisLengths& axes) {
       return axes.problem(Input::key_mask, {.expected = "shape " + to_string({keys}) + " or " +
                                                         to_string({in.B, keys}),
                                             .found = to_string(mask.shape())});
-    in[Input::key_mask] = mask.reshaped({mask.rank() == 1 ? 1 : in.B, 1, 1, keys});
-  }
-}
-
-/// (N, M), (B, N, M) or, with the batch second, (N, B, M) -> (B, N, M). A matrix is the same in all
-/// items of the batch.
-Tensor canonical_rows(const Tensor& tensor, const Inputs& in) {
-  const Shape& shape = tensor.shape();
-  if (tensor.rank() != 2) return in.options.batch_second ? swap_first_axes(tensor) : tensor;
-  const Tensor item = tensor.reshaped({1, shape[0], shape[1]});
-  return in.B == 1 ? item : repeated(item, in.B);
-}
-
-/// past_K or past_V, in the shape of the user's keys or with all four axes -> (B, G, P, D).
-Tensor canonical_past(const Tensor& past, const Inputs& in) {
-  const std::size_t rank = past.rank();
-  return past.reshaped({in.B, in.G, past.shape()[rank - 2], past.shape()[rank - 1]});
-}
-
-/// Q, K or V in any of their forms -> (B, heads, N, D).
-Tensor canonical_heads(const Tensor& tensor, std::size_t heads, const Inputs& in) {
-  if (tensor.rank() != 4) return split_heads(canonical_rows(tensor, in), heads);
-  return in.options.layout == Layout::bhld ? tensor : swap_middle_axes(tensor);
-}
-
-/// (heads * D) -> (B, heads, 1, D), the same in every batch item.
-Tensor canonical_key(const Tensor& bias, const Inputs& in) {
-  return repeated(bias.reshaped({1, in.G, 1, bias.size() / in.G}), in.B);
-}
-
-/// (D), (heads, D) or (heads * D) -> (heads or 1, D).
-Tensor canonical_norm(const Tensor& norm, std::size_t heads, const Options& options) {
-  if (norm.rank() == 2) return norm;
-  const std::size_t rows = options.qk_norm_axis == QkNormAxis::all ? heads : 1;
-  return norm.reshaped({rows, norm.size() / rows});
-}
-
-/// The weights of a norm plus norm_offset.
-Tensor with_offset(const Tensor& weight, const Options& options) {
-  if (options.norm_offset == 0) return weight;
-  Tensor sum = cast(weight, DType::f64);
-  for (double& value : sum.mutable_data<double>()) value += options.norm_offset;
-  return cast(sum, weight.dtype());
-}
-
-/// The tensor of an input in the shape that Inputs::tensors states.
-Tensor canonical(Input input, const Tensor& tensor, const Inputs& in) {
-  using enum Input;
-  switch (input) {
-    case embeddings:
-    case memory:
-    case memory_V:
-      return canonical_rows(tensor, in);
-    case Q:
-    case gate:
-      return canonical_heads(tensor, in.H, in);
-    case K:
-    case V:
-      return canonical_heads(tensor, in.G, in);
-    case past_K:
-    case past_V:
-      return canonical_past(tensor, in);
-    case bias_K:
-    case bias_V:
-      return canonical_key(tensor, in);
-    case input_norm_weight:
-      return with_offset(tensor.reshaped({1, tensor.size()}), in.options);
-    case input_norm_bias:
-      return tensor.reshaped({1, tensor.size()});
-    case q_norm:
-      return with_offset(canonical_norm(tensor, in.H, in.options), in.options);
-    case q_norm_bias:
-      return canonical_norm(tensor, in.H, in.options);
-    case k_norm:
-      return with_offset(canonical_norm(tensor, in.G, in.options), in.options);
-    case k_norm_bias:
-      return canonical_norm(tensor, in.G, in.options);
-    case alibi_slopes:
-      return tensor.rank() == 1 ? tensor.reshaped({1, in.H}) : tensor;
-    default:
-      return tensor;
+    in[Input::key_mask] = to_full_layout(Input::key_mask, mask, in);
   }
 }
 
@@ -208,7 +111,28 @@ void set_tensors(const TensorMap& numbers, Inputs& in) {
     const Input input = *input_named(name);
     const InputKind kind = row_of(input).kind;
     const bool is_set = kind == InputKind::factor || kind == InputKind::table;
-    if (is_set && input != Input::bias) in[input] = canonical(input, tensor, in);
+    if (is_set && input != Input::bias) in[input] = to_full_layout(input, tensor, in);
+  }
+}
+
+/// Sets the seeds with all axes: grad_context has those of head_context.
+void set_seeds(const TensorMap& numbers, Inputs& in, AxisLengths& axes) {
+  for (const auto& [seed, of] : kSeeds) {
+    const Tensor* given = find(numbers, seed);
+    if (given == nullptr) continue;
+    if (of == Output::output && !in[Input::W_O])
+      return axes.problem(seed, {.message = "requires W_O"});
+    const auto fits = [&](Output output) {
+      return given->shape() == to_user_shape(output, full_shape(output, in), in);
+    };
+    if (fits(of))
+      in[seed] = to_full_layout(of, *given, in);
+    else if (fits(same_numbers_as(of)))
+      in[seed] = to_full_layout(same_numbers_as(of), *given, in);
+    else
+      axes.problem(seed, {.expected = "the shape of " + std::string(name_of(of)) + " " +
+                                      to_string(to_user_shape(of, full_shape(of, in), in)),
+                          .found = to_string(given->shape())});
   }
 }
 
@@ -282,6 +206,8 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
   }
   if (!axes.problems().empty()) axes.problems().raise(ErrorKind::data);
   set_tensors(numbers, in);
+  set_seeds(numbers, in, axes);
+  if (!axes.problems().empty()) axes.problems().raise(ErrorKind::data);
   in.key_ranges = key_ranges(in);
   in.scale = score_scale(options, in.D);
   if (options.alibi) in[Input::alibi_slopes] = standard_slopes(in.H);

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "attn/core/formula.h"
-#include "attn/core/projection.h"
+#include "attn/core/layout.h"
 #include "attn/core/score.h"
 #include "attn/core/tensor_ops.h"
 

@@ -1,5 +1,9 @@
 #include "attn/core/output_table.h"
 
+#include <algorithm>
+#include <array>
+#include <cctype>
+
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
@@ -25,28 +29,45 @@ std::vector<std::string> output_names() {
 /// " (did you mean 'scores'?)", or "; the outputs are positions, inputs, ..." if no name is
 /// similar.
 std::string nearest_or_all(const std::string& name) {
-  std::vector<std::string> names = input_names();
-  for (std::string& output : output_names()) names.push_back(std::move(output));
-  std::string text = did_you_mean(name, names, NameKind::output);
+  std::string text = did_you_mean(name, request_names(), NameKind::output);
   if (!text.empty()) return text;
   for (const OutputRow& row : kOutputs)
     text += (text.empty() ? "; the outputs are " : ", ") + std::string(row.name);
   return text;
 }
 
-std::optional<Request> request_named(std::string_view name) {
-  if (const auto output = output_named(name)) return *output;
-  if (const auto input = input_named(name)) return *input;
-  return std::nullopt;
-}
-
 void add_problem(ProblemList& problems, std::string message) {
   problems.add({.subject = "outputs", .message = std::move(message)});
+}
+
+/// Why the problem has no such gradient; "" if it has.
+std::string missing_gradient(const Request& request, const TensorMap& tensors,
+                             const Options& options) {
+  const auto is_given = [&](const Seed& seed) { return contains(tensors, seed.input); };
+  if (std::none_of(kSeeds.begin(), kSeeds.end(), is_given))
+    return "requires grad_context, grad_output, grad_weights or grad_logsumexp";
+  if (options.normaliser == Normaliser::hardmax)
+    return "does not exist, because normaliser hardmax has no derivative";
+  const Gradient* gradient = std::get_if<Gradient>(&request);
+  if (!gradient) return "";
+  const std::string name(name_of(gradient->of));
+  const Tensor* tensor = find(tensors, gradient->of);
+  if (tensor == nullptr) return "requires " + name;
+  if (!is_float(tensor->dtype()))
+    return "does not exist, because " + name + " has dtype " +
+           std::string(name_of(tensor->dtype())) + "; floating-point numbers have a gradient";
+  return "";
 }
 
 /// Adds an error unless this problem has the requested tensor.
 void require_available(const Request& request, const TensorMap& tensors, const Options& options,
                        ProblemList& problems) {
+  if (is_of_gradients(request)) {
+    const std::string missing = missing_gradient(request, tensors, options);
+    if (!missing.empty())
+      add_problem(problems, "'" + std::string(name_of(request)) + "' " + missing);
+    return;
+  }
   const Input* input = std::get_if<Input>(&request);
   const Output* output = std::get_if<Output>(&request);
   const std::string_view missing = output ? missing_for(*output, tensors, options) : "";
@@ -65,6 +86,61 @@ bool OutputSet::needs_scores() const {
   for (const OutputRow& row : kOutputs)
     if (contains(row.output) && attn::needs_scores(row.output)) return true;
   return false;
+}
+
+std::string_view name_of(Gradient gradient) {
+  static const auto names = [] {
+    std::array<std::string, kInputs.size()> all;
+    for (const InputRow& row : kInputs) all[index_of(row.input)] = "grad_" + std::string(row.name);
+    return all;
+  }();
+  return names[index_of(gradient.of)];
+}
+
+std::optional<Gradient> gradient_named(std::string_view name) {
+  std::string_view of = name;
+  if (name.ends_with(".grad"))
+    of.remove_suffix(5);
+  else if (name.starts_with("grad_"))
+    of.remove_prefix(5);
+  else if (name.starts_with('d'))
+    of.remove_prefix(name.starts_with("d_") ? 2 : 1);
+  else
+    return std::nullopt;
+  if (of == "sink") of = "sinks";
+  const auto is_same = [](unsigned char a, unsigned char b) {
+    return std::tolower(a) == std::tolower(b);
+  };
+  for (const InputRow& row : kInputs)
+    if (has_gradient(row.input) &&
+        std::equal(of.begin(), of.end(), row.name.begin(), row.name.end(), is_same))
+      return Gradient{row.input};
+  return std::nullopt;
+}
+
+const std::vector<std::string>& request_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all = output_names();
+    all.insert(all.end(), input_names().begin(), input_names().end());
+    for (const InputRow& row : kInputs)
+      if (has_gradient(row.input)) all.emplace_back(name_of(Gradient{row.input}));
+    return all;
+  }();
+  return names;
+}
+
+std::optional<Request> request_named(std::string_view name) {
+  if (const auto output = output_named(name)) return *output;
+  if (const auto input = input_named(name)) return *input;
+  if (const auto gradient = gradient_named(name)) return *gradient;
+  if (name == "softmax_d" || name == "dpsum" || name == "dPsum") return Output::delta;
+  return std::nullopt;
+}
+
+bool is_of_gradients(const Request& request) {
+  const Output* output = std::get_if<Output>(&request);
+  return std::holds_alternative<Gradient>(request) ||
+         (output != nullptr && row_of(*output).phase == Phase::gradient);
 }
 
 std::string_view name_of(const Request& request) {
@@ -95,7 +171,9 @@ bool is_of_pairs(const Request& request) {
 std::vector<Request> available_outputs(const TensorMap& tensors, const Options& options) {
   std::vector<Request> requests;
   for (const OutputRow& row : kOutputs)
-    if (missing_for(row.output, tensors, options).empty()) requests.emplace_back(row.output);
+    if (row.phase == Phase::gradient ? missing_gradient(row.output, tensors, options).empty()
+                                     : missing_for(row.output, tensors, options).empty())
+      requests.emplace_back(row.output);
   for (const auto& [name, tensor] : tensors)
     if (const auto input = input_named(name)) requests.emplace_back(*input);
   return requests;

@@ -50,7 +50,8 @@ enum class Output : unsigned char {
   induction_weight,
   head_context,
   context,
-  output
+  output,
+  delta
 };
 
 /// The stage of the computation that yields an output.
@@ -58,7 +59,8 @@ enum class Phase {
   given,       ///< a given tensor in another shape, in its own dtype
   projection,  ///< before the scores
   scores,      ///< before the mask: hidden keys may still be NaN
-  masked       ///< after the mask: hidden keys have no effect
+  masked,      ///< after the mask: hidden keys have no effect
+  gradient     ///< computed with the gradients (core/gradients.h)
 };
 
 struct OutputRow {
@@ -279,6 +281,11 @@ inline constexpr auto kOutputs = [] {
        .description = "context W_O + b_O",
        .has_error_bound = true,
        .source = Input::W_O},
+      {.output = Output::delta,
+       .name = "delta",
+       .axes = {B, H, L},
+       .phase = gradient,
+       .description = "row sums of head_context times its gradient, which kernels store"},
   });
 }();
 
@@ -314,8 +321,35 @@ class OutputSet {
   std::bitset<kOutputs.size()> bits_;
 };
 
-/// What a job can request: an output, or a given tensor unchanged.
-using Request = std::variant<Output, Input>;
+/// An input that is the derivative of a loss by an output. grad_context may also have the shape of
+/// head_context.
+struct Seed {
+  Input input;
+  Output of;
+};
+inline constexpr std::array kSeeds = {
+    Seed{Input::grad_context, Output::context}, Seed{Input::grad_output, Output::output},
+    Seed{Input::grad_weights, Output::weights}, Seed{Input::grad_logsumexp, Output::logsumexp}};
+
+/// The derivative of a loss by an input, which has its shape. The loss is the sum, over the given
+/// seeds, of the elements of the output times those of the seed.
+struct Gradient {
+  Input of;
+  bool operator==(const Gradient&) const = default;
+};
+/// "grad_Q".
+std::string_view name_of(Gradient gradient);
+/// "grad_Q", or as in kernels "dQ", "dq", "d_q", "q.grad"; nullopt for other names.
+std::optional<Gradient> gradient_named(std::string_view name);
+
+/// What a job can request: an output, a given tensor unchanged, or a gradient.
+using Request = std::variant<Output, Input, Gradient>;
+/// Of outputs, inputs and gradients.
+const std::vector<std::string>& request_names();
+/// nullopt if nothing has this name.
+std::optional<Request> request_named(std::string_view name);
+/// Whether it is computed with the gradients: a Gradient or delta.
+bool is_of_gradients(const Request& request);
 std::string_view name_of(const Request& request);
 std::vector<std::string> names_of(const std::vector<Request>& requests);
 OutputSet outputs_among(const std::vector<Request>& requests);

@@ -7,7 +7,9 @@
 
 #include "attn/core/formula.h"
 #include "attn/core/fused.h"
+#include "attn/core/gradients.h"
 #include "attn/core/kernel_problem.h"
+#include "attn/core/layout.h"
 #include "attn/core/projection.h"
 #include "attn/core/row_block.h"
 #include "attn/core/row_statistics.h"
@@ -192,12 +194,18 @@ class CostOps {
   std::array<std::optional<Cost>, kOutputs.size()> costs_;
 };
 
+/// Whether the formula computes the output.
+bool is_of_formula(Output output) {
+  const Phase phase = row_of(output).phase;
+  return phase != Phase::given && phase != Phase::gradient;
+}
+
 /// The costs of all outputs that are computed for `outputs`.
 CostOps costs_of(const OutputSet& outputs, const Inputs& in) {
   CostOps ops(in);
   Formula<CostOps> formula(ops, in);
   for (const OutputRow& row : kOutputs)
-    if (outputs.contains(row.output) && row.phase != Phase::given)
+    if (outputs.contains(row.output) && is_of_formula(row.output))
       formula.at(same_numbers_as(row.output)), formula.at(row.output);
   // Keys and values need all rows of `inputs`; their cost is that of the output. The fused kernels
   // compute row_max in the same pass as the weights.
@@ -222,7 +230,23 @@ PlannedOutput planned(const Request& request, const TensorMap& tensors, const Co
             .bytes = tensor.bytes(),
             .axes = user_axes(*input, tensor.shape(), in.options, in.with_heads)};
   }
+  if (const Gradient* gradient = std::get_if<Gradient>(&request)) {
+    const Shape shape = gradient_shape(gradient->of, in);
+    return {.request = request,
+            .shape = shape,
+            .dtype = in.result,
+            .bytes = saturating_product({saturating_product(shape), size_of(in.result)}),
+            .axes = gradient_axes(gradient->of, in)};
+  }
   const Output output = std::get<Output>(request);
+  if (output == Output::delta) {
+    const Shape shape = to_user_shape(output, full_shape(output, in), in);
+    return {.request = request,
+            .shape = shape,
+            .dtype = float_dtype_of(output, in),
+            .bytes = saturating_product({saturating_product(shape), size_of(in.compute)}),
+            .axes = user_axes(output, in)};
+  }
   if (row_of(output).phase == Phase::given) {
     const Tensor& W = at(tensors, *row_of(output).source);
     const std::size_t heads = row_of(output).axes[0] == Axis::H ? in.H : in.G;
@@ -258,6 +282,33 @@ std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in) {
       if (contains(tensors, input) && at(tensors, input).rank() == 2)
         bytes = saturating_sum(bytes, (*whole)->bytes());
   return bytes;
+}
+
+/// Adds what the gradients cost, in equal shares. Each product has two derivatives, which are
+/// products of the same size.
+void add_gradients(const Inputs& in, Plan& plan) {
+  const CostOps costs = costs_of(outputs_of_loss(in), in);
+  std::size_t bytes = 0, largest = 0;
+  double flops = 0;
+  for (const OutputRow& row : kOutputs) {
+    const std::optional<Cost>& cost = costs.cost(row.output);
+    if (!cost) continue;
+    const std::size_t wide =
+        saturating_product({saturating_product(cost->shape),
+                            sizeof(double) + (row.output == Output::masked_scores ? 1 : 0)});
+    bytes = saturating_sum(bytes, wide);
+    largest = std::max(largest, wide);
+    flops += 3 * cost->flops;
+  }
+  plan.flops += flops;
+  const auto count =
+      std::count_if(plan.outputs.begin(), plan.outputs.end(),
+                    [](const auto& output) { return is_of_gradients(output.request); });
+  for (PlannedOutput& output : plan.outputs)
+    if (is_of_gradients(output.request)) output.flops = flops / static_cast<double>(count);
+  plan.bytes = saturating_sum(plan.bytes, bytes_of_gradients(bytes, largest, in));
+  plan.path = "reference";
+  if (!plan.fallback_reason) plan.fallback_reason = "gradients";
 }
 
 /// Whether queries, keys or values are integers, which only the reference path computes.
@@ -304,7 +355,7 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
   for (const Request& request : outputs) {
     PlannedOutput output = planned(request, in.given, costs, in);
     const Output* computed = std::get_if<Output>(&request);
-    if (computed != nullptr && row_of(*computed).phase != Phase::given) {
+    if (computed != nullptr && is_of_formula(*computed)) {
       output.streamed =
           is_fused && offered.contains(*computed) && is_streamed(*computed, requested);
       if (!output.streamed) kept.insert(*computed);
@@ -327,6 +378,7 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
   }
   result.bytes =
       saturating_sum(result.bytes, saturating_sum(largest, bytes_of_inputs(in.given, in)));
+  if (std::any_of(outputs.begin(), outputs.end(), is_of_gradients)) add_gradients(in, result);
   return result;
 }
 

@@ -123,68 +123,6 @@ Tensor project(const Tensor& x, const std::optional<Tensor>& W, const std::optio
   return b ? add_bias(y, *b, stage) : y;
 }
 
-namespace {
-
-/// Whether the output is (B, L, width) with a row for each token: it has the batch axis second if
-/// the user's inputs do.
-bool has_token_rows(Output output) {
-  const AxisList& axes = row_of(output).axes;
-  return axes.size() == 3 && axes[1] == Axis::L && axes.back() != Axis::S;
-}
-
-bool has_batch_second(Output output, const Inputs& in) {
-  return in.batched && in.options.batch_second && has_token_rows(output) &&
-         (in.packed || output != Output::context);
-}
-
-}  // namespace
-
-AxisList user_axes(Output output, const Inputs& in) {
-  using enum Axis;
-  AxisList axes = row_of(output).axes;
-  if (!axes.contains(B)) return axes;
-  if (output == Output::context && !in.packed)
-    return in.options.layout == Layout::bhld ? AxisList{B, H, L, Dv} : AxisList{B, L, H, Dv};
-  if (has_batch_second(output, in)) axes.swap(0, 1);
-  if (!in.with_heads) axes.erase(H), axes.erase(G);
-  if (!in.batched) axes.erase(B);
-  return axes;
-}
-
-AxisList user_axes(Input input, const Shape& shape, const Options& options, bool with_heads) {
-  const InputRow& row = row_of(input);
-  AxisList axes = row.axes;
-  if (row.kind == InputKind::table || row.kind == InputKind::index || axes.empty()) return {};
-  if (is_packed(axes.back()) && shape.size() == 4) {
-    using enum Axis;
-    const bool is_of_keys = axes.back() == GD || axes.back() == GDv;
-    const Axis width = axes.back() == HD ? D : axes.back() == GD ? Dk : Dv;
-    axes.erase(axes.back());
-    axes.insert(2, width);
-    axes.insert(options.layout == Layout::bhld ? 1 : 2, is_of_keys ? G : H);
-  } else if (options.batch_second && axes.size() == 3 && shape.size() == 3)
-    axes.swap(0, 1);
-  if (!with_heads && axes.size() > shape.size()) axes.erase(Axis::H), axes.erase(Axis::G);
-  return axes.size() < shape.size() ? AxisList{} : axes.last(shape.size());
-}
-
-Tensor to_user_layout(Output output, const Tensor& full, const Inputs& in) {
-  Tensor result = full;
-  if (output == Output::context && in.packed) result = side_by_side(full);
-  if (output == Output::context && !in.packed && in.options.layout == Layout::blhd)
-    result = swap_middle_axes(full);
-  if (has_batch_second(output, in)) result = swap_first_axes(result);
-  return result.reshaped(to_user_shape(output, full.shape(), in));
-}
-
-Shape to_user_shape(Output output, const Shape& full, const Inputs& in) {
-  const AxisList& all = row_of(same_numbers_as(output)).axes;
-  Shape shape;
-  for (const Axis axis : user_axes(output, in))
-    shape.push_back(axis == Axis::HDv ? full[1] * full[3] : full[*all.find(axis)]);
-  return shape;
-}
-
 Tensor weight_heads(Output output, const TensorMap& tensors, const Inputs& in) {
   const Tensor& W = at(tensors, *row_of(output).source);
   const std::size_t heads = row_of(output).axes.contains(Axis::H) ? in.H : in.G;

@@ -1,6 +1,4 @@
-// Linear projections of queries, keys, values and the output; splitting and joining head axes; and
-// conversion of results to the layout of the user's tensors: (L, D) for 2-D queries, a batch or
-// head axis only if the inputs have one.
+// Linear projections of queries, keys, values and the output; splitting and joining head axes.
 #pragma once
 
 #include <cstddef>
@@ -41,25 +39,6 @@ Tensor repeated(const Tensor& tensor, std::size_t count);
 /// to zero. Integers stay exact; Error(data) that names `stage` if one does not fit int64.
 Tensor project(const Tensor& x, const std::optional<Tensor>& W, const std::optional<Tensor>& b,
                Output stage);
-
-/// The output that contains the same numbers: head_context for context, which is head_context with
-/// permuted axes.
-constexpr Output same_numbers_as(Output output) {
-  return output == Output::context ? Output::head_context : output;
-}
-
-/// same_numbers_as(output), with all axes as core/formula.h computes it, in the user's layout.
-Tensor to_user_layout(Output output, const Tensor& full, const Inputs& in);
-
-/// The shape that to_user_layout() returns for `full`, the shape with all axes.
-Shape to_user_shape(Output output, const Shape& full, const Inputs& in);
-
-/// The axes of the output in the user's layout.
-AxisList user_axes(Output output, const Inputs& in);
-
-/// The axes of a given tensor; empty if its row of core/input_table.h does not tell. Without heads,
-/// a mask or a cache has no axis of heads.
-AxisList user_axes(Input input, const Shape& shape, const Options& options, bool with_heads);
 
 /// W_Q_heads, W_K_heads or W_V_heads: the columns (M, heads * D) of the given weights as (heads, M,
 /// D), in the dtype in which they were given.

@@ -6,13 +6,14 @@
 #include <vector>
 
 namespace attn {
-namespace {
 
 double norm_epsilon(const Options& options) {
   if (options.qk_norm_epsilon > 0) return options.qk_norm_epsilon;
   if (options.qk_norm == QkNorm::l2) return 1e-12;
   return options.qk_norm == QkNorm::layer ? 1e-5 : 1e-6;
 }
+
+namespace {
 
 /// The elements of `given` (heads or 1, D) as (heads, D), or `value` everywhere.
 std::vector<double> norm_terms(const std::optional<Tensor>& given, std::size_t count,

@@ -22,6 +22,9 @@ Tensor qk_normalised(const Tensor& x, const std::optional<Tensor>& weight,
 /// The options with which qk_normalised() computes input_norm.
 Options with_input_norm(const Options& options);
 
+/// The epsilon of the formulas above.
+double norm_epsilon(const Options& options);
+
 /// Normalises the columns of one token in place, without weight and bias. Returns the divisor.
 double normalise_columns(std::span<double> x, const Options& options);
 

@@ -44,9 +44,9 @@ using RowConsumers = std::map<Output, RowConsumer>;
 
 /// The dtype of a floating-point output: in.result, except that logsumexp keeps the precision of
 /// the computation, as in FlashAttention and PyTorch, because 16 bits are too few for merging
-/// results.
+/// results; so does delta.
 inline DType float_dtype_of(Output output, const Inputs& in) {
-  return output == Output::logsumexp ? in.compute : in.result;
+  return output == Output::logsumexp || output == Output::delta ? in.compute : in.result;
 }
 
 /// Number of finite elements of each output that became infinite; the largest float16 is 65504.

@@ -120,7 +120,8 @@ DType result_dtype(const TensorMap& tensors, Compute compute) {
       if (entry.second.dtype() != dtype) return false;
       const auto input = input_named(entry.first);
       return !input ||
-             (row_of(*input).kind != InputKind::table && row_of(*input).kind != InputKind::flag);
+             (row_of(*input).kind != InputKind::table && row_of(*input).kind != InputKind::flag &&
+              row_of(*input).kind != InputKind::seed);
     });
   };
   if (given(DType::f64)) return DType::f64;

@@ -34,8 +34,8 @@ void set_rotary_divisors(const TensorMap& tensors, Inputs& in, AxisLengths& axes
 void check_names(const TensorMap& tensors, AxisLengths& axes);
 
 /// The dtype of float results: the requested one, or the widest float given (float64 if all tensors
-/// are integers, float32 for float16 together with bfloat16). Tables and flags (InputKind) do
-/// not count.
+/// are integers, float32 for float16 together with bfloat16). Tables, flags and seeds (InputKind)
+/// do not count.
 DType result_dtype(const TensorMap& tensors, Compute compute);
 
 /// The dtype that the computation uses for an input: `compute` for floats, int64 or, for masks and

@@ -6,15 +6,16 @@
 #include <optional>
 
 namespace attn {
+
+bool is_left_out(const Position& position, std::size_t column, std::size_t M) {
+  return position.last_column_zero && M % 2 == 1 && column == M - 1;
+}
+
 namespace {
 
 double embedding_scale(const Position& position, std::size_t M) {
   return position.embedding_scale_sqrt ? std::sqrt(static_cast<double>(M))
                                        : position.embedding_scale;
-}
-
-bool is_left_out(const Position& position, std::size_t column, std::size_t M) {
-  return position.last_column_zero && M % 2 == 1 && column == M - 1;
 }
 
 }  // namespace

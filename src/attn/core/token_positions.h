@@ -18,6 +18,10 @@ namespace attn {
 /// positions (L, M), f64. Computed in doubles, in the order of the formula.
 Tensor sinusoidal_positions(const Position& position, std::size_t L, std::size_t M);
 
+/// Whether a column of sinusoidal positions and their sum with embeddings is 0: the last of an odd
+/// M, with last_column_zero.
+bool is_left_out(const Position& position, std::size_t column, std::size_t M);
+
 /// inputs (B, L, M) = embedding_scale * embeddings + positions: computed in doubles, rounded once
 /// to `compute`. Without scale and positions, returns the embeddings unchanged, integers
 /// included.

@@ -9,7 +9,6 @@
 #include "attn/core/output_table.h"
 
 namespace attn {
-namespace {
 
 bool all_finite(const Tensor& values) {
   return visit(values.dtype(), [&]<class T>(Type<T>) {
@@ -18,6 +17,8 @@ bool all_finite(const Tensor& values) {
                        [](T value) { return std::isfinite(static_cast<double>(value)); });
   });
 }
+
+namespace {
 
 template <class T>
 Tensor weighted_visible(const Tensor& weights, const Tensor& values, const Tensor& visible) {

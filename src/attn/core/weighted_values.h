@@ -13,6 +13,8 @@ namespace attn {
 /// infinite (0 * NaN is NaN); a visible one does, as in NumPy.
 Tensor weighted_values(const Tensor& weights, const Tensor& values, const Tensor& visible);
 
+bool all_finite(const Tensor& values);
+
 /// max(x_j - t, 0) with t such that the weights sum to 1: the projection onto the simplex (Martins
 /// and Astudillo 2016, arXiv:1602.02068, algorithm 1).
 std::vector<double> sparsemax(const std::vector<double>& x);

@@ -231,6 +231,11 @@ std::vector<Field> tensor_fields() {
       tensor(Input::b_score, "bias of score additive or concat (A)", {kPairScore}),
       tensor(Input::v_score, "output weights of score additive or concat (A)", {kPairScore}),
       tensor(Input::g_score, "norm of v_score: the output weights are g v / |v|", {kPairScore}),
+      tensor(Input::grad_context,
+             "gradient of a loss by context or head_context, for the outputs grad_Q, grad_K, ..."),
+      tensor(Input::grad_output, "gradient of a loss by output", {needs({Input::W_O})}),
+      tensor(Input::grad_weights, "gradient of a loss by weights (B, H, L, S)"),
+      tensor(Input::grad_logsumexp, "gradient of a loss by logsumexp (B, H, L)"),
   };
 }
 

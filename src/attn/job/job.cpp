@@ -14,6 +14,7 @@
 #include "attn/base/version.h"
 #include "attn/core/attention.h"
 #include "attn/core/inputs.h"
+#include "attn/core/layout.h"
 #include "attn/io/json_tensor.h"
 #include "attn/io/read_budget.h"
 #include "attn/io/tensor_part.h"
@@ -251,12 +252,10 @@ bool is_of_flag(const Job& job, const Document& document, const Problem& problem
   return !job.origins.contains(problem.subject) && entry != nullptr && entry->from_flag;
 }
 
-constexpr std::array kProjections = {Input::W_Q, Input::W_K, Input::W_V, Input::W_O, Input::W_gate};
-
-/// Gives all weights the axes (in, out).
+/// Gives all weights the axes (in, out); to_user_layout() gives their gradients those of the job.
 void apply_weights_layout(Job& job, const Document& document, const TensorFiles& files) {
   if (job.options.weights_layout == WeightsLayout::in_out) return;
-  for (const Input input : kProjections) {
+  for (const Input input : kProjectionWeights) {
     const std::string key(name_of(input));
     const Tensor* W = job.tensors.find(key);
     if (W == nullptr || W->rank() != 2 || document.at(key).in_out) continue;
@@ -273,7 +272,7 @@ std::vector<std::string> ambiguous_weights(const Job& job, const Document& docum
   std::vector<std::string> names;
   if (document.find("weights_layout") || job.options.weights_layout == WeightsLayout::out_in)
     return names;
-  for (const Input input : kProjections) {
+  for (const Input input : kProjectionWeights) {
     const std::string key(name_of(input));
     const Tensor* W = job.tensors.find(key);
     if (W == nullptr || W->rank() != 2 || W->shape()[0] != W->shape()[1] || W->shape()[0] < 2)

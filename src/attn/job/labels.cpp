@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "attn/base/text.h"
-#include "attn/core/projection.h"
+#include "attn/core/layout.h"
 
 namespace attn {
 namespace {
@@ -42,7 +42,9 @@ bool has_tokens(const AxisList& axes) {
 /// The axes of a tensor of which only the name and the shape are known.
 AxisList assumed_axes(const Request& request, const Shape& shape) {
   AxisList axes = {};
-  if (const Input* const input = std::get_if<Input>(&request)) {
+  const Input* input = std::get_if<Input>(&request);
+  if (const Gradient* const gradient = std::get_if<Gradient>(&request)) input = &gradient->of;
+  if (input != nullptr) {
     axes = user_axes(*input, shape, Options{}, true);
     if (!has_tokens(axes)) return {};
   } else {
@@ -51,12 +53,6 @@ AxisList assumed_axes(const Request& request, const Shape& shape) {
     if (axes.size() + 1 == shape.size()) axes.insert(0, Axis::layer);
   }
   return axes.size() < shape.size() ? AxisList{} : axes.last(shape.size());
-}
-
-std::optional<Request> request_named(const std::string& name) {
-  if (const auto output = output_named(name)) return *output;
-  if (const auto input = input_named(name)) return *input;
-  return std::nullopt;
 }
 
 Json words_json(const AxisList& axes) {

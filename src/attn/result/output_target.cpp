@@ -62,16 +62,6 @@ std::vector<OutputPath> output_paths(const std::vector<PlannedFile>& plans) {
 
 }  // namespace
 
-const std::vector<std::string>& job_output_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (const OutputRow& row : kOutputs) all.emplace_back(row.name);
-    all.insert(all.end(), input_names().begin(), input_names().end());
-    return all;
-  }();
-  return names;
-}
-
 OutputTarget parse_target(const std::string& text, const std::vector<std::string>& names,
                           const FormatRow* stream) {
   OutputTarget target;

@@ -16,13 +16,10 @@ struct OutputTarget {
   const FormatRow* format = nullptr;  ///< nullptr: a folder with one .npy per output
 };
 
-/// The names of all outputs, including inputs that can be requested as outputs.
-const std::vector<std::string>& job_output_names();
-
 /// `names` are the valid output names; `stream` is the format for paths without a suffix: "-", a
 /// device, a pipe. Errors: usage, for an unknown suffix or output.
 OutputTarget parse_target(const std::string& text,
-                          const std::vector<std::string>& names = job_output_names(),
+                          const std::vector<std::string>& names = request_names(),
                           const FormatRow* stream = nullptr);
 
 /// The names in the targets, in order; empty if a target takes all outputs.

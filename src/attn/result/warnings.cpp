@@ -58,7 +58,7 @@ NanCount find_nan(const RowBlock& block) {
 /// Whether hidden keys have no effect on the output.
 bool is_after_mask(const Request& request) {
   const Output* output = std::get_if<Output>(&request);
-  return output != nullptr && row_of(*output).phase == Phase::masked;
+  return is_of_gradients(request) || (output != nullptr && row_of(*output).phase == Phase::masked);
 }
 
 /// The shape of an output that was computed, whether it was streamed or not.

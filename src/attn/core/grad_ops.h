@@ -1,0 +1,425 @@
+// The operations of the formula on tensors that remember how they were computed, so that
+// derivatives can be computed in the opposite order (reverse-mode differentiation).
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "attn/base/error.h"
+#include "attn/core/derivatives.h"
+#include "attn/core/gemm.h"
+#include "attn/core/inputs.h"
+#include "attn/core/projection.h"
+#include "attn/core/qk_norm.h"
+#include "attn/core/query_scale.h"
+#include "attn/core/rotary.h"
+#include "attn/core/tensor_ops.h"
+#include "attn/core/token_positions.h"
+
+namespace attn {
+
+/// A float64 tensor of the formula. It has a node if the loss may depend on a wanted input through
+/// it.
+struct Traced {
+  Tensor value;
+  std::optional<std::size_t> node = {};
+};
+
+/// The operations that were computed, in order.
+class Tape {
+ public:
+  /// Passes the derivative by the node's tensor on to the operands of its operation.
+  using Backward = std::function<void(const Tensor& g)>;
+
+  std::size_t add(Backward backward) {
+    nodes_.push_back({std::move(backward), {}});
+    return nodes_.size() - 1;
+  }
+
+  /// Adds derivative() to that by the operand, if it is wanted.
+  template <class Derivative>
+  void pass(const Traced& operand, Derivative&& derivative) {
+    if (!operand.node) return;
+    std::optional<Tensor>& sum = nodes_[*operand.node].derivative;
+    sum = sum ? sum_of(std::move(*sum), derivative()) : derivative();
+  }
+
+  /// Computes the derivatives by all nodes, and keeps those by nodes without operation.
+  void run() {
+    for (std::size_t i = nodes_.size(); i-- > 0;) {
+      Node& node = nodes_[i];
+      if (!node.backward) continue;
+      if (node.derivative) node.backward(*node.derivative);
+      node = {};  // frees the tensors of the operation
+    }
+  }
+
+  const std::optional<Tensor>& derivative(std::size_t node) const {
+    return nodes_[node].derivative;
+  }
+
+ private:
+  struct Node {
+    Backward backward;
+    std::optional<Tensor> derivative;
+  };
+  std::vector<Node> nodes_;
+};
+
+class GradOps {
+ public:
+  using Value = Traced;
+  using Visible = VisibleKeys;
+  using Operand = std::optional<Traced>;
+
+  /// `inputs`, whose floats are float64, must outlive this object. Derivatives by `wanted` are
+  /// computed, and delta() on request.
+  GradOps(const Inputs& inputs, std::set<Input> wanted, bool wants_delta)
+      : in_(inputs), exact_(inputs), wanted_(std::move(wanted)), wants_delta_(wants_delta) {}
+
+  /// Sets the derivative of the loss by a value, or adds to it.
+  void seed(const Traced& value, const Tensor& g) {
+    tape_.pass(value, [&] { return g; });
+  }
+  /// Computes the derivatives. Call it once.
+  void run() { tape_.run(); }
+  /// The derivative by an input; nullopt if the loss does not depend on it.
+  std::optional<Tensor> derivative(Input input) const {
+    const auto leaf = leaves_.find(input);
+    return leaf == leaves_.end() ? std::nullopt : tape_.derivative(*leaf->second.node);
+  }
+  /// The sums of the context times its derivative, before gates, (B, H, R); nullopt if the loss
+  /// does not depend on the context.
+  const std::optional<Tensor>& delta() const { return delta_; }
+
+  Traced evaluated(Output, Traced value) const { return value; }
+
+  Traced given(Input input) {
+    const Tensor value = cast(*in_[input], DType::f64);
+    if (!wanted_.contains(input)) return {value};
+    const auto [leaf, is_new] = leaves_.try_emplace(input);
+    if (is_new) leaf->second = {value, tape_.add(nullptr)};
+    return leaf->second;
+  }
+
+  Traced chosen_rows(const Traced& x) {
+    const Shape& shape = x.value.shape();
+    return unary(x, exact_.chosen_rows(x.value),
+                 [this, N = shape[shape.size() - 2]](const Tensor& g) {
+                   return scattered_rows(g, in_.rows, N);
+                 });
+  }
+
+  Traced positions() const { return {exact_.positions()}; }
+
+  Traced add_positions(const Traced& embeddings) {
+    return unary(embeddings, exact_.add_positions(embeddings.value), [this](const Tensor& g) {
+      Position linear = in_.options.position;
+      linear.kind = Position::Kind::none;
+      Tensor scaled = attn::add_positions(g, linear, DType::f64);
+      const std::size_t M = g.shape()[2];
+      if (in_.options.position.kind == Position::Kind::sinusoidal &&
+          is_left_out(in_.options.position, M - 1, M))
+        for (std::size_t i = M - 1; i < g.size(); i += M) scaled.mutable_data<double>()[i] = 0;
+      return scaled;
+    });
+  }
+
+  Traced input_normalised(const Traced& x, const Operand& weight, const Operand& bias) {
+    if (in_.options.input_norm == QkNorm::none) return x;
+    return normalised_rows(x, weight, bias,
+                           exact_.input_normalised(x.value, value_of(weight), value_of(bias)),
+                           with_input_norm(in_.options));
+  }
+
+  Traced project(const Traced& x, const Operand& W, const Operand& b, Output stage) {
+    if (!W && !b) return x;
+    return record(
+        exact_.project(x.value, value_of(W), value_of(b), stage), {x, W, b},
+        [=, this](const Tensor& g) {
+          const Tensor rows = g.reshaped({g.shape()[0] * g.shape()[1], g.shape()[2]});
+          if (b)
+            tape_.pass(*b, [&] {
+              return sum_to(rows, {1, rows.shape()[1]}).reshaped(b->value.shape());
+            });
+          if (W)
+            tape_.pass(*W, [&] {
+              const Tensor given = x.value.reshaped({rows.shape()[0], x.value.shape()[2]});
+              return transposed_matrices(transposed_product(rows, given));
+            });
+          tape_.pass(x, [&] { return W ? chained_product(g, transposed_matrices(W->value)) : g; });
+        });
+  }
+
+  Traced split_heads(const Traced& x, std::size_t heads) {
+    return unary(x, exact_.split_heads(x.value, heads), side_by_side);
+  }
+
+  /// At the limit itself the derivative is 1, as in PyTorch.
+  Traced clipped(const Traced& x) {
+    if (in_.options.clip_qkv == 0) return x;
+    return unary(x, exact_.clipped(x.value), [this, x = x.value](Tensor g) {
+      std::size_t i = 0;
+      for (double& value : g.mutable_data<double>())
+        if (std::abs(x.data<double>()[i++]) > in_.options.clip_qkv) value = 0;
+      return g;
+    });
+  }
+
+  Traced qk_normalised(const Traced& x, const Operand& weight, const Operand& bias) {
+    if (in_.options.qk_norm == QkNorm::none) return x;
+    return normalised_rows(x, weight, bias,
+                           exact_.qk_normalised(x.value, value_of(weight), value_of(bias)),
+                           in_.options);
+  }
+
+  Traced rotated_queries(const Traced& x, const Operand& cos, const Operand& sin) {
+    return rotated(x, cos, sin, in_.query_positions, true,
+                   exact_.rotated_queries(x.value, value_of(cos), value_of(sin)));
+  }
+  Traced rotated_keys(const Traced& x, const Operand& cos, const Operand& sin) {
+    return rotated(x, cos, sin, in_.key_positions, false,
+                   exact_.rotated_keys(x.value, value_of(cos), value_of(sin)));
+  }
+
+  Traced scaled_by_position(const Traced& queries) {
+    if (in_.options.query_scale.factor == 0) return queries;
+    return unary(queries, exact_.scaled_by_position(queries.value),
+                 [this](const Tensor& g) { return exact_.scaled_by_position(g); });
+  }
+
+  Traced append(const Traced& before, const Traced& behind) {
+    return record(
+        exact_.append(before.value, behind.value), {before, behind}, [=, this](const Tensor& g) {
+          const std::size_t first = before.value.shape()[2];
+          tape_.pass(before, [&] { return row_range(g, 0, first); });
+          tape_.pass(behind, [&] { return row_range(g, first, behind.value.shape()[2]); });
+        });
+  }
+  Traced append_zero(const Traced& x) {
+    return unary(x, exact_.append_zero(x.value),
+                 [](const Tensor& g) { return row_range(g, 0, g.shape()[2] - 1); });
+  }
+
+  Traced score(const Traced& queries, const Traced& keys, const ScoreWeights<Traced>& w) {
+    const ScoreWeights<Tensor> weights{value_of(w.W), value_of(w.W_Q), value_of(w.W_K),
+                                       value_of(w.b), value_of(w.v),   value_of(w.g)};
+    return record(exact_.score(queries.value, keys.value, weights),
+                  {queries, keys, w.W, w.W_Q, w.W_K, w.b, w.v, w.g}, [=, this](const Tensor& g) {
+                    ScoreDerivatives of =
+                        score_derivatives(g, queries.value, keys.value, weights, in_.options.score);
+                    tape_.pass(queries, [&] { return of.queries; });
+                    tape_.pass(keys, [&] { return of.keys; });
+                    const std::pair<const Operand*, std::optional<Tensor>*> given[] = {
+                        {&w.W, &of.weights.W}, {&w.W_Q, &of.weights.W_Q}, {&w.W_K, &of.weights.W_K},
+                        {&w.b, &of.weights.b}, {&w.v, &of.weights.v},     {&w.g, &of.weights.g}};
+                    for (const auto& [operand, derivative] : given)
+                      if (*operand) tape_.pass(**operand, [&] { return **derivative; });
+                  });
+  }
+
+  Traced scale(const Traced& scores, const Operand& head_scale) {
+    const Tensor scaled = exact_.scale(scores.value, value_of(head_scale));
+    const bool is_capped = in_.options.softcap_order == SoftcapOrder::before_mask;
+    return record(scaled, {scores, head_scale}, [=, this](const Tensor& of_scaled) {
+      const Tensor g = is_capped ? before_softcap(of_scaled, scaled) : of_scaled;
+      const auto times_scale = [&](Tensor x) {
+        for (double& value : x.mutable_data<double>()) value *= in_.scale.factor();
+        return x;
+      };
+      if (head_scale)
+        tape_.pass(*head_scale, [&] {
+          return sum_to(times_scale(chained(g, scores.value)), {1, in_.H, 1, 1}).reshaped({in_.H});
+        });
+      tape_.pass(scores,
+                 [&] { return times_scale(head_scale ? times_by_head(g, head_scale->value) : g); });
+    });
+  }
+
+  std::pair<Traced, VisibleKeys> mask(const Traced& scaled, const Biases<Traced>& biases) {
+    Biases<Tensor> values;
+    std::vector<Operand> operands = {scaled};
+    for (const auto& [input, bias] : biases) {
+      values.push_back({input, bias.value});
+      operands.emplace_back(bias);
+    }
+    const auto [masked, visible] = exact_.mask(scaled.value, values);
+    const bool is_capped = in_.options.softcap_order == SoftcapOrder::after_mask;
+    // Hidden scores have the derivative 0, because normalise() gives them none.
+    return {record(masked, operands,
+                   [=, this, masked = masked](const Tensor& of_masked) {
+                     const Tensor g = is_capped ? before_softcap(of_masked, masked) : of_masked;
+                     tape_.pass(scaled, [&] { return g; });
+                     for (std::size_t i = 0; i < values.size(); ++i)
+                       tape_.pass(*operands[i + 1],
+                                  [&] { return bias_derivative(g, values[i], in_); });
+                   }),
+            visible};
+  }
+
+  std::pair<Traced, Traced> normalise(const Traced& masked, const VisibleKeys& visible,
+                                      const Operand& sinks) {
+    auto [weights, logsumexp] = exact_.normalise(masked.value, visible, value_of(sinks));
+    const Normalised n{masked.value, weights, logsumexp, visible, value_of(sinks)};
+    const auto backward = [&](auto derivatives_of) {
+      return [=, this](const Tensor& g) {
+        const NormaliserDerivatives of = derivatives_of(g, n, in_.options);
+        tape_.pass(masked, [&] { return of.masked; });
+        if (sinks) tape_.pass(*sinks, [&] { return of.sinks; });
+      };
+    };
+    return {record(weights, {masked, sinks}, backward(weights_derivatives)),
+            record(logsumexp, {masked, sinks}, backward(logsumexp_derivatives))};
+  }
+
+  Traced in_lse_base(const Traced& logsumexp) {
+    return unary(logsumexp, exact_.in_lse_base(logsumexp.value),
+                 [this](const Tensor& g) { return exact_.in_lse_base(g); });
+  }
+
+  Traced dropped(const Traced& weights) {
+    return unary(weights, exact_.dropped(weights.value),
+                 [this](const Tensor& g) { return exact_.dropped(g); });
+  }
+
+  // No loss depends on these.
+  [[noreturn]] Traced mean_over_heads(const Traced&) const { throw_undefined(); }
+  [[noreturn]] Traced sum_over_queries(const Traced&) const { throw_undefined(); }
+  [[noreturn]] Traced row_statistic(Output, const Traced&) const { throw_undefined(); }
+
+  Traced weighted_values(const Traced& weights, const Traced& values, const VisibleKeys& visible) {
+    const Tensor context = exact_.weighted_values(weights.value, values.value, visible);
+    Operand of_delta;  // an operand that is always wanted
+    if (wants_delta_) of_delta = {{}, tape_.add(nullptr)};
+    return record(context, {weights, values, of_delta}, [=, this](const Tensor& g) {
+      const Shape& rows = context.shape();
+      delta_ = sum_to(chained(context, g), {rows[0], rows[1], rows[2], 1})
+                   .reshaped({rows[0], rows[1], rows[2]});
+      tape_.pass(values, [&] {
+        return sum_of_groups(transposed_product(weights.value, g), values.value.shape()[1]);
+      });
+      tape_.pass(weights, [&] {
+        Tensor of_weights = matmul(g, values.value, Second::transposed, "gradients");
+        const auto seen = visible.keys.data<bool>();
+        std::size_t i = 0;
+        for (double& value : of_weights.mutable_data<double>())
+          if (!seen[i++]) value = 0;
+        return of_weights;
+      });
+    });
+  }
+
+  Traced sigmoid(const Traced& x) {
+    const Tensor y = exact_.sigmoid(x.value);
+    return unary(x, y, [y](const Tensor& g) {
+      Tensor factors = y;
+      for (double& value : factors.mutable_data<double>()) value *= 1 - value;
+      return chained(g, factors);
+    });
+  }
+
+  Traced gated(const Traced& context, const Traced& gates) {
+    return record(exact_.gated(context.value, gates.value), {context, gates},
+                  [=, this](const Tensor& g) {
+                    tape_.pass(context, [&] { return chained(g, gates.value); });
+                    // A query without keys has the context 0, whatever its derivative is.
+                    tape_.pass(gates, [&] { return chained(context.value, g); });
+                  });
+  }
+
+  Traced join_heads(const Traced& x) {
+    return unary(x, exact_.join_heads(x.value),
+                 [H = in_.H](const Tensor& g) { return attn::split_heads(g, H); });
+  }
+
+ private:
+  [[noreturn]] static void throw_undefined() {
+    throw Error(ErrorKind::internal, "no derivative is known for this operation");
+  }
+
+  static std::optional<Tensor> value_of(const Operand& x) {
+    return x ? std::optional(x->value) : std::nullopt;
+  }
+
+  /// The result of an operation, with a node if one of its operands has one.
+  Traced record(Tensor value, const std::vector<Operand>& operands, Tape::Backward backward) {
+    for (const Operand& operand : operands)
+      if (operand && operand->node) return {std::move(value), tape_.add(std::move(backward))};
+    return {std::move(value)};
+  }
+
+  /// The same with one operand. Backward: Tensor -> Tensor.
+  template <class Backward>
+  Traced unary(const Traced& x, Tensor value, Backward backward) {
+    return record(std::move(value), {x}, [this, node = x.node, backward](const Tensor& g) {
+      tape_.pass({{}, node}, [&] { return backward(g); });
+    });
+  }
+
+  /// x (B, heads, N, D), or (B, N, D) with one head.
+  Traced normalised_rows(const Traced& x, const Operand& weight, const Operand& bias,
+                         const Tensor& value, const Options& options) {
+    return record(value, {x, weight, bias}, [=, this](const Tensor& g) {
+      Shape shape = x.value.shape();
+      if (shape.size() == 3) shape.insert(shape.begin() + 1, 1);
+      const NormDerivatives of = norm_derivatives(g.reshaped(shape), x.value.reshaped(shape),
+                                                  value_of(weight), value_of(bias), options);
+      tape_.pass(x, [&] { return of.x.reshaped(x.value.shape()); });
+      if (weight) tape_.pass(*weight, [&] { return of.weight; });
+      if (bias) tape_.pass(*bias, [&] { return of.bias; });
+    });
+  }
+
+  Traced rotated(const Traced& x, const Operand& cos, const Operand& sin, const Tensor& positions,
+                 bool are_queries, const Tensor& value) {
+    const Rotary::Kind kind = in_.options.rotary.kind;
+    if (kind == Rotary::Kind::none) return x;
+    const Angles all = rotary_angles(in_, positions, value_of(cos), value_of(sin));
+    const Angles angles =
+        are_queries ? Angles{exact_.chosen_rows(all.cos), exact_.chosen_rows(all.sin)} : all;
+    return record(value, {x, cos, sin}, [=, this](const Tensor& g) {
+      tape_.pass(x, [&] {
+        Angles back = angles;
+        for (double& sine : back.sin.mutable_data<double>()) sine = -sine;
+        return attn::rotated(g, back, kind, DType::f64);
+      });
+      if (!cos || (!cos->node && !sin->node)) return;
+      const Angles of = angle_derivatives(g, x.value, angles, kind);
+      const auto of_table = [&](const Traced& table, const Tensor& of_angles) {
+        return table_derivative(
+            are_queries ? scattered_rows(of_angles, in_.rows, in_.L) : of_angles, positions,
+            table.value.shape());
+      };
+      tape_.pass(*cos, [&] { return of_table(*cos, of.cos); });
+      tape_.pass(*sin, [&] { return of_table(*sin, of.sin); });
+    });
+  }
+
+  /// The derivative by x of c tanh(x / c), whose value is y.
+  Tensor before_softcap(Tensor g, const Tensor& y) const {
+    const double c = in_.options.softcap;
+    if (c == 0) return g;
+    std::size_t i = 0;
+    const auto capped = y.data<double>();
+    for (double& value : g.mutable_data<double>()) {
+      const double t = capped[i++] / c;
+      value = chained(value, (1 - t) * (1 + t));
+    }
+    return g;
+  }
+
+  const Inputs& in_;
+  const TensorOps exact_;
+  const std::set<Input> wanted_;
+  const bool wants_delta_;
+  std::map<Input, Traced> leaves_;
+  std::optional<Tensor> delta_;
+  Tape tape_;
+};
+
+}  // namespace attn

@@ -1,0 +1,77 @@
+#include "attn/core/gradients.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include "attn/core/formula.h"
+#include "attn/core/layout.h"
+#include "attn/core/plan.h"
+#include "attn/core/row_block.h"
+
+namespace attn {
+namespace {
+
+/// The problem in float64. NaN as the weights of queries without keys would reach derivatives by
+/// the parameters; they are constants, so that 0 has the same derivatives otherwise.
+Inputs in_float64(const Inputs& in) {
+  Options options = in.options;
+  options.compute = Compute::f64;
+  if (options.empty_rows == EmptyRows::nan) options.empty_rows = EmptyRows::zero;
+  return make_inputs(in.given, options);
+}
+
+std::set<Input> wanted_inputs(const std::vector<Request>& requests) {
+  std::set<Input> wanted;
+  for (const Request& request : requests)
+    if (const Gradient* gradient = std::get_if<Gradient>(&request)) wanted.insert(gradient->of);
+  return wanted;
+}
+
+bool wants_delta(const std::vector<Request>& requests) {
+  return std::find(requests.begin(), requests.end(), Request{Output::delta}) != requests.end();
+}
+
+}  // namespace
+
+Gradients::Gradients(const Inputs& in, const std::vector<Request>& requests)
+    : in_(in_float64(in)),
+      result_(in.result),
+      compute_(in.compute),
+      ops_(in_, wanted_inputs(requests), wants_delta(requests)) {
+  Formula<GradOps> formula(ops_, in_);
+  for (const auto& [seed, output] : kSeeds)
+    if (in_[seed]) ops_.seed(formula.at(same_numbers_as(output)), cast(*in_[seed], DType::f64));
+  ops_.run();
+}
+
+Tensor Gradients::of(const Request& request) const {
+  if (const Gradient* gradient = std::get_if<Gradient>(&request)) {
+    const std::optional<Tensor> full = ops_.derivative(gradient->of);
+    return cast(full ? to_user_layout(gradient->of, *full, in_)
+                     : Tensor(DType::f64, gradient_shape(gradient->of, in_)),
+                result_);
+  }
+  const Tensor delta =
+      ops_.delta() ? *ops_.delta() : Tensor(DType::f64, full_shape(Output::delta, in_));
+  return cast(to_user_layout(Output::delta, delta, in_), compute_);
+}
+
+OutputSet outputs_of_loss(const Inputs& in) {
+  OutputSet outputs;
+  for (const auto& [seed, output] : kSeeds)
+    if (in[seed]) outputs.insert(same_numbers_as(output));
+  return outputs;
+}
+
+std::size_t bytes_of_gradients(std::size_t bytes_of_outputs, std::size_t largest,
+                               const Inputs& in) {
+  std::size_t bytes =
+      saturating_sum(saturating_product({2, bytes_of_outputs}), saturating_product({4, largest}));
+  for (const auto& [name, tensor] : in.given)  // in float64, and their derivatives
+    bytes = saturating_sum(bytes, saturating_product({4, tensor.size(), sizeof(double)}));
+  return bytes;
+}
+
+}  // namespace attn

@@ -1,0 +1,42 @@
+// Derivatives of a loss by the inputs of a problem.
+//
+// The loss is the sum of the elements of the context times those of grad_context, and so on for
+// each given seed (InputKind::seed). Computed in float64 with the operations of the formula
+// (core/grad_ops.h), which keep all stages in memory. docs/semantics.md has the formulas and the
+// rules for queries without keys and for hidden values.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "attn/core/grad_ops.h"
+#include "attn/core/inputs.h"
+#include "attn/core/output_table.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+class Gradients {
+ public:
+  /// Computes those among `requests` that are of gradients. Errors: data, where the selection of
+  /// top_k is not unique.
+  Gradients(const Inputs& in, const std::vector<Request>& requests);
+
+  /// In the user's layout and the dtype of the results: a Gradient with the shape of its input, or
+  /// delta.
+  Tensor of(const Request& request) const;
+
+ private:
+  const Inputs in_;  ///< in float64
+  const DType result_, compute_;
+  GradOps ops_;
+};
+
+/// An upper bound of the memory of Gradients, where the outputs that the loss depends on take
+/// `bytes_of_outputs` in float64, and the largest of them `largest`.
+std::size_t bytes_of_gradients(std::size_t bytes_of_outputs, std::size_t largest, const Inputs& in);
+
+/// The outputs on which the loss depends directly.
+OutputSet outputs_of_loss(const Inputs& in);
+
+}  // namespace attn
