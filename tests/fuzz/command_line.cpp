@@ -60,7 +60,6 @@ struct RunCommand {
 
   void reset() {
     flags.texts.clear();
-    for (auto& [key, text] : flags.switches) text.clear();  // the options refer to these
     show = {}, limits = {}, views = {};
     job.clear();
   }

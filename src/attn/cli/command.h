@@ -58,6 +58,10 @@ struct Command {
 
   void add(Option option);
   void add(std::vector<Option> more);
+  template <std::size_t N>
+  void add(Option (&&more)[N]) {
+    add(moved(std::move(more)));
+  }
   const Option* find(const std::string& option_name) const;  ///< nullptr if there is none
 };
 

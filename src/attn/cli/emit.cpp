@@ -66,11 +66,13 @@ void add_emit_options(Command& command, EmitArgs& args) {
                common(flag("--force", args.force, "overwrite FILE if it exists")),
                common(word("--format", args.format, format_names({"text"}),
                            "format on stdout: text, " + listed_names()))});
-  command.add(text_options(args.text));
+  std::vector<Option> text_flags = text_options(args.text);
+  const std::vector<std::string> text_names = names_of(text_flags);
+  command.add(std::move(text_flags));
   command.requirements.push_back({{"--format"},
                                   "standard output; a file's suffix sets its format",
                                   [&args] { return uses_format_option(args); }});
-  command.requirements.push_back({text_option_names(), "text on standard output", [&args] {
+  command.requirements.push_back({text_names, "text on standard output", [&args] {
                                     return uses_format_option(args) && args.format == "text";
                                   }});
   command.requirements.push_back({{"--force"}, "-o FILE", [&args] { return args.output != "-"; }});

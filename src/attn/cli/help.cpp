@@ -150,10 +150,10 @@ std::vector<OptionGroup> option_groups(const Command& command) {
   std::vector<OptionGroup> groups = {{"Arguments", {}}};
   for (const Option& option : command.options) {
     if (option.group.empty()) continue;
-    const std::string name = option.is_positional() ? "Arguments" : option.group;
+    const std::string_view name = option.is_positional() ? "Arguments" : option.group;
     auto group = std::find_if(groups.begin(), groups.end(),
                               [&](const OptionGroup& other) { return other.name == name; });
-    if (group == groups.end()) group = groups.insert(group, {name, {}});
+    if (group == groups.end()) group = groups.insert(group, {std::string(name), {}});
     group->options.push_back(&option);
   }
   if (groups[0].options.empty()) groups.erase(groups.begin());

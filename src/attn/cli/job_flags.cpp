@@ -13,7 +13,7 @@
 namespace attn {
 namespace {
 
-std::string group_of(const Field& field) {
+std::string_view group_of(const Field& field) {
   for (const char* key : {"model", "layer", "stack", "hidden", "hidden_is"})
     if (field.key == key) return "Model";
   if (field.type == FieldType::tensor) return "Tensors";
@@ -23,52 +23,37 @@ std::string group_of(const Field& field) {
   return field.apply ? "Attention" : "Job";
 }
 
-/// " (key rotary.base)" if the flag is not the key with '-' for '_'.
-std::string key_of(const Field& field) {
-  std::string flag = "--" + field.key;
-  std::replace(flag.begin(), flag.end(), '_', '-');
-  return flag == field.flag ? "" : " (key " + field.key + ")";
-}
+bool takes_ranges(const Field& field) { return field.key == "rows" || field.key == "layer"; }
 
 std::string help_of(const Field& field) {
   std::string text = field.help;
-  if (field.type == FieldType::word) {
-    text += ":";
-    for (std::size_t i = 0; i < field.words.size(); ++i)
-      text += (i == 0 ? " " : i + 1 == field.words.size() ? " or " : ", ") + field.words[i];
-  }
-  return text + key_of(field);
+  if (field.type == FieldType::word) text += ": " + join_or(field.words);
+  if (takes_ranges(field)) text += "; 0:3 is 0,1,2";
+  if (field.key == "tokens") text += "; @FILE reads one from each line";
+  const auto is_same = [](char flag, char key) { return flag == (key == '_' ? '-' : key); };
+  const std::string_view flag = std::string_view(field.flag).substr(2);
+  if (!std::equal(flag.begin(), flag.end(), field.key.begin(), field.key.end(), is_same))
+    text += " (key " + field.key + ")";
+  return text;
 }
-
-/// The flag and its other spellings.
-std::string flags_of_field(const Field& field) {
-  std::string names = field.flag;
-  for (const std::string& other : field.other_flags) names += "," + other;
-  return names;
-}
-
-bool takes_ranges(const Field& field) { return field.key == "rows" || field.key == "layer"; }
 
 Option option_of(const Field& field, JobFlags& flags) {
+  const auto store = [&flags, &field](const std::string& value) { flags.texts[field.key] = value; };
+  const auto accepts = [&field](const std::string& word) {
+    return !problem_with(field, value_from_flag(field, word, field.flag));
+  };
   Option option;
-  if (field.type == FieldType::boolean) {
-    const auto accepts = [&field](const std::string& word) {
-      return !problem_with(field, value_from_flag(field, word, field.flag));
-    };
-    option = optional_value(flags_of_field(field), flags.switches[field.key], "true", "",
-                            help_of(field), accepts);
-  } else {
-    const auto store = [&flags, key = field.key](const std::string& value) {
-      flags.texts[key] = value;
-    };
-    option =
-        text(flags_of_field(field), Store<std::string>(store), field.placeholder, help_of(field));
-    if (field.key == "outputs") option.suggestions = request_names();
-    if (takes_ranges(field)) option.help += "; 0:3 is 0,1,2";
-    if (field.key == "tokens") option.help += "; @FILE reads one from each line";
-  }
-  if (field.type == FieldType::word) option.suggestions = field.words;
+  option.names = {field.flag};
+  option.names.insert(option.names.end(), field.other_flags.begin(), field.other_flags.end());
+  if (field.type == FieldType::boolean)
+    option.value = OptionalValue{"true", store, accepts};
+  else
+    option.value = TextValue{store};
+  option.placeholder = field.placeholder;
+  option.help = help_of(field);
   option.group = group_of(field);
+  if (field.type == FieldType::word) option.suggestions = field.words;
+  if (field.key == "outputs") option.suggestions = request_names();
   option.is_common = field.is_common;
   return option;
 }
@@ -104,18 +89,11 @@ std::string expand_ranges(const std::string& text, const std::string& flag, Read
   return "[" + expanded;
 }
 
-/// The text given for a field, or nullptr.
-const std::string* given(const JobFlags& flags, const Field& field) {
-  const auto text = flags.texts.find(field.key);
-  if (text != flags.texts.end()) return &text->second;
-  const auto on = flags.switches.find(field.key);
-  return on == flags.switches.end() || on->second.empty() ? nullptr : &on->second;
-}
-
 }  // namespace
 
 std::vector<Option> job_options(JobFlags& flags) {
   std::vector<Option> options;
+  options.reserve(job_fields().size());
   for (const Field& field : job_fields())
     if (!field.flag.empty() && !field.key.starts_with(kPrintOptions))
       options.push_back(option_of(field, flags));
@@ -182,12 +160,13 @@ std::vector<std::string> tokens_of_flag(const std::string& text, const std::stri
 
 void apply_job_flags(const JobFlags& flags, Document& document, ReadBudget& budget) {
   for (const Field& field : job_fields()) {
-    const std::string* text = given(flags, field);
-    if (text == nullptr) continue;
-    const std::string value = takes_ranges(field) ? expand_ranges(*text, field.flag, budget)
-                              : field.key == "tokens" && text->starts_with('@')
-                                  ? read_tokens(text->substr(1), budget)
-                                  : *text;
+    const auto given = flags.texts.find(field.key);
+    if (given == flags.texts.end()) continue;
+    const std::string& text = given->second;
+    const std::string value = takes_ranges(field) ? expand_ranges(text, field.flag, budget)
+                              : field.key == "tokens" && text.starts_with('@')
+                                  ? read_tokens(text.substr(1), budget)
+                                  : text;
     document.set({field.key, value_from_flag(field, value, field.flag), field.flag, "", true});
   }
 }

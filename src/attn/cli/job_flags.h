@@ -13,9 +13,8 @@ namespace attn {
 
 /// The values of job options, as text.
 struct JobFlags {
-  std::map<std::string, std::string> texts;     ///< by key; only options that were given
-  std::map<std::string, std::string> switches;  ///< the same for switches; "": not given
-  std::vector<std::string> only;                ///< keys of the job file to use; empty: all
+  std::map<std::string, std::string> texts;  ///< by key; only options that were given
+  std::vector<std::string> only;             ///< keys of the job file to use; empty: all
 };
 
 /// --only, and an option for each key that has a flag; `flags` outlives the parsing.

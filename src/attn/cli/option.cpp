@@ -238,9 +238,15 @@ Option suggesting(Option option, const std::vector<std::string>& values) {
   return option;
 }
 
-std::vector<Option> in_group(const std::string& group, std::vector<Option> options) {
+std::vector<Option> in_group(std::string_view group, std::vector<Option> options) {
   for (Option& option : options) option.group = group;
   return options;
+}
+
+std::vector<std::string> names_of(const std::vector<Option>& options) {
+  std::vector<std::string> names;
+  for (const Option& option : options) names.push_back(option.name());
+  return names;
 }
 
 }  // namespace attn

@@ -6,10 +6,13 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "attn/base/moved.h"
 
 namespace attn {
 
@@ -67,7 +70,7 @@ struct Option {
   OptionValue value;
   std::string placeholder;  ///< of the value, in help: "FILE"; of an OptionalValue: "[=FILE]" or ""
   std::string help;
-  std::string group = "Options";              ///< heading in help; "": not listed
+  std::string_view group = "Options";         ///< heading in help; "": not listed
   std::vector<std::string> suggestions = {};  ///< values that completions offer
   bool required = false;
   bool is_common = false;  ///< among those that -h lists if there are many
@@ -166,6 +169,13 @@ Option positional(const std::string& name, std::vector<std::string>& target,
 Option required(Option option);
 Option common(Option option);
 Option suggesting(Option option, const std::vector<std::string>& values);
-std::vector<Option> in_group(const std::string& group, std::vector<Option> options);
+std::vector<Option> in_group(std::string_view group, std::vector<Option> options);
+template <std::size_t N>
+std::vector<Option> in_group(std::string_view group, Option (&&options)[N]) {
+  return in_group(group, moved(std::move(options)));
+}
+
+/// The name() of each.
+std::vector<std::string> names_of(const std::vector<Option>& options);
 
 }  // namespace attn

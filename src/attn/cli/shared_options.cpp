@@ -77,16 +77,10 @@ Option print_option(TextArgs& args, const Field& field) {
 }  // namespace
 
 std::vector<Option> text_options(TextArgs& args) {
-  std::vector<Option> options = {flag("--repr", args.repr, "print as repr() does: array([...])")};
+  std::vector<Option> options;
+  options.push_back(flag("--repr", args.repr, "print as repr() does: array([...])"));
   for (const Field& field : print_option_fields()) options.push_back(print_option(args, field));
   return in_group("Text, as with set_printoptions of NumPy and PyTorch", std::move(options));
-}
-
-std::vector<std::string> text_option_names() {
-  TextArgs unused;
-  std::vector<std::string> names;
-  for (const Option& option : text_options(unused)) names.push_back(option.name());
-  return names;
 }
 
 PrintOptions print_options_of(const TextArgs& args) {

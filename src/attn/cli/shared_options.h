@@ -44,9 +44,6 @@ std::vector<Option> text_options(TextArgs& args);
 /// Errors: usage, for flags without effect in the style.
 PrintOptions print_options_of(const TextArgs& args);
 
-/// The names of these options.
-std::vector<std::string> text_option_names();
-
 /// A tensor as str() or repr() print it in the chosen style. Errors: usage.
 std::string format_tensor(const Tensor& tensor, const TextArgs& args);
 

@@ -42,10 +42,11 @@ void add_show_options(Command& command, ShowArgs& args,
        common(word("--format", args.format, format_names({"text", "ndjson"}),
                    "format on stdout: text, ndjson, " + listed_names())),
        common(flag("--force", args.force, "overwrite existing output files"))}));
-  command.add(text_options(args.text));
-  const auto shows_text = [&args, destination] { return destination().shown && is_text(args); };
-  std::vector<std::string> others = text_option_names();
+  std::vector<Option> text = text_options(args.text);
+  std::vector<std::string> others = names_of(text);
   std::erase(others, "--precision");
+  command.add(std::move(text));
+  const auto shows_text = [&args, destination] { return destination().shown && is_text(args); };
   const std::string companion = "text on standard output";
   command.requirements.push_back(
       {{"--precision"}, companion, [shows_text, explains] { return explains() || shows_text(); }});

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "attn/base/error.h"
+#include "attn/base/moved.h"
 #include "attn/base/name.h"
 #include "attn/base/text.h"
 #include "attn/core/input_table.h"
@@ -147,7 +148,7 @@ Field common(Field field) {
 std::vector<Field> tensor_fields() {
   const KeyRequirement no_direct_inputs = excludes({Input::Q, Input::K, Input::V});
   const KeyRequirement embeddings = needs({Input::embeddings});
-  return {
+  return moved<Field>({
       common(tensor(Input::embeddings, "token embeddings X (L, M), from which queries are computed",
                     {no_direct_inputs})),
       tensor(Input::memory, "source of keys and values (S, M); default: embeddings",
@@ -236,7 +237,7 @@ std::vector<Field> tensor_fields() {
       tensor(Input::grad_output, "gradient of a loss by output", {needs({Input::W_O})}),
       tensor(Input::grad_weights, "gradient of a loss by weights (B, H, L, S)"),
       tensor(Input::grad_logsumexp, "gradient of a loss by logsumexp (B, H, L)"),
-  };
+  });
 }
 
 void apply_scale(const Json& value, Options& options) {
@@ -256,7 +257,7 @@ void apply_causal(const Json& value, Options& options) {
 
 /// Scores, masks and weights.
 std::vector<Field> attention_fields() {
-  return {
+  return moved<Field>({
       common(integer("heads", "H", "number of query heads; columns are split into H equal parts", 1,
                      [](Options& o) -> std::int64_t& { return o.heads; })),
       common(integer("kv_heads", "G",
@@ -414,7 +415,7 @@ std::vector<Field> attention_fields() {
       choice<Path>("path", "implementation (auto uses the fused kernels where possible)",
                    {{"auto", Path::automatic}, {"reference", Path::reference}},
                    [](Options& o) -> Path& { return o.path; }),
-  };
+  });
 }
 
 void apply_embedding_scale(const Json& value, Options& options) {
@@ -425,7 +426,7 @@ void apply_embedding_scale(const Json& value, Options& options) {
 /// Positional encodings that are added to the embeddings.
 std::vector<Field> position_fields() {
   const KeyRequirement sinusoidal = needs_value("position.kind", {"sinusoidal"});
-  return {
+  return moved<Field>({
       also("--position",
            choice<Position::Kind>(
                "position.kind", "positional encoding added to the embeddings",
@@ -452,7 +453,7 @@ std::vector<Field> position_fields() {
        .words = {"sqrt"},
        .requirements = {needs({Input::embeddings})},
        .apply = apply_embedding_scale},
-  };
+  });
 }
 
 /// What happens to queries and keys before their product.
@@ -464,7 +465,7 @@ std::vector<Field> rotary_fields() {
   const KeyRequirement longrope = needs_value("rotary.scaling", {"longrope"});
   const KeyRequirement original =
       needs_value("rotary.scaling", {"dynamic-ntk", "yarn", "llama3", "longrope"});
-  return {
+  return moved<Field>({
       number("clip_qkv", "limit projected queries, keys and values to [-X, X]; 0: no limit", 0,
              [](Options& o) -> double& { return o.clip_qkv; }),
       choice<QkNorm>(
@@ -557,7 +558,7 @@ std::vector<Field> rotary_fields() {
       integer("query_scale.first", "N", "added to each position; default: 1 (Llama 4)", {},
               [](Options& o) -> std::int64_t& { return o.query_scale.first; },
               {needs({"query_scale.factor"})}),
-  };
+  });
 }
 
 std::vector<std::pair<std::string, std::string>> refused_generators() {
@@ -576,7 +577,7 @@ std::vector<std::string> convention_names() {
 /// A layer of a model (model/model_job.h), which replaces these keys by others.
 std::vector<Field> model_fields() {
   const KeyRequirement model = needs({"model"});
-  return {
+  return moved<Field>({
       {.key = "model",
        .type = FieldType::text,
        .placeholder = "DIR",
@@ -612,12 +613,12 @@ std::vector<Field> model_fields() {
        .help = "hidden states before (default) or after the norm in front of the attention",
        .words = {"raw", "normed"},
        .requirements = {model}},
-  };
+  });
 }
 
 /// Keys that are neither tensors nor options.
 std::vector<Field> document_fields() {
-  return {
+  return moved<Field>({
       {.key = "schema", .help = "version of this document", .words = {"attn/1"}},
       {.key = "tokens",
        .type = FieldType::strings,
@@ -652,7 +653,7 @@ std::vector<Field> document_fields() {
        .is_common = true,
        .may_be_empty = false,
        .single = true},
-  };
+  });
 }
 
 std::string flag_of(const std::string& key) {
@@ -692,7 +693,7 @@ std::vector<Field> print_option_fields() {
   const std::string suppress = std::string(kPrintOptions) + "suppress";
   const std::string floatmode = std::string(kPrintOptions) + "floatmode";
   const KeyRequirement kTorch = needs_value(style, {"torch"});
-  std::vector<Field> fields = {
+  std::vector<Field> fields = moved<Field>({
       {.key = style,
        .placeholder = "WORD",
        .help = "print as NumPy (default), PyTorch, JAX or TensorFlow: numpy, torch, jax or tf",
@@ -725,7 +726,7 @@ std::vector<Field> print_option_fields() {
        .type = FieldType::boolean,
        .help = "torch: print requires_grad=True if there is no grad_fn",
        .requirements = {kTorch}},
-  };
+  });
   for (Field& field : fields) field.flag = flag_of(field.key.substr(kPrintOptions.size()));
   return fields;
 }
