@@ -123,25 +123,31 @@ void cap(std::span<T> scores, double c) {
   for (T& x : scores) x = static_cast<T>(c * std::tanh(static_cast<double>(x) / c));
 }
 
+/// Flags, broadcast to a shape.
+Tensor spread(const Tensor& flags, const Shape& shape) {
+  if (flags.shape() == shape) return flags;
+  Tensor all(DType::boolean, shape);
+  xt::noalias(mutable_array_of<bool>(all)) = xt::broadcast(array_of<bool>(flags), extents_of(all));
+  return all;
+}
+
 template <class T>
 std::pair<Tensor, VisibleKeys> mask_as(const Tensor& scaled, const Biases<Tensor>& biases,
                                        const Inputs& in) {
   constexpr T kHidden = -std::numeric_limits<T>::infinity();
   Tensor masked = scaled;
-  VisibleKeys result{Tensor(DType::boolean, scaled.shape()), padding(in)};
-  const Tensor same = visible_keys(in);
-  xt::noalias(mutable_array_of<bool>(result.keys)) =
-      xt::broadcast(array_of<bool>(same), extents_of(scaled));
-  auto scores = mutable_array_of<T>(masked);
-  const auto visible = array_of<bool>(result.keys);
+  VisibleKeys result{spread(visible_keys(in), scaled.shape()), padding(in)};
   for (const Bias<Tensor>& bias : biases) {
     const Tensor added = bias_of_scores(bias, in);
-    xt::noalias(scores) = scores + array_of<T>(added);
+    auto sums = mutable_array_of<T>(masked);
+    xt::noalias(sums) = sums + array_of<T>(added);
   }
-  if (in.options.softcap_order == SoftcapOrder::after_mask)
-    cap(masked.mutable_data<T>(), in.options.softcap);
-  xt::noalias(scores) = xt::where(visible, scores, kHidden);
-  return {masked, result};
+  const std::span<T> scores = masked.mutable_data<T>();
+  if (in.options.softcap_order == SoftcapOrder::after_mask) cap(scores, in.options.softcap);
+  const std::span<const bool> visible = result.keys.data<bool>();
+  for (std::size_t i = 0; i < scores.size(); ++i)
+    if (!visible[i]) scores[i] = kHidden;
+  return {std::move(masked), std::move(result)};
 }
 
 }  // namespace
@@ -195,15 +201,13 @@ Shape shape_of_visible_keys(const Inputs& in) {
 }
 
 Tensor visible_keys(const Inputs& in) {
-  Tensor keys(DType::boolean, shape_of_visible_keys(in));
-  auto visible = mutable_array_of<bool>(keys);
-  const Tensor by_position = visible_by_position(in);
-  xt::noalias(visible) = xt::broadcast(array_of<bool>(by_position), extents_of(keys));
+  Tensor keys = spread(visible_by_position(in), shape_of_visible_keys(in));
   const bool attend = in.options.mask_polarity == MaskPolarity::attend;
   for (const std::optional<Tensor>* given :
        {&in[Input::bias], &in[Input::mask], &in[Input::key_mask]}) {
     if (!*given) continue;
     const Tensor mask = fitted_mask(**given, in, in.options.mask_polarity);
+    auto visible = mutable_array_of<bool>(keys);
     visit(mask.dtype(), [&]<class T>(Type<T>) {
       if constexpr (std::is_same_v<T, bool>)
         xt::noalias(visible) = visible && xt::equal(array_of<T>(mask), attend);

@@ -134,14 +134,18 @@ class PlainJsonReader {
     return read(json.emplace<std::int64_t>()) || read(json.emplace<std::uint64_t>());
   }
 
-  /// An integer that fits 64 bits. All other values are left to value().
+  /// An integer of at most 18 digits. All other values are left to value().
   bool integer(std::int64_t& whole) {
-    const char* const first = next_ + (next_ != end_ && *next_ == '-' ? 1 : 0);
+    const bool is_negative = next_ != end_ && *next_ == '-';
+    const char* const first = next_ + (is_negative ? 1 : 0);
     const char* end = first;
-    while (end != end_ && *end >= '0' && *end <= '9') ++end;
+    std::uint64_t magnitude = 0;
+    for (; end != end_ && *end >= '0' && *end <= '9'; ++end)
+      magnitude = 10 * magnitude + static_cast<std::uint64_t>(*end - '0');
     if (end != end_ && (*end == '.' || *end == 'e' || *end == 'E')) return false;
-    if (end == first || (*first == '0' && end - first > 1)) return false;
-    if (std::from_chars(next_, end, whole).ec != std::errc()) return false;
+    if (end == first || end - first > 18 || (*first == '0' && end - first > 1)) return false;
+    const auto number = static_cast<std::int64_t>(magnitude);
+    whole = is_negative ? -number : number;
     next_ = end;
     return true;
   }

@@ -70,19 +70,19 @@ class MemberReader {
 
   void add(const std::string& key, Json value) {
     const std::size_t dot = key.find('.');
-    const bool is_key = find_field(key) != nullptr;
-    if (is_key && dot == std::string::npos) return set(key, key, std::move(value));
+    const Field* const own = find_field(key);
+    if (own != nullptr && dot == std::string::npos) return set(*own, key, std::move(value));
     const std::vector<std::string> known = known_members(key);  // slow
     if (key == "$schema") {
       if (value.get<std::string>() == nullptr)
         problem({.subject = key, .expected = "a string", .found = value.kind()});
-    } else if (is_key) {
+    } else if (own != nullptr) {
       problem({.message = "unknown key '" + key + "': expected the key '" + key.substr(dot + 1) +
                           "' in an object '" + key.substr(0, dot) + "'"});
     } else if (!known.empty() && value.get<JsonObject>() != nullptr) {
       add_group(key, *value.get<JsonObject>(), known);
     } else if (const Field* field = find_field_by_other_key(key)) {
-      set(field->key, key, std::move(value));
+      set(*field, key, std::move(value));
     } else if (!known.empty()) {
       problem({.subject = key, .expected = "an object", .found = value.kind()});
     } else if (only_.keys.empty()) {
@@ -97,8 +97,8 @@ class MemberReader {
                  const std::vector<std::string>& known) {
     for (auto& [member, value] : members) {
       const std::string key = group + "." + member;
-      if (find_field(key) != nullptr)
-        set(key, key, std::move(value));
+      if (const Field* field = find_field(key))
+        set(*field, key, std::move(value));
       else
         problem({.subject = group,
                  .message =
@@ -108,12 +108,16 @@ class MemberReader {
   }
 
   /// `spelling` is the key as written.
-  void set(const std::string& key, const std::string& spelling, Json value) {
-    if (!only_.has(key)) return;
-    if (document_.find(key) != nullptr)
+  void set(const Field& field, const std::string& spelling, Json value) {
+    if (!only_.has(field.key)) return;
+    if (document_.find(field.key) != nullptr)
       problems_.add(given_twice(document_, spelling));
     else
-      document_.set({key, std::move(value), document_.name, folder_});
+      document_.entries.push_back({.key = field.key,
+                                   .value = std::move(value),
+                                   .origin = document_.name,
+                                   .folder = folder_,
+                                   .field = &field});
   }
 
   void problem(Problem problem) {
@@ -383,6 +387,19 @@ Document parse_job_file(const FileBytes& file, const std::string& path, const Ke
   }
 }
 
+/// A job file. Errors: as TensorFiles::file().
+const FileBytes& job_file(const std::string& path, TensorFiles& files) {
+  try {
+    return files.file(path);
+  } catch (const Error&) {
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(path, ignored) || hint_for_model(path).empty()) throw;
+    throw Error(ErrorKind::no_input, Problem{.where = {path},
+                                             .message = "is the folder of a model",
+                                             .hint = hint_for_model(path)});
+  }
+}
+
 }  // namespace
 
 bool is_job_document(std::string_view path) {
@@ -401,12 +418,7 @@ Document read_document(const std::string& path, TensorFiles& files, const KeySel
     if (!problems.empty()) problems.raise(ErrorKind::data);
     return document;
   }
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored) && !hint_for_model(path).empty())
-    throw Error(ErrorKind::no_input, Problem{.where = {path},
-                                             .message = "is the folder of a model",
-                                             .hint = hint_for_model(path)});
-  const FileBytes& file = files.file(path);
+  const FileBytes& file = job_file(path, files);
   ProblemList problems;
   const FormatRow& format = format_of(file);
   if (format.is_archive()) {

@@ -1,5 +1,6 @@
 #include "attn/job/recorded_visibility.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 #include <utility>
@@ -79,6 +80,15 @@ std::optional<VisibleRanges::Matrix> matrix_of_numbers(const JsonIntegers& numbe
   return runs;
 }
 
+/// Whether every query sees every key, as in most jobs.
+bool sees_all(const Inputs& in) {
+  const auto is_whole = [&](const kernel::KeyRange& range) {
+    return range.begin == 0 && range.end == static_cast<std::int64_t>(in.S);
+  };
+  return !in[Input::mask] && !in[Input::key_mask] && !in[Input::bias] && in.key_ranges &&
+         std::all_of(in.key_ranges->begin(), in.key_ranges->end(), is_whole);
+}
+
 bool sees_all(const VisibleRanges& visible, std::size_t S) {
   const std::vector<VisibleRanges::Matrix>& matrices = visible.matrices();
   return matrices.size() == 1 && matrices[0].size() == 1 &&
@@ -89,7 +99,7 @@ bool sees_all(const VisibleRanges& visible, std::size_t S) {
 }  // namespace
 
 std::optional<Json> recorded_visibility(const Inputs& in) {
-  if (in.rows.empty() || in.S == 0 || in.B == 0) return std::nullopt;
+  if (in.rows.empty() || in.S == 0 || in.B == 0 || sees_all(in)) return std::nullopt;
   const std::optional<VisibleRanges> visible = VisibleRanges::of(in, kMostNumbers);
   if (!visible || sees_all(*visible, in.S)) return std::nullopt;
   JsonArray matrices;

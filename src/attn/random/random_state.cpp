@@ -12,9 +12,13 @@
 namespace attn {
 
 std::uint64_t checked_range(int128 low, int128 high, DType dtype) {
-  const std::string name(name_of(dtype));
+  const auto refuse = [](const std::string& text) { throw Error(ErrorKind::data, text); };
+  const auto range = [](int128 from, int128 to) {
+    return "[" + decimal(from) + ", " + decimal(to) + ")";
+  };
+  const std::string_view name = name_of(dtype);
   if (is_float(dtype))
-    throw Error(ErrorKind::data, "dtype: expected an integer type or bool, found " + name);
+    refuse("dtype: expected an integer type or bool, found " + std::string(name));
   int128 lowest = 0, highest = 0;
   visit(dtype, [&]<class T>(Type<T>) {
     if constexpr (std::is_integral_v<T>) {
@@ -22,11 +26,10 @@ std::uint64_t checked_range(int128 low, int128 high, DType dtype) {
       highest = std::numeric_limits<T>::max();
     }
   });
-  const std::string found = "found [" + decimal(low) + ", " + decimal(high) + ")";
-  if (low >= high) throw Error(ErrorKind::data, "bounds: expected low < high, " + found);
+  if (low >= high) refuse("bounds: expected low < high, found " + range(low, high));
   if (low < lowest || high > highest + 1)
-    throw Error(ErrorKind::data, "bounds: " + name + " holds [" + decimal(lowest) + ", " +
-                                     decimal(highest + 1) + "), " + found);
+    refuse("bounds: " + std::string(name) + " holds " + range(lowest, highest + 1) + ", found " +
+           range(low, high));
   return static_cast<std::uint64_t>(high - 1 - low);
 }
 
