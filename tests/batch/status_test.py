@@ -136,7 +136,7 @@ def test_text_states_what_to_run(shards, batch):
 done: 10 (1-2,5-6,9-10,13-14,17-18)
 failed: 0
 missing: 10 (3-4,7-8,11-12,15-16,19-20)
-to run them: --array=3-4 with --resume --shard auto/4
+run again with --array=3-4 and --resume --shard auto/4
 """
 
 
@@ -153,7 +153,7 @@ def test_failed_job_without_a_file_is_named(shards, batch, tmp_path):
 failed, and their files do not exist: 1; --status DIR JOB... counts only the jobs given
   jobs/job0014.json
 missing: 0
-to run them: --resume
+run again with --resume
 """ in text
     failures = json.loads(batch("--status", "out", "--json").stdout)["failed"]["jobs"]
     assert [(failure["item"], failure.get("deleted")) for failure in failures] == [(8, None), (15, True)]

@@ -193,7 +193,7 @@ def test_report(folder):
                          "  passes  max_abs < 1 and rms > 0 (max_abs 0.5, rms 0.353553)"]
     start = lines.index("z (2,) float64: fails 1 gate")
     assert lines[start + 1] == "  fails   max_abs < 1 and rms > 0 (max_abs 2, rms 1.58114)"
-    assert lines[-1] == "1 of 2 tensors are as expected"
+    assert lines[-1] == "1 of 2 tensors pass"
 
 
 def test_number_of_failed_gates(folder):

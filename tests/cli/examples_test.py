@@ -233,7 +233,7 @@ def test_force_replaces_a_file_as_the_message_says(tmp_path, view):
 @pytest.mark.parametrize("arguments, reason", [
     (["single-query", "head-split", "--view"], "--view and --explain require the name of one example"),
     (["--all", "--view"], "--view and --explain require the name of one example"),
-    (["general-attention", "--view=x.svg"], "choose it with --job: first-word.json or job.json"),
+    (["general-attention", "--view=x.svg"], "this example has 2 jobs; choose one with --job: first-word.json or job.json"),
     (["general-attention", "--view", "--job", "jobb.json"], "--job: expected first-word.json or job.json, found 'jobb.json'"),
     (["general-attention", "--job", "job.json"], "--job requires --view or --explain"),
     (["general-attention", "--cells", "--view"], "--cells and --view are mutually exclusive"),

@@ -358,13 +358,13 @@ class TestStrangeWeights:
         w[1, 3, 0] = -0.5
         np.savez(tmp_path / "w.npz", weights=w)
         assert_error(attn("stats", "w.npz", *flags, cwd=tmp_path), 65,
-                     "w.npz: weights: expected weights, which are not negative, found -0.5 for query 3")
+                     "w.npz: weights: not attention weights: query 3 contains -0.5")
 
     def test_other_files_are_still_used(self, tmp_path):
         np.save(tmp_path / "a.npy", -np.eye(3))
         np.save(tmp_path / "b.npy", np.eye(3))
         run = attn("stats", "a.npy", "b.npy", "--format", "csv", cwd=tmp_path)
-        assert_error(run, 65, "a.npy: expected weights")
+        assert_error(run, 65, "a.npy: not attention weights")
         assert run.stdout.count(b"\n") == 2 and b"b.npy" in run.stdout
 
 

@@ -97,8 +97,8 @@ std::string status_text(const BatchStatus& status, const std::vector<std::string
   if (status.is_complete()) return text;
   const bool can_run = deleted.size() < status.failures.size() || status.missing.size() > 0;
   if (status.jobs && !can_run) return text;
-  if (status.shards == 1) return text + "to run them: --resume\n";
-  return text + "to run them: --array=" + status.resubmit.text() + " with --resume --shard auto/" +
+  if (status.shards == 1) return text + "run again with --resume\n";
+  return text + "run again with --array=" + status.resubmit.text() + " and --resume --shard auto/" +
          std::to_string(status.shards) + "\n";
 }
 

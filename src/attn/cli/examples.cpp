@@ -114,8 +114,8 @@ int view_example(const ExampleArgs& args) {
     throw Error(ErrorKind::usage,
                 "the example '" + printable(names[0]) + "' has no job to draw or explain");
   if (jobs.size() > 1 && args.views.has_file())
-    throw Error(ErrorKind::usage,
-                "a file holds one job of the example; choose it with --job: " + join_or(jobs));
+    throw Error(ErrorKind::usage, "this example has " + counted(jobs.size(), "job") +
+                                      "; choose one with --job: " + join_or(jobs));
   for (const std::string& job : jobs) {
     if (jobs.size() > 1) print((job == jobs[0] ? "# " : "\n# ") + printable(job) + "\n");
     const int code = run_job_views(path_of(example.folder, job), args.views, args.force);

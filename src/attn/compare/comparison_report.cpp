@@ -249,10 +249,9 @@ std::string report_text(const CompareReport& report) {
   text += missing_text(report.only_in_a, "in A only") + missing_text(report.only_in_b, "in B only");
   const std::size_t all = report.pairs.size() + report.only_in_a.size() + report.only_in_b.size();
   return text + std::to_string(same) + " of " + std::to_string(all) +
-         (all == 1 ? " tensor is" : " tensors are") +
-         (is_expected  ? " as expected\n"
-          : some_close ? " the same or close\n"
-                       : " the same\n");
+         (is_expected ? (all == 1 ? " tensor passes\n" : " tensors pass\n")
+                      : std::string(all == 1 ? " tensor is" : " tensors are") +
+                            (some_close ? " the same or close\n" : " the same\n"));
 }
 
 std::string report_json(const CompareReport& report) {

@@ -35,8 +35,8 @@ void require_no_negative(std::span<const double> weights, std::size_t query) {
   for (const double w : weights)
     if (w < 0)
       throw Error(ErrorKind::data,
-                  Problem{.expected = "weights, which are not negative",
-                          .found = python_repr(w) + " for query " + std::to_string(query)});
+                  Problem{.message = "not attention weights: query " + std::to_string(query) +
+                                     " contains " + python_repr(w)});
 }
 
 bool has_weight(std::span<const double> row) {
