@@ -489,6 +489,10 @@ class TestParts:
         assert "  2 of 6 parts differ, largest errors first" in lines
         assert [(part["axis 0"], part["axis 1"]) for part in entry["parts"]][:4] == [(0, 0), (0, 1), (0, 2), (1, 0)]
 
+    def test_of_several_layers_are_named(self, report):
+        entry, _ = report("weights", order=lambda x: x[:, None])
+        assert [(part["layer"], part["head"]) for part in entry["parts"]][:4] == [(0, 0), (0, 1), (0, 2), (1, 0)]
+
     def test_beyond_ten_are_counted(self, compare, tmp_path):
         np.savez(tmp_path / "a.npz", weights=np.ones((1, 16, 2, 2)))
         np.savez(tmp_path / "b.npz", weights=np.zeros((1, 16, 2, 2)))

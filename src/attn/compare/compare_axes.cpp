@@ -56,6 +56,11 @@ TensorAxes axes_by_name(const std::string& name, const Shape& shape) {
   if (output && row_of(*output).axes.size() == shape.size())
     return {row_of(*output).axes, part_axes(row_of(*output).axes, shape, 0)};
   std::vector<PartAxis> parts;
+  if (output && row_of(*output).axes.size() + 1 == shape.size()) {  // of several layers
+    parts = part_axes(row_of(*output).axes, Shape(shape.begin() + 1, shape.end()), 0);
+    parts.insert(parts.begin(), {"layer", shape[0], stride_of(shape, 0)});
+    return {{}, several(parts)};
+  }
   for (std::size_t axis = 0; axis + 2 < shape.size(); ++axis)
     parts.push_back({"axis " + std::to_string(axis), shape[axis], stride_of(shape, axis)});
   return {{}, several(parts)};

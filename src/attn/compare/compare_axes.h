@@ -20,7 +20,8 @@ struct TensorAxes {
 /// Of an output of a job with this many heads.
 TensorAxes axes_of_output(const PlannedOutput& output, std::size_t heads);
 
-/// Of a tensor without a job: the axes of the output `name` if it has as many axes. Otherwise the
+/// Of a tensor without a job: the axes of the output `name` if it has as many axes, or one more,
+/// which is that of layers. Otherwise the
 /// parts are those of all axes but the last two: "axis 0", "axis 1".
 TensorAxes axes_by_name(const std::string& name, const Shape& shape);
 
