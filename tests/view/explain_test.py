@@ -196,9 +196,30 @@ def test_matrices_with_options_are_the_outputs(explain, outputs, options):
 def test_large_matrix_is_shown_by_its_edges(explain):
     big = np.random.default_rng(8).standard_normal((20, 10))
     found = matrices(explain({"Q": big.tolist(), "K": big.tolist()}, "--explain-query", "19"))["S"]
-    assert found.shape == (7, 7)
-    shown, kept = [0, 1, 2, 4, 5, 6], [0, 1, 2, 17, 18, 19]
-    assert_close(found[np.ix_(shown, shown)], (big @ big.T)[np.ix_(kept, kept)])
+    kept = [0, 1, 2, 17, 18, 19]
+    largest = np.argsort(-(big @ big.T)[19])[:3]
+    columns = sorted({*kept, *largest.tolist()})
+    shown = found[np.isfinite(found)]
+    assert_close(shown, (big @ big.T)[np.ix_(kept, columns)].ravel())
+
+
+def test_explained_row_and_its_largest_weights_are_numbers(explain):
+    """Of 30 tokens, in the middle of the matrices, which are shown by their edges."""
+    q = np.random.default_rng(8).standard_normal((30, 4)) * 2
+    scores = q @ q.T / 2
+    weights = np.exp(scores - scores.max(1, keepdims=True))
+    weights /= weights.sum(1, keepdims=True)
+    largest = sorted(np.argsort(-weights[10])[:3].tolist())
+    assert set(largest) - {0, 1, 2, 27, 28, 29}
+    text = explain({"Q": q.tolist(), "K": q.tolist(), "V": q.tolist()}, "--explain-query", "10")
+    for key in largest:
+        line = next(line for line in text.splitlines() if f"a_{{10,{key}}}" in line)
+        assert float(line.rstrip("\\").split("=")[-1].strip()) == pytest.approx(weights[10, key], rel=1e-5)
+    shown = matrices(text)["A"]
+    kept = sorted({0, 1, 2, 27, 28, 29, *largest})
+    numbers = np.sort(shown[np.isfinite(shown)])
+    rows = [0, 1, 2, 10, 27, 28, 29]
+    assert_close(numbers, np.sort(weights[np.ix_(rows, kept)].ravel()))
 
 
 # The query that is explained.
@@ -269,9 +290,16 @@ class TestLabels:
         found = tables(explain({"Q": q, "K": q, "tokens": list("abcdefghi")}, suffix="html"))
         assert found[3][:2] == ([*"abc", "\u2026", *"ghi"], [*"abc", "\u22ee", *"ghi"])
 
+    def test_of_a_large_matrix_are_as_tall_as_its_rows(self, explain):
+        q = np.random.default_rng(15).integers(-2, 3, (9, 2)).tolist()
+        text = explain({"Q": q, "K": q, "tokens": list("abcdefghi")}, suffix="tex")
+        assert r"\vdots\vphantom{\vdots" in text
+        assert "U+22EE" not in text
+
     def test_are_escaped_in_latex(self, explain, job):
         text = explain(job, suffix="tex")
-        assert r"\begin{array}{@{}r@{}}\text{the}\\ \text{cat}\\ \text{<b>}\\ \text{a long toke\dots" in text.replace("…", r"\dots")
+        assert [r"\text{the}", r"\text{cat}", r"\text{<b>}", r"\text{a long toke…}"] == re.findall(
+            r"(\\text{[^}]*})\\vphantom", text.split(r"\begin{bmatrix}")[0])
 
     def test_are_not_in_markdown(self, explain, job):
         assert "<b>" not in explain(job)

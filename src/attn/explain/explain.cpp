@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "attn/base/text.h"
 #include "attn/core/attention.h"
@@ -48,7 +49,8 @@ class Explainer {
       : from_(source),
         decimals_(decimals),
         query_(source.query()),
-        scores_(source.matrix(Output::scores)) {}
+        scores_(source.matrix(Output::scores)),
+        largest_(largest_keys()) {}
 
   WorkedSteps steps() {
     steps_.title = "Attention, step by step";
@@ -85,11 +87,35 @@ class Explainer {
   }
 
   Math of_queries(const Matrix& matrix) const {
-    return matrix_math(matrix, {.rows = from_.row_tokens()});
+    return matrix_math(matrix, {.rows = from_.row_tokens(), .shown_rows = {query_}});
   }
-  Math of_keys(const Matrix& matrix) const { return matrix_math(matrix, {.rows = from_.tokens()}); }
+  Math of_keys(const Matrix& matrix) const {
+    return matrix_math(matrix, {.rows = from_.tokens(), .shown_rows = largest_});
+  }
   Math of_queries_and_keys(const Matrix& matrix) const {
-    return matrix_math(matrix, {.rows = from_.row_tokens(), .columns = from_.tokens()});
+    return matrix_math(matrix, {.rows = from_.row_tokens(),
+                                .columns = from_.tokens(),
+                                .shown_rows = {query_},
+                                .shown_columns = largest_});
+  }
+
+  /// The keys to which the query gives the three largest weights.
+  std::vector<std::size_t> largest_keys() const {
+    constexpr std::size_t kMost = 3;
+    const Matrix weights = from_.matrix(Output::weights);
+    std::vector<std::size_t> keys(weights.columns);
+    std::iota(keys.begin(), keys.end(), std::size_t{0});
+    const auto size = [&](std::size_t key) {
+      const double weight = weights.at(query_, key);
+      return std::isnan(weight) ? 0 : std::abs(weight);
+    };
+    std::stable_sort(keys.begin(), keys.end(),
+                     [&](std::size_t a, std::size_t b) { return size(a) > size(b); });
+    keys.resize(std::min(kMost, keys.size()));
+    return keys;
+  }
+  std::vector<std::size_t> shown_keys(const Matrix& matrix) const {
+    return edges(matrix.columns, largest_);
   }
 
   /// All keys and values, including past_K and past_V.
@@ -252,7 +278,7 @@ class Explainer {
 
   void work_out_scores(const Matrix& q, const Matrix& k) {
     std::vector<Equation> worked;
-    for (const std::size_t j : edges(scores_.columns)) {
+    for (const std::size_t j : shown_keys(scores_)) {
       double qq = 0, kk = 0;
       for (std::size_t d = 0; d < q.columns; ++d) {
         qq += q.at(query_, d) * q.at(query_, d);
@@ -283,7 +309,7 @@ class Explainer {
     const auto width = static_cast<double>(from_.matrix(Output::queries).columns);
     lines({{name("S'"), {scaled(name("S"), width, from_.options()), of_queries_and_keys(result)}}});
     std::vector<Equation> worked;
-    for (const std::size_t j : edges(result.columns))
+    for (const std::size_t j : shown_keys(result))
       worked.push_back({of_query("s'", j),
                         {scaled(number(scores_.at(query_, j)), width, from_.options()),
                          number(result.at(query_, j))}});
@@ -335,11 +361,14 @@ class Explainer {
     const auto power = [&](double score) {
       return is_hidden(score) ? number(0) : power_of_e(score - max);
     };
+    const std::vector<std::size_t> terms_shown = whole ? std::vector<std::size_t>() : largest_;
     std::vector<Equation> worked = {
         {row({sign("max"), s}), {number(max)}},
         {row({sign("Σ"), terms}),
-         {sum(count, [&](std::size_t k) { return power(scores[begin + k]); }), number(total)}}};
-    for (const std::size_t j : edges(weights.columns))
+         {sum(
+              count, [&](std::size_t k) { return power(scores[begin + k]); }, terms_shown),
+          number(total)}}};
+    for (const std::size_t j : shown_keys(weights))
       worked.push_back(
           {of_query("a", j),
            {fraction(power(scores.at(query_, j)), number(total)), number(weights.at(query_, j))}});
@@ -365,7 +394,7 @@ class Explainer {
     words("Dropout sets some weights to 0 and divides the others by 1 − p." + shape("A'", result));
     lines({{name("p"), {number(p)}}, {name("A'"), {of_queries_and_keys(result)}}});
     std::vector<Equation> worked;
-    for (const std::size_t j : edges(result.columns))
+    for (const std::size_t j : shown_keys(result))
       if (result.at(query_, j) != 0)
         worked.push_back({of_query("a'", j),
                           {fraction(number(weights.at(query_, j)), number(1 - p)),
@@ -395,8 +424,10 @@ class Explainer {
     for (const std::size_t d : edges(result.columns))
       worked.push_back(
           {of_query("c", d),
-           {sum(weights.columns,
-                [&](std::size_t j) { return product(weights.at(query_, j), v.at(j, d)); }),
+           {sum(
+                weights.columns,
+                [&](std::size_t j) { return product(weights.at(query_, j), v.at(j, d)); },
+                largest_),
             number(result.at(query_, d))}});
     lines(std::move(worked));
   }
@@ -433,8 +464,9 @@ class Explainer {
   std::optional<int> decimals_;
   std::size_t query_;
   Matrix scores_;
-  std::string scores_letter_ = "s";  ///< of the last stage before softmax
-  int number_ = 0;                   ///< of the last heading
+  std::vector<std::size_t> largest_;  ///< keys
+  std::string scores_letter_ = "s";   ///< of the last stage before softmax
+  int number_ = 0;                    ///< of the last heading
   WorkedSteps steps_;
 };
 

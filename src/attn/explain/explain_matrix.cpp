@@ -1,5 +1,7 @@
 #include "attn/explain/explain_matrix.h"
 
+#include <algorithm>
+
 #include "attn/base/text.h"
 #include "attn/base/utf8.h"
 
@@ -14,12 +16,12 @@ bool has_gap(std::size_t previous, std::size_t index) { return index != previous
 
 /// The labels of the indices that are shown, with `dots` where others are left out.
 std::vector<std::string> labels_shown(const std::vector<std::string>& labels, std::size_t count,
-                                      const char* dots) {
+                                      const std::vector<std::size_t>& indices, const char* dots) {
   constexpr std::size_t kWidest = 12;
   std::vector<std::string> shown;
   if (labels.size() != count) return shown;
   std::size_t next = 0;
-  for (const std::size_t i : edges(count)) {
+  for (const std::size_t i : indices) {
     if (i != next) shown.emplace_back(dots);
     shown.push_back(cut_to_columns(printable(labels[i]), kWidest));
     next = i + 1;
@@ -44,16 +46,21 @@ Matrix matrix_of(const Tensor& tensor) {
   return {tensor.rank() < 2 ? 1 : tensor.shape()[0], tensor.shape().back(), tensor};
 }
 
-std::vector<std::size_t> edges(std::size_t count) {
+std::vector<std::size_t> edges(std::size_t count, const std::vector<std::size_t>& also) {
   std::vector<std::size_t> indices;
   for (std::size_t i = 0; i < count; ++i)
-    if (count <= kMaxWhole || i < kEdge || i + kEdge >= count) indices.push_back(i);
+    if (count <= kMaxWhole || i < kEdge || i + kEdge >= count ||
+        std::find(also.begin(), also.end(), i) != also.end())
+      indices.push_back(i);
   return indices;
 }
 
 Math matrix_math(const Matrix& matrix, const MatrixLabels& labels) {
-  const std::vector<std::size_t> rows = edges(matrix.rows), columns = edges(matrix.columns);
-  const bool wide = columns.size() < matrix.columns;
+  const std::vector<std::size_t> rows = edges(matrix.rows, labels.shown_rows),
+                                 columns = edges(matrix.columns, labels.shown_columns);
+  std::size_t width = columns.size();  // with dots
+  for (std::size_t k = 1; k < columns.size(); ++k)
+    width += has_gap(columns[k - 1], columns[k]) ? 1 : 0;
   std::vector<Math> cells;
   const auto append_row = [&](const std::function<Math(std::size_t)>& cell, const char* dots) {
     for (std::size_t k = 0; k < columns.size(); ++k) {
@@ -66,9 +73,9 @@ Math matrix_math(const Matrix& matrix, const MatrixLabels& labels) {
       append_row([](std::size_t) { return math::sign("⋮"); }, "⋱");
     append_row([&](std::size_t j) { return math::number(matrix.at(rows[k], j)); }, "…");
   }
-  Math result = math::matrix(std::move(cells), columns.size() + (wide ? 1 : 0));
-  result.row_labels = labels_shown(labels.rows, matrix.rows, "⋮");
-  result.column_labels = labels_shown(labels.columns, matrix.columns, "…");
+  Math result = math::matrix(std::move(cells), width);
+  result.row_labels = labels_shown(labels.rows, matrix.rows, rows, "⋮");
+  result.column_labels = labels_shown(labels.columns, matrix.columns, columns, "…");
   return result;
 }
 
@@ -77,16 +84,21 @@ Math element(const std::string& name, std::size_t i, std::size_t j) {
   return math::subscript(math::name(name), math::row({index(i), math::sign(","), index(j)}));
 }
 
-Math sum(std::size_t count, const std::function<Math(std::size_t)>& term) {
+Math sum(std::size_t count, const std::function<Math(std::size_t)>& term,
+         const std::vector<std::size_t>& also) {
   std::vector<Math> parts;
+  std::size_t next = 0;
   for (std::size_t k = 0; k < count; ++k) {
+    const bool is_shown = count <= kMaxTerms || k < kLeading || k + 1 == count ||
+                          std::find(also.begin(), also.end(), k) != also.end();
+    if (!is_shown) continue;
     if (k > 0) parts.push_back(math::sign("+"));
-    if (count > kMaxTerms && k == kLeading) {
-      k = count - 1;
+    if (k > next) {
       parts.push_back(math::sign("…"));
       parts.push_back(math::sign("+"));
     }
     parts.push_back(term(k));
+    next = k + 1;
   }
   return parts.empty() ? math::number(0) : math::row(std::move(parts));
 }

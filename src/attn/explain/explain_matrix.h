@@ -25,22 +25,26 @@ bool equal(const Matrix& a, const Matrix& b);
 /// A tensor of one or two axes.
 Matrix matrix_of(const Tensor& tensor);
 
-/// The indices 0 to count - 1; if there are more than six, the first and last three.
-std::vector<std::size_t> edges(std::size_t count);
+/// The indices 0 to count - 1; if there are more than six, the first and last three, and `also`.
+std::vector<std::size_t> edges(std::size_t count, const std::vector<std::size_t>& also = {});
 
 /// Labels of the rows and columns of a matrix; ignored if their number does not match.
 struct MatrixLabels {
   std::vector<std::string> rows = {}, columns = {};
+  std::vector<std::size_t> shown_rows = {}, shown_columns = {};  ///< also if the matrix is large
 };
 
-/// The matrix in brackets; a large one is abbreviated with dots. Labels are cut to 12 columns.
+/// The matrix in brackets; a large one is abbreviated with dots, but not its `shown_rows` and
+/// `shown_columns`. Labels are cut to 12 columns.
 Math matrix_math(const Matrix& matrix, const MatrixLabels& labels = {});
 
 /// s_{i,j}
 Math element(const std::string& name, std::size_t i, std::size_t j);
 
-/// term(0) + ... + term(count - 1); the middle of a long sum is replaced by dots.
-Math sum(std::size_t count, const std::function<Math(std::size_t)>& term);
+/// term(0) + ... + term(count - 1); in a long sum, dots replace all but the first two, the last and
+/// those of `also`.
+Math sum(std::size_t count, const std::function<Math(std::size_t)>& term,
+         const std::vector<std::size_t>& also = {});
 
 /// a * b, with negative numbers in parentheses.
 Math product(double a, double b);

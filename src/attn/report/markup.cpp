@@ -47,20 +47,25 @@ std::string latex_code(std::uint32_t c) {
   return std::string("\\texttt{") + text + "}";
 }
 
-/// The labels of the rows as a column.
-std::string latex_labels(const std::vector<std::string>& labels) {
-  if (labels.empty()) return "";
-  const auto label = [](const std::string& text) { return "\\text{" + latex_text(text) + "}"; };
-  return "\\begin{array}{@{}r@{}}" + join(labels, "\\\\ ", label) + "\\end{array}\\,";
+std::string latex_label(const std::string& label) {
+  return label == "⋮" ? "\\vdots" : "\\text{" + latex_text(label) + "}";
 }
 
 std::string latex_matrix(const Math& math) {
-  std::string text = latex_labels(math.row_labels) + "\\begin{bmatrix}";
-  for (std::size_t i = 0; i < math.parts.size(); ++i) {
-    if (i > 0) text += i % math.columns == 0 ? "\\\\ " : "& ";
-    text += latex(math.parts[i]);
+  std::string rows, labels;  // labels beside the brackets are as tall as their rows
+  for (std::size_t i = 0; i < math.parts.size(); i += math.columns) {
+    std::string row;
+    for (std::size_t j = 0; j < math.columns; ++j)
+      row += (j > 0 ? "& " : "") + latex(math.parts[i + j]);
+    rows += (i > 0 ? "\\\\ " : "") + row;
+    if (math.row_labels.empty()) continue;
+    std::string height;  // '&' separates cells
+    for (std::size_t j = 0; j < math.columns; ++j) height += latex(math.parts[i + j]);
+    labels += (i > 0 ? "\\\\ " : "") + latex_label(math.row_labels[i / math.columns]) +
+              "\\vphantom{" + height + "}";
   }
-  return text + "\\end{bmatrix}";
+  if (!labels.empty()) labels = "\\begin{array}{@{}r@{}}" + labels + "\\end{array}\\,";
+  return labels + "\\begin{bmatrix}" + rows + "\\end{bmatrix}";
 }
 
 std::string element(const std::string& tag, const std::string& inside,
