@@ -14,7 +14,7 @@ TEST_CASE("numbers in cells are short", "[heat_map]") {
 }
 
 TEST_CASE("a signed scale keeps 0 in the middle", "[heat_map]") {
-  HeatScale scale{-1, 3, false, true};
+  HeatScale scale{-1, 3, Curve::linear, true};
   CHECK(scale.position(0) == 0.5);
   CHECK(scale.position(3) == 1);
   CHECK(scale.position(-1.5) == 0.25);
@@ -22,7 +22,7 @@ TEST_CASE("a signed scale keeps 0 in the middle", "[heat_map]") {
 }
 
 TEST_CASE("a logarithmic scale spreads small numbers", "[heat_map]") {
-  HeatScale scale{1e-4, 1, true, false};
+  HeatScale scale{1e-4, 1, Curve::logarithmic, false};
   CHECK(scale.position(1e-2) == Approx(0.5));
   CHECK(scale.position(0) == 0);
   CHECK(scale.position(2) == 1);
@@ -47,5 +47,6 @@ TEST_CASE("a block is drawn as its strongest cell and hidden only when all of it
   CHECK(map.row(map.panels[0], 1).values[0] == 7);
   CHECK(map.row(map.panels[0], 1).kinds[1] == CellKind::nan);
   CHECK(map.row_labels == std::vector<std::string>{"0", "2"});
-  CHECK(map.notes == std::vector<std::string>{"each cell is the largest magnitude of 2 x 2"});
+  CHECK(map.notes == std::vector<std::string>{
+                         "each cell shows the value of largest magnitude of a block of 2 x 2"});
 }

@@ -11,6 +11,9 @@ const {paintPixels, ranges} = await load('paint');
 const {Camera, fit} = await load('camera');
 const {orderedHeads, rowsOfHeads, statistic} = await load('order');
 const {State} = await load('state');
+const {isWord, openingCell, openingHead} = await load('opening');
+const {insideOf, sentencesOf} = await load('sentences');
+const {strongest} = await load('strongest');
 
 const grey = Uint32Array.from({length: 256}, (_, i) => 0xFF000000 | i << 16 | i << 8 | i);
 const marks = {ground: '#0000ff', hatch: '#00ff00', nan: '#ff0000'};
@@ -156,12 +159,12 @@ test('layers are rows, or rows have equal lengths', () => {
   assert.deepEqual(rowsOfHeads(facts, [3, 1, 0], false, 2), [{title: '', heads: [3, 1]}, {title: '', heads: [0]}]);
 });
 
-const state = () => new State({heads: 10, rows: 5, columns: 7, sets: 1, mode: 'linear', dark: false,
+const state = () => new State({head: 0, scale: 'matrix', heads: 10, rows: 5, columns: 7, sets: 1, mode: 'linear', dark: false,
                                 orders: ['file', 'entropy'], order: 'file'});
 
 test('the fragment restores the state', () => {
   const one = state();
-  Object.assign(one, {head: 3, row: 4, column: 6, locked: true, own: true, mode: 'root', order: 'entropy', least: .5,
+  Object.assign(one, {head: 3, row: 4, column: 6, locked: true, scale: 'head', mode: 'root', order: 'entropy', least: .5,
                       side: 'text', pinned: [1, 7], find: 'a&b=c', zoom: 2.5, x: 1.5, y: .25});
   const other = state();
   other.read(one.fragment());
@@ -174,4 +177,35 @@ test('a fragment that is not valid is ignored', () => {
     one.read(text);
     assert.deepEqual([one.head, one.row, one.column, one.set, one.order, one.zoom, one.pinned], [0, 0, 0, 0, 'file', 1, []]);
   }
+});
+
+test('the strongest values come first, the first of equal ones', () => {
+  const values = [.1, null, -.5, .3, NaN, .3, 0];
+  assert.deepEqual(strongest(values.length, i => values[i], 3), [{index: 2, value: -.5}, {index: 3, value: .3}, {index: 5, value: .3}]);
+  assert.deepEqual(strongest(2, i => values[i], 3), [{index: 0, value: .1}]);
+});
+
+test('sentences end at separators', () => {
+  const names = labels => sentencesOf(labels).map(({name, first, end}) => `${name}${first}-${end}`).join(' ');
+  assert.equal(names(['[CLS]', 'a', '[SEP]', 'b', '[SEP]']), 'A0-3 B3-5');
+  assert.equal(names(['<s>', 'a', '</s>', '</s>', 'b', '</s>']), 'A0-3 B4-6');
+  assert.equal(names(['a', 'b', '[SEP]']), '');
+  const {query, key} = insideOf(['a', '[SEP]', 'b'], ['a', '[SEP]', 'b'], 'AB');
+  assert.deepEqual([0, 1, 2].map(query), [true, true, false]);
+  assert.deepEqual([0, 1, 2].map(key), [false, false, true]);
+  assert.ok(insideOf(['a'], ['b'], '').key(0));
+});
+
+test('words are neither special tokens nor punctuation', () => {
+  assert.deepEqual(['animal', 'Ġthe', '東', 'a1', '[SEP]', '<s>', '.', '12', ''].map(isWord),
+                   [true, true, true, false, false, false, false, false, false]);
+});
+
+test('the page opens at a head of little entropy and a pair of words', () => {
+  const facts = {sets: ['x'], heads: ['0', '1', '2'], rows: ['[CLS]', 'it', 'animal'], columns: ['[CLS]', 'it', 'animal'],
+                 statistics: [{name: 'entropy', of: [[.1, .9, .5]]}, {name: 'first', of: [[.95, .2, .3]]}]};
+  assert.equal(openingHead(facts), 2);
+  const level = {tall: 1, wide: 1, rows: 3, columns: 3, codes: Uint16Array.of(9, 9, 9, 9, 9, 5, 9, 4, 9)};
+  assert.deepEqual(openingCell(facts, level, false), {row: 1, column: 2});
+  assert.deepEqual(openingCell({...facts, rows: ['0', '1', '2']}, level, false), {row: 2, column: 0});
 });

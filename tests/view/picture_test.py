@@ -409,7 +409,7 @@ class TestHeads:
 
 def test_large_matrix_is_reduced(draw):
     text = draw(np.random.default_rng(0).random((1100, 1100)), suffix="svg").decode()
-    assert "largest magnitude of 2 x 2" in text
+    assert "each cell shows the largest value of a block of 2 x 2" in text
     assert len(text) < 1e6
 
 
@@ -448,7 +448,7 @@ class TestEmbeddedMatrix:
     @pytest.fixture
     def image(self, draw_svg):
         def image(weights):
-            root = draw_svg({"weights": weights, "masked_scores": np.where(np.isinf(weights), -np.inf, 0)})
+            root = draw_svg({"weights": weights, "masked_scores": np.where(np.isinf(weights), -np.inf, 0)}, "--linear")
             found = root.findall(f"{SVG}image")[0]
             address = found.get("{http://www.w3.org/1999/xlink}href")
             assert address.startswith("data:image/png;base64,")
@@ -480,7 +480,7 @@ class TestEmbeddedMatrix:
         weights = np.random.default_rng(1).random((24, 1, 32, 128, 128), np.float32)
         text = draw(weights, suffix="svg").decode()
         assert len(text) <= 5e6
-        assert "each cell is the largest magnitude of" in text
+        assert "each cell shows the largest value of a block of" in text
 
     def test_many_heads_take_few_bytes(self, draw):
         rng = np.random.default_rng(0)
@@ -497,3 +497,11 @@ def test_png_is_the_same_in_every_environment(tmp_path, environment):
     for name, extra in ("here", {}), ("there", environment):
         subprocess.run([ATTN, "view", "w.npy", "-o", f"{name}.png"], cwd=tmp_path, check=True, env={**os.environ, **extra})
     assert (tmp_path / "there.png").read_bytes() == (tmp_path / "here.png").read_bytes()
+
+
+@pytest.mark.parametrize("suffix, warns", [("png", True), ("svg", False)])
+def test_right_to_left_text_in_png_is_warned_of(tmp_path, suffix, warns):
+    np.savez(tmp_path / "w.npz", weights=np.full((2, 2), 0.5))
+    run = attn("view", "w.npz", "-o", f"w.{suffix}", "--tokens", "\u05e9\u05dc\u05d5\u05dd,a", cwd=tmp_path)
+    assert run.returncode == 0
+    assert (b"right-to-left" in run.stderr) == warns

@@ -270,12 +270,53 @@ class TestManyColumns:
         return view("w.npz", "--width", "80").splitlines()
 
     def test_have_indices_in_one_line(self, lines):
-        assert [int(word) for word in lines[5].split()] == list(range(0, 512, 35))[:15]
+        indices = [int(word) for word in lines[5].split()]
+        assert indices == list(range(0, 512, 50)), "round numbers"
         assert lines[6].startswith("0 ")
 
     def test_have_each_index_at_its_column(self, lines):
         for index in lines[5].split():
             assert lines[5].index(f" {index}") + 1 == 4 + int(index) // 7
+
+
+def test_many_heads_are_small(view, tmp_path):
+    np.savez(tmp_path / "w.npz", weights=np.full((6, 1, 12, 30, 30), 1 / 30))
+    lines = view("w.npz", "--width", "80").splitlines()
+    assert len(lines) < 250
+    assert max(map(len, lines)) <= 80
+    assert sum(line.count("head ") for line in lines) == 72
+
+
+def test_empty_tokens_are_visible(view, tmp_path):
+    np.savez(tmp_path / "w.npz", weights=np.full((3, 3), 1 / 3))
+    lines = view("w.npz", "--tokens", '["a", "", "  "]').splitlines()
+    assert [line.split()[0] for line in lines[5:8]] == ["a", '""', "\u2423\u2423"]
+
+
+def test_title_replaces_the_name(view, tmp_path):
+    np.savez(tmp_path / "w.npz", weights=np.full((3, 3), 1 / 3))
+    assert view("w.npz", "--title", "Layer 3").splitlines()[0] == "Layer 3"
+
+
+def test_job_is_not_a_result(tmp_path):
+    (tmp_path / "job.json").write_text('{"Q": [[1]], "K": [[1]], "V": [[1]]}')
+    run = attn("view", "job.json", cwd=tmp_path)
+    assert run.returncode == 2
+    assert run.stderr.decode() == "attn: job.json: is a job: use 'attn run job.json --view'\n"
+
+
+def test_more_than_64_keys_have_a_root_scale(view, tmp_path):
+    """As on pages. Without colours, four fifths of the bar are above the square of a fifth."""
+    w = np.zeros((1, 70))
+    w[0, ::10] = 0.05, 0.2, 0.4, 0.6, 0.8, 0.9, 1
+    np.savez(tmp_path / "w.npz", weights=w)
+    shades = view("w.npz", "--width", "100", "--color", "never")
+    assert "square-root scale" in shades
+    row = next(line for line in shades.splitlines() if line.startswith("0 ") and "\u2588" in line)
+    assert [row[2 + 10 * k] for k in range(7)] == [*"\u2591\u2592\u2593\u2593\u2588\u2588\u2588"]
+    assert "square-root scale" not in view("w.npz", "--width", "100", "--linear")
+    np.savez(tmp_path / "w.npz", weights=w[:, :64])
+    assert "square-root scale" not in view("w.npz", "--width", "100")
 
 
 class TestGrid:
@@ -375,7 +416,7 @@ class TestChoices:
     def test_tokens_from_a_file(self, view, tmp_path, contents):
         (tmp_path / "tokens").write_text(contents, newline="")
         lines = view("w.npy", "--tokens", "@tokens").splitlines()
-        assert [line[:6].strip() for line in lines[4:8]] == ["a,b", "[CLS]", "", "d"]
+        assert [line[:6].strip() for line in lines[4:8]] == ["a,b", "[CLS]", '""', "d"]
 
     def test_tokens_from_a_json_array(self, view):
         assert view("w.npy", "--tokens", '["a,b","c","d","e"]').splitlines()[4].startswith("a,b ")

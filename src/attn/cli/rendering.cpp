@@ -9,6 +9,7 @@
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
+#include "attn/base/utf8.h"
 #include "attn/cli/terminal.h"
 #include "attn/core/attention.h"
 #include "attn/core/fused.h"
@@ -152,6 +153,12 @@ std::string name_in(const ResultFile& result, const std::string& requested,
   const std::string wanted = requested.empty() ? std::string(name_of(Output::weights)) : requested;
   if (result.tensors.contains(wanted)) return wanted;
   if (requested.empty() && names.size() == 1) return names[0];
+  const bool is_job = std::all_of(names.begin(), names.end(), [](const std::string& name) {
+    return find_field(name) != nullptr;
+  });
+  if (requested.empty() && !names.empty() && is_job)
+    throw Error(ErrorKind::usage,
+                printable(file) + ": is a job: use 'attn run " + printable(file) + " --view'");
   throw Error(ErrorKind::usage, printable(file) + ": has no tensor " + printable(wanted) +
                                     did_you_mean(wanted, names, NameKind::tensor) +
                                     list_tensors(names));
@@ -210,6 +217,25 @@ std::optional<VisibleOfMatrices> visible_of(const Json& made_by, const Shape& sh
 std::size_t threads_for(const Tensor& tensor) {
   constexpr std::size_t kSmall = std::size_t{1} << 20;  // elements
   return tensor.size() < kSmall ? 1 : thread_count();
+}
+
+/// Whether the text has letters that are written from right to left: Hebrew, Arabic and others.
+bool has_right_to_left(const std::string& text) {
+  for (std::size_t i = 0; i < text.size(); i += std::max<std::size_t>(utf8_length(text, i), 1)) {
+    const std::uint32_t c = utf8_length(text, i) > 1 ? code_point(text, i) : 0;
+    if ((c >= 0x590 && c < 0x900) || (c >= 0xFB1D && c < 0xFE00) || (c >= 0xFE70 && c < 0xFF00))
+      return true;
+  }
+  return false;
+}
+
+/// PNG text is drawn from left to right and its letters are not joined.
+void warn_of_text_direction(const HeatMap& map) {
+  for (const std::vector<std::string>& labels : {map.row_labels, map.column_labels})
+    if (const auto found = std::find_if(labels.begin(), labels.end(), has_right_to_left);
+        found != labels.end())
+      return note("warning: PNG pictures show right-to-left text such as '" + *found +
+                  "' from left to right; use .svg or .html");
 }
 
 /// An SVG of at most 5 MB: heads are reduced to fewer cells if needed.
@@ -325,6 +351,7 @@ std::string render(const std::vector<PageSet>& sets, RenderFormat format,
     case RenderFormat::svg:
       return svg_within_limit(map, style.picture);
     case RenderFormat::png:
+      warn_of_text_direction(map);
       return png_of(heat_picture(map, style.picture.dark), style.picture);
     case RenderFormat::html:
       break;

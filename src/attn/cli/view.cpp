@@ -23,7 +23,7 @@ struct ViewArgs {
   std::string file, other, output = "-";
   std::string tokens, key_tokens;
   HeatChoice choice;
-  std::string of;
+  std::string of, title;
   RenderStyle style;
   LimitArgs limits;
   bool force = false;
@@ -112,6 +112,8 @@ int view(const ViewArgs& args) {
   TensorFiles files(reading_limits(args.limits, FileAccess::map));
   std::vector<PageSet> sets = {set_of(args.file, args, files)};
   if (!args.other.empty()) sets.push_back(set_of(args.other, args, files));
+  if (!args.title.empty())
+    for (PageSet& set : sets) set.map.title = printable(args.title);
   OutputFile out(args.output, {.force = args.force});
   if (sets.size() == 2)
     warn_of_layers(drawn_layers(args.file, sets[0]), drawn_layers(args.other, sets[1]));
@@ -135,6 +137,9 @@ std::vector<Option> choice_options(ViewArgs& args) {
        number("--vmax", choice.high, NumberRange::any, "X",
               "value at the high end of the colour scale"),
        flag("--log", choice.logarithmic, "logarithmic colour scale, for values > 0"),
+       flag("--linear", choice.linear,
+            "linear colour scale, also for weights of more than 64 keys"),
+       text("--title", args.title, "TEXT", "title, instead of the name of the tensor"),
        text("--tokens", args.tokens, "A,B,...",
             "token labels, instead of those in the file; @FILE reads one from each line"),
        text("--key-tokens", args.key_tokens, "A,B,...",

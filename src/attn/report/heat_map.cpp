@@ -105,11 +105,20 @@ std::vector<std::size_t> selected_indices(const std::string& typed, const AxisEl
   return indices;
 }
 
+/// An empty token as "", and each space of a token of spaces as ␣.
+std::string visible_label(const std::string& token) {
+  if (token.empty()) return "\"\"";
+  if (token.find_first_not_of(' ') != std::string::npos) return printable(token);
+  std::string spaces;
+  for (std::size_t i = 0; i < token.size(); ++i) spaces += "␣";
+  return spaces;
+}
+
 std::vector<std::string> labels_of(const std::vector<std::string>& tokens, std::size_t count,
                                    const std::vector<std::size_t>& indices) {
   std::vector<std::string> labels;
   for (const std::size_t index : indices)
-    labels.push_back(tokens.size() == count ? printable(tokens[index]) : std::to_string(index));
+    labels.push_back(tokens.size() == count ? visible_label(tokens[index]) : std::to_string(index));
   return labels;
 }
 
@@ -207,17 +216,19 @@ Extent extent_of(const HeatMap& map, bool positive, std::size_t threads) {
   return extents[0];
 }
 
-HeatScale scale_of(Extent range, const HeatChoice& choice, bool is_signed) {
+HeatScale scale_of(Extent range, const HeatChoice& choice, bool is_signed, std::size_t columns) {
+  constexpr std::size_t kMostLinear = 64;  // columns, unless the user chooses
   HeatScale scale;
   if (range.low > range.high) range = {choice.logarithmic ? 1.0 : 0.0, 1};  // no finite values
-  scale.logarithmic = choice.logarithmic;
   if (choice.logarithmic) {
+    scale.curve = Curve::logarithmic;
     scale.low = choice.low.value_or(range.low);
     scale.high = choice.high.value_or(range.high);
     if (scale.low <= 0) usage("--vmin: expected a number above 0 with --log");
     if (scale.low == scale.high && !choice.low) scale.low = scale.high / 10;
   } else {
     scale.is_signed = is_signed || range.low < 0;
+    if (!scale.is_signed && !choice.linear && columns > kMostLinear) scale.curve = Curve::root;
     const double reach = std::max(std::abs(range.low), std::abs(range.high));
     scale.high = choice.high.value_or(scale.is_signed ? reach : range.high);
     scale.low = choice.low.value_or(scale.is_signed ? -std::abs(scale.high) : 0.0);
@@ -295,12 +306,37 @@ std::vector<double> numbers_of(const Tensor& tensor, std::size_t matrix, std::si
 
 }  // namespace
 
+std::string_view name_of(Curve curve) {
+  return curve == Curve::logarithmic ? "log scale"
+         : curve == Curve::root      ? "square-root scale"
+                                     : "";
+}
+
 double HeatScale::position(double value) const {
   if (is_signed)
     return std::clamp(0.5 + 0.5 * value / std::max(std::abs(low), std::abs(high)), 0.0, 1.0);
-  if (logarithmic)
-    return value <= low ? 0 : std::min(std::log(value / low) / std::log(high / low), 1.0);
-  return std::clamp((value - low) / (high - low), 0.0, 1.0);
+  if (curve == Curve::logarithmic && value <= low) return 0;
+  return std::clamp(share(value), 0.0, 1.0);
+}
+
+namespace {
+
+double on_curve(Curve curve, double value) {
+  return curve == Curve::logarithmic ? std::log(value)
+         : curve == Curve::root      ? std::copysign(std::sqrt(std::abs(value)), value)
+                                     : value;
+}
+
+}  // namespace
+
+double HeatScale::share(double value) const {
+  const double first = on_curve(curve, low);
+  return (on_curve(curve, value) - first) / (on_curve(curve, high) - first);
+}
+
+double HeatScale::value_at(double share) const {
+  const double at = std::lerp(on_curve(curve, low), on_curve(curve, high), share);
+  return curve == Curve::logarithmic ? std::exp(at) : curve == Curve::root ? at * std::abs(at) : at;
 }
 
 namespace {
@@ -350,7 +386,8 @@ HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice, std::s
   map.has_hidden = extent.has(CellKind::hidden);
   map.has_zeros = extent.has(CellKind::zero);
   map.has_nans = extent.has(CellKind::nan);
-  map.scale = scale_of(extent, choice, source.is_signed);
+  map.scale = scale_of(extent, choice, source.is_signed, map.columns());
+  map.has_chosen_limits = choice.low || choice.high;
   return map;
 }
 
@@ -450,8 +487,9 @@ HeatMap reduced(const HeatMap& map, std::size_t max_rows, std::size_t max_column
   small.cells.wide *= wide;
   small.row_labels = every_nth(map.row_labels, tall);
   small.column_labels = every_nth(map.column_labels, wide);
-  small.notes.push_back("each cell is the largest magnitude of " + std::to_string(tall) + " x " +
-                        std::to_string(wide));
+  small.notes.push_back(std::string("each cell shows the ") +
+                        (map.scale.is_signed ? "value of largest magnitude" : "largest value") +
+                        " of a block of " + std::to_string(tall) + " x " + std::to_string(wide));
   return small;
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attn/core/query_positions.h"
@@ -26,14 +27,21 @@ enum class CellKind : std::uint8_t {
   nan,
 };
 
+enum class Curve : std::uint8_t { linear, root, logarithmic };
+
+/// "square-root scale"; "" for a linear one.
+std::string_view name_of(Curve curve);
+
 /// Maps values to positions on a colour map. For signed values the limits are made symmetric, so
 /// that the middle of a diverging map is 0.
 struct HeatScale {
-  double low = 0, high = 1;  ///< the ends of the colour bar; values beyond are clipped
-  bool logarithmic = false;  ///< requires low > 0; smaller values are drawn as low
-  bool is_signed = false;    ///< drawn with the diverging map
+  double low = 0, high = 1;     ///< the ends of the colour bar; values beyond are clipped
+  Curve curve = Curve::linear;  ///< logarithmic requires low > 0; smaller values are drawn as low
+  bool is_signed = false;       ///< drawn with the diverging map
 
-  double position(double value) const;  ///< 0 to 1
+  double position(double value) const;  ///< on the colour map, 0 to 1
+  double share(double value) const;     ///< of the colour bar below a value; 0 for low, 1 for high
+  double value_at(double share) const;  ///< the inverse of share()
 };
 
 /// Panels of one group are in adjacent rows: the heads of a layer.
@@ -89,6 +97,7 @@ struct HeatMap {
   std::vector<std::string> row_labels, column_labels;            ///< one for each row and column
   std::vector<HeatPanel> panels;                                 ///< at least one
   HeatScale scale;
+  bool has_chosen_limits = false;  ///< the user chose the ends of the scale
   HeatCells cells;
 
   std::size_t rows() const { return row_labels.size(); }
@@ -106,7 +115,7 @@ struct HeatChoice {
   std::string layer, batch, head;  ///< "0,3" or "0:4"; "": all, as panels
   std::string rows, columns;       ///< "0:32,-1"; "": all
   std::optional<double> low, high;
-  bool logarithmic = false;
+  bool logarithmic = false, linear = false;  ///< default: linear, or a root for wide maps
 };
 
 /// The positions of the queries of a tensor's matrices.
@@ -137,8 +146,9 @@ struct HeatSource {
   std::vector<std::string> row_tokens, column_tokens;  ///< ignored if their number does not match
 };
 
-/// Errors: usage, for an index out of range or invalid limits (NaN, or low >= high); data, for a
-/// tensor that is empty or has more than five axes.
+/// Maps without negative values and with more than 64 columns have a square-root scale, because
+/// most weights of many keys are small. Errors: usage, for an index out of range or invalid limits
+/// (NaN, or low >= high); data, for a tensor that is empty or has more than five axes.
 HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice, std::size_t threads = 1);
 
 /// The map reduced to at most `max_rows` x `max_columns` cells, with a note that says

@@ -46,12 +46,6 @@ std::string typeset(const std::string& number) {
   return text;
 }
 
-/// The height of a value on the colour bar, from 0 to 1.
-double share_of(const HeatScale& scale, double value) {
-  return scale.logarithmic ? std::log(value / scale.low) / std::log(scale.high / scale.low)
-                           : (value - scale.low) / (scale.high - scale.low);
-}
-
 /// The ends of a scale and round numbers between them: powers of ten on a logarithmic scale,
 /// otherwise multiples of 1, 2, 2.5 or 5 times a power of ten. Round numbers too close to an end
 /// are omitted.
@@ -59,10 +53,10 @@ std::vector<double> ticks_of(const HeatScale& scale) {
   constexpr double kNear = 0.07;  // of the bar
   std::vector<double> ticks = {scale.low, scale.high};
   const auto add = [&](double value) {
-    const double share = share_of(scale, value);
+    const double share = scale.share(value);
     if (share > kNear && share < 1 - kNear) ticks.push_back(value);
   };
-  if (scale.logarithmic) {
+  if (scale.curve == Curve::logarithmic) {
     for (double power = std::ceil(std::log10(scale.low)); power <= std::log10(scale.high); ++power)
       add(std::pow(10, power));
     return ticks;
@@ -268,12 +262,8 @@ class PictureLayout {
     tall = std::clamp(tall, 100.0, 320.0);
     const auto steps = static_cast<std::size_t>(tall);
     CellsShape bar{{x, top, kBarWidth, tall}, steps, 1, {}};
-    const auto value_at = [&](double share) {
-      return scale.logarithmic ? scale.low * std::pow(scale.high / scale.low, share)
-                               : std::lerp(scale.low, scale.high, share);
-    };
     for (std::size_t i = 0; i < steps; ++i)
-      bar.cells.push_back(level(value_at(1 - (static_cast<double>(i) + 0.5) / tall)));
+      bar.cells.push_back(level(scale.value_at(1 - (static_cast<double>(i) + 0.5) / tall)));
     picture_.shapes.emplace_back(std::move(bar));
     picture_.shapes.emplace_back(BoxShape{{x, top, kBarWidth, tall}, theme_.frame, true});
     const auto is_end = [&](double tick) { return tick == scale.low || tick == scale.high; };
@@ -282,14 +272,14 @@ class PictureLayout {
       if (!is_end(tick) && (number == typeset(short_number(scale.low)) ||
                             number == typeset(short_number(scale.high))))
         continue;  // 1e5 beside 1e5
-      const double y = top + tall * (1 - share_of(scale, tick));
+      const double y = top + tall * (1 - scale.share(tick));
       picture_.shapes.emplace_back(BoxShape{{x + kBarWidth, y - 0.5, 3, 1}, theme_.frame, false});
       note_beside(x, y + kTextSize * 0.36, number);
     }
     double y = top + tall + 24;
-    if (scale.logarithmic) {
-      text(x, y, "log scale", kTextSize);
-      bar_width_ = std::max(bar_width_, text_width("log scale", kTextSize));
+    if (const std::string name(name_of(scale.curve)); !name.empty()) {
+      text(x, y, name, kTextSize);
+      bar_width_ = std::max(bar_width_, text_width(name, kTextSize));
       y += 20;
     }
     const auto explain = [&](bool drawn, CellKind kind, const char* meaning) {

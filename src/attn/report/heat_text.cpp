@@ -12,6 +12,8 @@ constexpr std::size_t kValueCell = 6;     // "-0.25" and a space
 constexpr std::size_t kTallestLabel = 8;  // lines of a vertical column label
 constexpr std::size_t kWidestLabel = 14;  // columns of a row label; of several panels:
 constexpr std::size_t kWidestGridLabel = 8;
+constexpr std::size_t kMostLarge = 16;  // panels; more are drawn with fewer columns:
+constexpr std::size_t kSmallPanel = 12;
 constexpr std::size_t kWidestTick = 10;  // columns of a label of every n-th column
 constexpr std::size_t kBetweenPanels = 2;
 constexpr const char* kShades[] = {"·", "░", "▒", "▓", "█"};
@@ -146,8 +148,29 @@ bool is_index(const std::string& label) {
   return label.find_first_not_of("0123456789") == std::string::npos;
 }
 
+/// Round indices of columns in one line, each where its column is, if columns are the blocks
+/// 0, wide, 2 wide, ...
+std::string round_ticks(const HeatMap& map, const Measures& m) {
+  const std::size_t wide = map.cells.wide, last = wide * map.columns();
+  const std::size_t width = std::to_string(last).size() + 1;
+  const std::size_t step =
+      round_step(static_cast<double>(width * wide) / static_cast<double>(m.cell));
+  std::string line;
+  for (std::size_t index = 0; index < last; index += step) {
+    const std::string label = std::to_string(index);
+    const std::size_t at = index / wide * m.cell;
+    if (at > 0 && at + label.size() > m.panel) break;
+    line = left_aligned(line, at) + label;
+  }
+  return cut_to_columns(line, m.panel);
+}
+
 /// The labels of every n-th column in one line, each starting at its column.
 std::string ticks(const HeatMap& map, const Measures& m) {
+  bool are_blocks = map.cells.wide > 1;
+  for (std::size_t j = 0; are_blocks && j < map.columns(); ++j)
+    are_blocks = map.column_labels[j] == std::to_string(j * map.cells.wide);
+  if (are_blocks) return round_ticks(map, m);
   const std::size_t width = std::min(widest_label_columns(map.column_labels), kWidestTick) + 1;
   const std::size_t step = round_step(static_cast<double>(width) / static_cast<double>(m.cell));
   std::string line;
@@ -224,16 +247,15 @@ std::string colour_bar(const HeatMap& map, const TerminalStyle& style, std::size
   std::string bar;
   for (std::size_t i = 0; i < steps; ++i) {
     const double share = (static_cast<double>(i) + 0.5) / static_cast<double>(steps);
-    const double value = scale.logarithmic ? scale.low * std::pow(scale.high / scale.low, share)
-                                           : std::lerp(scale.low, scale.high, share);
-    const double position = scale.position(value);
+    const double position = scale.position(scale.value_at(share));
     bar += style.colours == TerminalColours::none
                ? shade_at(scale, position)
                : switched(Plane::background, map, position, style.colours) + " ";
   }
   if (style.colours != TerminalColours::none) bar += kPlain;
   std::string text = short_number(scale.low) + " " + bar + " " + short_number(scale.high);
-  if (scale.logarithmic) text += "\nlog scale";
+  if (const std::string_view name = name_of(scale.curve); !name.empty())
+    text += "\n" + std::string(name);
   if (map.has_hidden) text += "\n╱ hidden";
   if (map.has_zeros && cell < kValueCell) text += "\nblank: exactly 0";
   if (map.has_nans && cell < kValueCell) text += "\n? nan";
@@ -302,6 +324,8 @@ std::string heat_text(const HeatMap& whole, const TerminalStyle& style) {
     return (style.width - label + kBetweenPanels) / across - kBetweenPanels;
   };
   std::size_t across = std::min(groups[0], grid ? style.width / 38 + 1 : 1);
+  if (whole.panels.size() > kMostLarge)
+    across = std::clamp<std::size_t>((style.width - label) / kSmallPanel, 1, groups[0]);
   if (across > 1 && whole.columns() > available_for(across) &&
       whole.columns() <= available_for(across - 1))
     --across;  // instead of reducing the map

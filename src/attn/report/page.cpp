@@ -144,6 +144,11 @@ std::string statistics(const PageSurvey& survey) {
   return text;
 }
 
+/// As the page calls it.
+std::string curve_name(Curve curve) {
+  return curve == Curve::linear ? "linear" : curve == Curve::root ? "root" : "log";
+}
+
 /// The matrix without its group: "head 3".
 std::string name_in_group(const HeatPanel& panel) {
   return panel.name.empty() ? panel.group : panel.name;
@@ -163,7 +168,8 @@ std::string facts(const std::vector<PageSet>& sets, const PagePrecision& precisi
     notes.push_back("values rounded to " + std::to_string(precision.bits) + " bits");
   const std::string step = std::to_string(precision.step);
   if (precision.step > 1)
-    notes.push_back("values are the largest magnitude of " + step + " x " + step + " cells");
+    notes.push_back("values are the largest magnitudes of blocks of " + step + " x " + step +
+                    " cells");
   const HeatScale scale = shared_scale(sets);
   const auto member = [](const std::string& key, const std::string& value) {
     return ",\n\"" + key + "\":" + value;
@@ -188,7 +194,9 @@ std::string facts(const std::vector<PageSet>& sets, const PagePrecision& precisi
   for (const PageSet& set : sets) nans |= set.map.has_nans;
   text += member("nan", truth(nans));
   text += member("limits", "[" + python_repr(scale.low) + "," + python_repr(scale.high) + "]");
-  text += member("signed", truth(scale.is_signed)) + member("log", truth(scale.logarithmic));
+  text += member("signed", truth(scale.is_signed)) +
+          member("curve", "\"" + curve_name(scale.curve) + "\"");
+  text += member("chosenLimits", truth(map.has_chosen_limits));
   text += member("maps", "{\"paper\":\"" + hex_table(ColourMap::paper) + "\",\"night\":\"" +
                              hex_table(ColourMap::night) + "\",\"diverging\":\"" +
                              hex_table(ColourMap::diverging) + "\",\"divergingNight\":\"" +
@@ -257,13 +265,22 @@ std::string description(const std::vector<PageSet>& sets, const PagePrecision& p
 
 }  // namespace
 
+namespace {
+
+std::string shape_of(const PageSet& set) {
+  return to_string(Shape{set.map.panels.size(), set.map.rows(), set.map.columns()});
+}
+
+}  // namespace
+
 Page make_page(const std::vector<PageSet>& sets, std::size_t max_bytes, std::size_t threads) {
   const HeatMap& map = sets[0].map;
   for (const PageSet& set : sets)
     if (set.map.rows() != map.rows() || set.map.columns() != map.columns() ||
         set.map.panels.size() != map.panels.size())
       throw Error(ErrorKind::usage, printable(sets[0].name) + ", " + printable(set.name) +
-                                        ": the shapes must be equal to compare them");
+                                        ": shapes differ: " + shape_of(sets[0]) + " and " +
+                                        shape_of(set));
   kernel::ThreadPool pool(threads);
   const PageSurvey survey = survey_of(sets, pool);
   PagePrecision precision{32, 1, true};

@@ -1,7 +1,8 @@
 // Zoom and position of a drawing. Lengths are CSS pixels; positions in the content are in its units,
 // which may be scaled differently along x and y.
 
-const kMostUnit = 64;
+const kMostUnit = 120;
+const kMostZoomed = 64;
 // The least side of a content of few rows or columns, so that each of them is visible.
 const kLeastUnit = 12, kLeastSide = 28, kEnough = 120;
 
@@ -52,7 +53,7 @@ export class Camera {
   get view() {
     return {x: this.x, y: this.y, width: this.shownWidth / this.scaleX, height: this.shownHeight / this.scaleY};
   }
-  get mostZoom() { return Math.max(1, kMostUnit / Math.min(this.base.x, this.base.y)); }
+  get mostZoom() { return Math.max(1, kMostZoomed / Math.min(this.base.x, this.base.y)); }
 
   clamp() {
     this.zoom = Math.min(Math.max(this.zoom, 1), this.mostZoom);

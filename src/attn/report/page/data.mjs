@@ -10,7 +10,7 @@ import {codeOf, codesFrom, kZero, levelOf} from './codes.mjs';
  *   rows: string[], columns: string[], heads: string[], groups: string[], groupEnds: number[],
  *   bits: number, step: number, first: number[], end: number[],
  *   sources: {file: string, size: number, dtype: string, offset: number, packed: number[] | null, places: number[]}[] | null,
- *   hidden: boolean[], zeros: boolean[], nan: boolean, limits: number[], signed: boolean, log: boolean,
+ *   hidden: boolean[], zeros: boolean[], nan: boolean, limits: number[], signed: boolean, curve: 'linear' | 'root' | 'log', chosenLimits: boolean,
  *   maps: {paper: string, night: string, diverging: string, divergingNight: string},
  *   unit: number, overview: number[], chunk: number, pyramid: number[][],
  *   statistics: {name: string, title: string, of: (number | null)[][]}[]}} Facts

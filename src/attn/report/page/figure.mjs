@@ -1,17 +1,19 @@
-// A head as a matrix with its tokens, and the colour bar. Figures of several results share a camera.
+// A head as a matrix with its tokens, or as bars if it has one query, and the colour bar.
 
 import {levelFor} from './codes.mjs';
-import {colour, cutTo, device, em, hexColour, kFont, ring, sized, stepFor, targetOf, widest} from './pen.mjs';
+import {colour, contextOf, cutTo, device, em, hexColour, kFont, ring, sized, stepFor, targetOf, widest} from './pen.mjs';
+import {drawBars} from './bars.mjs';
+import {Camera} from './camera.mjs';
 import {brief, inkOn} from './scale.mjs';
 import {CanvasPainter} from './paint.mjs';
 
 /** @typedef {import('./data.mjs').Data} Data */
 /** @typedef {import('./data.mjs').Head} Head */
 /** @typedef {import('./scale.mjs').Scale} Scale */
-/** @typedef {import('./camera.mjs').Camera} Camera */
 
 /** Of labels and numbers. */
 const labelSize = () => 12 * em();
+const kMostBar = 320;
 
 export class Figure {
   /**
@@ -19,20 +21,22 @@ export class Figure {
    * @param {Data} data
    * @param {import('./state.mjs').State} state
    * @param {number} set
-   * @param {Camera} camera
    * @param {string} caption
    */
-  constructor(parent, data, state, set, camera, caption) {
+  constructor(parent, data, state, set, caption) {
     this.data = data;
     this.state = state;
     this.set = set;
-    this.camera = camera;
+    this.camera = new Camera();
+    this.caption = caption;
+    this.isBars = data.facts.rows.length === 1;
     const figure = this.figure = document.createElement('figure');
     const text = document.createElement('figcaption');
     this.box = document.createElement('div');
     this.box.className = 'matrix';
     this.base = document.createElement('canvas');
     this.over = document.createElement('canvas');
+    this.over.className = 'over';
     this.bar = document.createElement('canvas');
     text.textContent = caption;
     this.box.append(this.base, this.over);
@@ -51,9 +55,12 @@ export class Figure {
   /** Space for labels, and the camera's space. */
   layout() {
     const {facts} = this.data, width = this.box.clientWidth, height = this.box.clientHeight;
-    this.left = Math.ceil(this.labelWidth(facts.rows, Math.min(110 * em(), width * .24)) + 10);
+    const side = this.isBars ? ['0.0001'] : facts.rows;
+    this.left = Math.ceil(this.labelWidth(side, Math.min(110 * em(), width * .24)) + 10);
     this.top = Math.ceil(this.labelWidth(facts.columns, Math.min(100 * em(), height * .22)) + 10);
-    this.camera.resize(facts.columns.length, facts.rows.length, width - this.left - 2, height - this.top - 2);
+    const tall = height - this.top - 2;
+    this.camera.resize(facts.columns.length, facts.rows.length, width - this.left - 2, this.isBars ? Math.min(tall, kMostBar) : tall);
+    if (this.isBars) this.camera.base.y = this.camera.height;
   }
 
   /** @param {string[]} labels @param {number} most */
@@ -71,7 +78,9 @@ export class Figure {
     const {view} = camera, width = camera.shownWidth, height = camera.shownHeight;
     const target = targetOf(left, top, width, height);
     const marks = {ground: hexColour('--ground'), hatch: hexColour('--hatch'), nan: hexColour('--nan')};
-    if (this.head.levels.length > 0) {
+    if (this.isBars) {
+      drawBars(context, this, scale, this.state.dark);
+    } else if (this.head.levels.length > 0) {
       const level = levelFor(this.head.levels, view.height / target.height, view.width / target.width);
       try {
         painter.paint(context, level, view, target, scale, marks);
@@ -81,7 +90,7 @@ export class Figure {
     }
     context.strokeStyle = colour('--line');
     context.strokeRect(left - .5, top - .5, width + 1, height + 1);
-    this.drawNumbers(context, scale);
+    if (!this.isBars) this.drawNumbers(context, scale);
     this.drawLabels(context, marked);
     this.drawBar(scale);
   }
@@ -106,7 +115,8 @@ export class Figure {
     context.beginPath();
     context.rect(this.left, this.top, camera.shownWidth, camera.shownHeight);
     context.clip();
-    context.font = `${11 * em()}px ${kFont}`;
+    const size = Math.max(11, Math.min(16, Math.min(camera.scaleX, camera.scaleY) / 5));
+    context.font = `${size * em()}px ${kFont}`;
     context.textAlign = 'center';
     context.textBaseline = 'middle';
     for (let i = rows[0]; i < rows[1]; ++i)
@@ -130,21 +140,27 @@ export class Figure {
     context.textAlign = 'right';
     const inside = (/** @type {number} */ at, /** @type {number} */ from, /** @type {number} */ length) =>
         at >= from - 1 && at <= from + length + 1;
-    for (let i = Math.ceil(rows[0] / stepDown) * stepDown; i < rows[1]; i += stepDown) {
+    if (this.isBars && this.scale) {
+      context.fillStyle = ink;
+      context.fillText(brief(this.scale.high), left - 5, top + down / 2);
+      context.fillText(brief(this.scale.low), left - 5, top + camera.shownHeight - down / 2);
+    }
+    for (let i = Math.ceil(rows[0] / stepDown) * stepDown; !this.isBars && i < rows[1]; i += stepDown) {
       if (!inside(this.yOf(i), top, camera.shownHeight)) continue;
       context.fillStyle = marked(facts.rows[i]) ? mark : ink;
       context.fillText(cutTo(context, facts.rows[i], left - 8), left - 5, this.yOf(i));
     }
     const across = size(camera.scaleX), stepAcross = stepFor(across * 1.12 / camera.scaleX);
     context.font = `${across}px ${kFont}`;
-    context.textAlign = 'left';
+    const isFlat = camera.scaleX > 40 * em() && widest(facts.columns, camera.scaleX, across) < camera.scaleX - 6;
+    context.textAlign = isFlat ? 'center' : 'left';
     for (let j = Math.ceil(columns[0] / stepAcross) * stepAcross; j < columns[1]; j += stepAcross) {
       if (!inside(this.xOf(j), left, camera.shownWidth)) continue;
       context.save();
       context.translate(this.xOf(j), top - 5);
-      context.rotate(-Math.PI / 2);
+      if (!isFlat) context.rotate(-Math.PI / 2);
       context.fillStyle = marked(facts.columns[j]) ? mark : ink;
-      context.fillText(cutTo(context, facts.columns[j], top - 8), 0, 0);
+      context.fillText(cutTo(context, facts.columns[j], isFlat ? camera.scaleX : top - 8), 0, isFlat ? -5 : 0);
       context.restore();
     }
     context.fillStyle = mark;
@@ -155,16 +171,16 @@ export class Figure {
       if (marked(facts.columns[j])) context.fillRect(this.xOf(j) - wide / 2, top - 4, wide, 3);
   }
 
-  /** The selected row as a band, the selected cell with a ring. */
+  /** The selected row as a band, the selected cell with a ring. Prints have one canvas. */
   drawFocus() {
     const {camera, left, top, state} = this;
-    const context = sized(this.over, this.box.clientWidth, this.box.clientHeight);
+    const context = device.print ? contextOf(this.base) : sized(this.over, this.box.clientWidth, this.box.clientHeight);
     context.save();
     context.beginPath();
     context.rect(left - 3, top - 3, camera.shownWidth + 6, camera.shownHeight + 6);
     context.clip();
-    const tall = Math.max(camera.scaleY, 2), wide = Math.max(camera.scaleX, 2);
-    const y = this.yOf(state.row) - tall / 2, x = this.xOf(state.column) - wide / 2;
+    const tall = this.isBars ? camera.shownHeight : Math.max(camera.scaleY, 2), wide = Math.max(camera.scaleX, 2);
+    const y = this.isBars ? top : this.yOf(state.row) - tall / 2, x = this.xOf(state.column) - wide / 2;
     const line = (/** @type {number} */ at, /** @type {string} */ style) => {
       context.strokeStyle = style;
       context.beginPath();
@@ -172,7 +188,7 @@ export class Figure {
       context.lineTo(left + camera.shownWidth, at);
       context.stroke();
     };
-    if (camera.scaleX * camera.columns > 3 * wide)
+    if (!this.isBars && camera.scaleX * camera.columns > 3 * wide)
       for (const [at, out] of [[y, -.5], [y + tall, .5]]) {
         line(at + out, '#fff');
         line(at + 3 * out, '#000');

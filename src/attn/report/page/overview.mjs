@@ -3,14 +3,17 @@
 
 import {Camera} from './camera.mjs';
 import {levelFor} from './codes.mjs';
-import {colour, cutTo, device, em, headColour, hexColour, kFont, ring, sized, targetOf} from './pen.mjs';
+import {colour, contextOf, cutTo, device, em, headColour, hexColour, kFont, ring, sized, targetOf, widest} from './pen.mjs';
 import {CanvasPainter} from './paint.mjs';
 import {rowsOfHeads} from './order.mjs';
 
 /** @typedef {import('./data.mjs').Data} Data */
 /** @typedef {import('./state.mjs').State} State */
 
-const kGap = 3, kLeastSlot = 12, kMostSlot = 170, kCaption = 13, kMargin = 3;
+/** "layer 10" as "L10". @param {string} text */
+const initialed = text => text.replace(/^(\p{L})\p{L}* (\d+)$/u, (_, letter, number) => letter.toUpperCase() + number);
+
+const kGap = 3, kLeastSlot = 12, kMostSlot = 170, kCaption = 13, kCaptionSize = 10, kMargin = 3;
 
 export class Overview {
   /**
@@ -26,6 +29,7 @@ export class Overview {
     this.scaleOf = scaleOf;
     this.base = document.createElement('canvas');
     this.over = document.createElement('canvas');
+    this.over.className = 'over';
     box.append(this.base, this.over);
     this.painter = new CanvasPainter();
     this.camera = new Camera();
@@ -34,6 +38,8 @@ export class Overview {
     /** @type {{title: string, heads: number[]}[]} */
     this.rows = [];
     this.byLayer = false;
+    /** Of the widest title, in ems. @type {number | undefined} */
+    this.captionWidth = undefined;
     this.left = this.top = 0;
     this.run = 0;
     /** @type {Map<string, import('./codes.mjs').Level[]>} */
@@ -45,30 +51,33 @@ export class Overview {
   arrange(heads, byLayer) {
     const {facts} = this.data, width = this.box.clientWidth;
     const stacked = !device.print && !matchMedia('(min-width: 900px) and (min-height: 560px)').matches;
-    if (stacked) this.box.style.height = '';
-    let height = this.box.clientHeight;
+    // Its height follows from its heads, up to a limit.
+    const fixed = device.print || document.body.classList.contains('wide') && !stacked;
+    if (!fixed) this.box.style.height = '';
+    let height = fixed ? this.box.clientHeight : stacked ? 1.2 * innerHeight : Math.max(120, (byLayer ? .42 : .5) * innerHeight);
     this.heads = heads;
     this.byLayer = byLayer && facts.groups.length > 1;
     const ratio = this.aspect();
-    let across = Math.ceil(Math.sqrt(heads.length * Math.max(width, 1) / Math.max(height, 1) * ratio));
-    across = Math.max(1, Math.min(across, heads.length, Math.floor(width / kLeastSlot)));
-    this.rows = rowsOfHeads(facts, heads, byLayer, across);
+    this.rows = rowsOfHeads(facts, heads, byLayer, this.acrossFor(heads.length, width - 2 * kMargin, height - 2 * kMargin));
     const columns = Math.max(1, ...this.rows.map(row => row.heads.length));
     const down = Math.max(1, this.rows.length);
     this.left = this.byLayer ? Math.min(70 * em(), width * .16) : kMargin;
     this.top = this.byLayer ? 18 * em() : kMargin;
     const camera = this.camera;
-    if (stacked) {  // the page scrolls instead of the overview
-      const fitting = this.top + kMargin + Math.min(kMostSlot, (width - this.left - kMargin) / columns) / ratio * down;
-      height = Math.ceil(Math.min(fitting, 1.2 * innerHeight));
+    if (!fixed) {
+      const slot = Math.max(kLeastSlot, Math.min(kMostSlot * em(), (width - this.left - kMargin) / columns));
+      const caption = this.captioned(slot) ? kCaption * em() : 0;
+      height = Math.ceil(Math.min(this.top + kMargin + (slot / ratio + caption) * down, height));
       this.box.style.height = `${height}px`;
     }
     const space = {width: Math.max(width - this.left - kMargin, 1), height: Math.max(height - this.top - kMargin, 1)};
     camera.resize(columns, down, space.width, space.height);
-    const widest = Math.min(space.width / columns, kMostSlot * em());
-    const caption = this.captioned(widest) ? kCaption * em() : 0;
-    const side = Math.max(kLeastSlot, Math.min(widest, (space.height / down - caption) * ratio));
-    camera.base = {x: side, y: side / ratio + caption};
+    const most = Math.min(space.width / columns, kMostSlot * em());
+    const sideWith = (/** @type {number} */ caption) =>
+        Math.max(kLeastSlot, Math.min(most, (space.height / down - caption) * ratio));
+    const captioned = sideWith(kCaption * em()), isCaptioned = this.captioned(captioned);
+    const side = isCaptioned ? captioned : sideWith(0);
+    camera.base = {x: side, y: side / ratio + (isCaptioned ? kCaption * em() : 0)};
     camera.clamp();
   }
 
@@ -78,8 +87,28 @@ export class Overview {
     return Math.min(Math.max(columns.length / rows.length, 2 / 3), 3 / 2);
   }
 
-  /** @param {number} side */
-  captioned(side) { return !this.byLayer && side >= 44; }
+  /**
+   * How many pictures are side by side: the fewest with which all rows fit, so that they are large.
+   * @param {number} count
+   * @param {number} width
+   * @param {number} height
+   */
+  acrossFor(count, width, height) {
+    const most = Math.max(1, Math.min(count, Math.floor(width / kLeastSlot)));
+    for (let across = 1; across < most; ++across) {
+      const slot = Math.min(kMostSlot * em(), width / across);
+      const tall = slot / this.aspect() + (this.captioned(slot) ? kCaption * em() : 0);
+      if (Math.ceil(count / across) * tall <= height) return across;
+    }
+    return most;
+  }
+
+  /** Whether pictures of this width have captions. @param {number} side */
+  captioned(side) {
+    if (this.byLayer) return false;
+    this.captionWidth ??= widest(this.data.facts.heads.map((_, head) => this.shortTitle(head)), 100, kCaptionSize) / kCaptionSize;
+    return side - kGap >= this.captionWidth * kCaptionSize * em();
+  }
 
   /** The picture of a slot, in CSS pixels of the canvas. @param {number} row @param {number} column */
   boxOf(row, column) {
@@ -123,7 +152,7 @@ export class Overview {
           context.strokeRect(box.left + .5, box.top + .5, box.width - 1, box.height - 1);
         }
         if (this.captioned(camera.scaleX)) {
-          context.font = `${10 * em()}px ${kFont}`;
+          context.font = `${kCaptionSize * em()}px ${kFont}`;
           context.fillStyle = soft;
           context.fillText(cutTo(context, this.shortTitle(head), box.width), box.left, box.top - 3);
         }
@@ -159,11 +188,10 @@ export class Overview {
     this.soon = window.setTimeout(() => this.draw(), 60);
   }
 
-  /** "layer 3, head 5" as "3.5". @param {number} head */
+  /** "layer 3, head 5" as "L3 H5". @param {number} head */
   shortTitle(head) {
     const {facts} = this.data, group = this.groupOf(head);
-    const number = (/** @type {string} */ text) => /\d+$/.exec(text)?.[0] ?? text;
-    return group === '' ? facts.heads[head] : `${number(group)}.${number(facts.heads[head])}`;
+    return group === '' ? facts.heads[head] : `${initialed(group)} ${initialed(facts.heads[head])}`;
   }
 
   /** @param {number} head */
@@ -193,10 +221,11 @@ export class Overview {
     context.textBaseline = 'middle';
     context.textAlign = 'right';
     const every = Math.ceil(13 * em() / camera.scaleY), narrow = Math.ceil(24 * em() / camera.scaleX);
+    const fits = this.rows.every(({title}) => context.measureText(title).width <= this.left - 6);
     for (let r = 0; r < this.rows.length; r += every) {
       const y = this.boxOf(r, 0).top + (camera.scaleY - kGap) / 2;
       if (y > this.top && y < this.base.height / ratio)
-        context.fillText(cutTo(context, this.rows[r].title, this.left - 6), this.left - 6, y);
+        context.fillText(cutTo(context, fits ? this.rows[r].title : initialed(this.rows[r].title), this.left - 6), this.left - 6, y);
     }
     context.textAlign = 'center';
     const longest = this.rows.reduce((a, b) => b.heads.length > a.heads.length ? b : a, this.rows[0]);
@@ -210,7 +239,8 @@ export class Overview {
 
   /** Rings of the selected head and of those whose lines are drawn. */
   drawRings() {
-    const {state} = this, context = sized(this.over, this.box.clientWidth, this.box.clientHeight);
+    const {state} = this;
+    const context = device.print ? contextOf(this.base) : sized(this.over, this.box.clientWidth, this.box.clientHeight);
     this.rows.forEach((row, r) => row.heads.forEach((head, c) => {
       const pin = state.pinned.indexOf(head);
       if (pin < 0 && head !== state.head) return;

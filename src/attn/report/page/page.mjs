@@ -1,19 +1,23 @@
 // The page: its state, its input events, and what it draws.
 
-import {Camera} from './camera.mjs';
 import {Data, Matrix, Pauses, blankName, kDifference, kEntropy, kSum, nextTask} from './data.mjs';
 import {Figure} from './figure.mjs';
 import {GlPainter} from './gl.mjs';
+import {openingCell, openingHead} from './opening.mjs';
 import {orderedHeads, statistic} from './order.mjs';
 import {Overview} from './overview.mjs';
 import {CanvasPainter} from './paint.mjs';
 import {device, headColour} from './pen.mjs';
+import {savedPicture} from './saved_picture.mjs';
 import {Scale, brief, paletteOf, written} from './scale.mjs';
+import {insideOf, sentencesOf} from './sentences.mjs';
 import {Lines, TokenText} from './side.mjs';
 import {Source} from './source.mjs';
 import {State} from './state.mjs';
+import {StrongestList, strongest} from './strongest.mjs';
 
 /** @typedef {import('./data.mjs').Facts} Facts */
+/** @typedef {import('./camera.mjs').Camera} Camera */
 
 /** @param {string} id @returns {HTMLElement} */
 const byId = id => /** @type {HTMLElement} */ (document.getElementById(id));
@@ -41,9 +45,10 @@ const data = new Data(facts, textOf), compares = data.compares;
 const setNames = compares ? [...facts.sets, `${facts.sets[0]} − ${facts.sets[1]}`] : facts.sets;
 const state = new State({
   heads: data.headCount, rows, columns, sets: facts.sets.length,
-  mode: facts.log ? 'log' : facts.signed || columns <= 64 ? 'linear' : 'root',
+  mode: facts.curve,
   dark: matchMedia('(prefers-color-scheme: dark)').matches,
   orders: ['file', ...facts.statistics.map(({name}) => name)], order: compares ? 'difference' : 'file',
+  head: openingHead(facts), scale: facts.chosenLimits ? 'shared' : 'matrix',
 });
 
 // ---- colours
@@ -60,14 +65,20 @@ function largestOf(set, head) {
 /** @type {Map<string, Scale>} */
 const scales = new Map();
 
-/** The scale of a head's colours. @param {number} set @param {number} head */
-function scaleOf(set, head) {
+/**
+ * The scale of a head's colours. The two results of a comparison have the same.
+ * @param {number} set
+ * @param {number} head
+ * @param {boolean} own whether it ends at the largest value of the head, instead of all heads
+ */
+function scaleOf(set, head, own = state.scale !== 'shared') {
   const signed = facts.signed || set === kDifference;
-  const key = [set, state.own ? head : '', state.mode, state.dark].join();
+  const key = [set, own ? head : '', state.mode, state.dark].join();
   let scale = scales.get(key);
   if (!scale) {
     let range = facts.limits;
-    if (state.own) range = [0, largestOf(set, head)];
+    const sets = set === kDifference ? [kDifference] : facts.sets.map((_, k) => k);
+    if (own) range = [0, Math.max(...sets.map(k => largestOf(k, head)))];
     else if (set === kDifference) range = [0, Math.max(...facts.heads.map((_, h) => largestOf(set, h)))];
     scale = new Scale(range, signed, state.mode, palettes[state.dark ? 'dark' : 'light'][signed ? 1 : 0], facts.unit);
     scales.set(key, scale);
@@ -77,11 +88,21 @@ function scaleOf(set, head) {
 
 // ---- what is drawn
 
-const camera = new Camera();
-const overview = new Overview(byId('overview'), data, state, scaleOf);
-const axes = `${facts.rowAxis} down, ${facts.columnAxis} across`;
+const overview = new Overview(byId('overview'), data, state, (set, head) => scaleOf(set, head, state.scale === 'head'));
+const axes = rows === 1 ? `${facts.columnAxis} across, heights on the colour scale`
+                        : `${facts.rowAxis} down, ${facts.columnAxis} across`;
 const figures = setNames.map((name, set) =>
-    new Figure(byId('matrices'), data, state, set, camera, compares ? name : axes));
+    new Figure(byId('matrices'), data, state, set, compares ? name : axes));
+/** The view that the controls and the address have. Other matrices follow. */
+const {camera} = figures[0];
+/** @param {Camera} from */
+function alignCameras(from) {
+  for (const {camera: other} of figures) {
+    Object.assign(other, {zoom: from.zoom, x: from.x, y: from.y});
+    other.clamp();
+  }
+}
+const strongestList = new StrongestList(byId('strongest'));
 const lines = new Lines(byId('scroll'), byId('tall'), /** @type {HTMLCanvasElement} */ (byId('lines')), data, state);
 const text = new TokenText(byId('text'), data, state);
 const sources = (facts.sources ?? []).map((_, set) => new Source(facts, set));
@@ -121,7 +142,7 @@ async function drawHead() {
   await nextTask();
   if (key !== wanted) return;
   heads.forEach((one, k) => { figures[k].head = one; });
-  if (undecided) selectStrongest();
+  if (undecided) selectOpening();
   drawMatrices();
   document.body.dataset.head = `${head}`;
   drawSide();
@@ -130,15 +151,10 @@ async function drawHead() {
 
 /** Whether the fragment left the selected cell open. */
 let undecided = false;
-/** Selects the largest difference; without a comparison, the strongest key of the last query. */
-function selectStrongest() {
+function selectOpening() {
   undecided = false;
-  const [level] = [...figures[figures.length - 1].head.levels].sort((a, b) => a.tall * a.wide - b.tall * b.wide);
-  const from = compares ? 0 : (level.rows - 1) * level.columns;
-  let strongest = from;
-  for (let k = from; k < level.codes.length; ++k) if (level.codes[k] > level.codes[strongest]) strongest = k;
-  state.row = compares ? Math.floor(strongest / level.columns) * level.tall : rows - 1;
-  state.column = strongest % level.columns * level.wide;
+  const [finest] = [...figures[figures.length - 1].head.levels].sort((a, b) => a.tall * a.wide - b.tall * b.wide);
+  Object.assign(state, openingCell(facts, finest, compares));
   revealed = false;
 }
 /** Whether the lines' view shows the selection. */
@@ -159,6 +175,8 @@ async function readFile(head) {
   }));
 }
 
+/** @param {string} axis */
+const one = axis => ({queries: 'query', keys: 'key', batches: 'batch'})[axis] ?? axis.replace(/s$/, '');
 /** @param {string[]} labels @param {number} i */
 const named = (labels, i) => labels[i] === String(i) ? labels[i] : `${i}: ${labels[i]}`;
 
@@ -195,16 +213,38 @@ async function readRows() {
   if (state.head === head && state.row === row) writeFacts();
 }
 
+/** Six digits of a number, with its error if it is not exact. @param {string} text */
+function shortened(text) {
+  const [number, ...rest] = text.split(' '), value = Number(number);
+  return number === '' || !Number.isFinite(value) ? text : [String(Number(value.toPrecision(6))), ...rest].join(' ');
+}
+
+/** Six digits; all of them in a tooltip. @param {string} id @param {string} text */
+function writeNumber(id, text) {
+  byId(id).textContent = shortened(text);
+  byId(id).title = text;
+}
+
+/** A number of the selected row in each result. @param {string} id @param {number} what @param {(number: number) => string} format */
+function writeOfRow(id, what, format) {
+  const numbers = facts.sets.map((_, set) => figures[set].head.matrix?.row(state.row, what) ?? NaN);
+  byId(id).textContent = numbers.map(number => Number.isFinite(number) ? format(number) : '–').join(' and ');
+  byId(id).title = compares ? facts.sets.map((name, set) => `${name}: ${numbers[set]}`).join('\n') : String(numbers[0]);
+}
+
 function writeFacts() {
-  const {row, column} = state, {matrix} = figures[0].head;
-  byId('query').textContent = named(facts.rows, row);
-  byId('key').textContent = named(facts.columns, column);
-  byId('value').textContent = cellText(0);
-  if (compares) [byId('other').textContent, byId('difference').textContent] = [cellText(1), cellText(kDifference)];
-  const sum = matrix ? matrix.row(row, kSum) : NaN, entropy = matrix ? matrix.row(row, kEntropy) : NaN;
-  byId('sum').textContent = Number.isFinite(sum) ? String(Number(sum.toPrecision(6))) : '–';
-  byId('entropy').textContent = Number.isNaN(entropy) ? '–' : `${entropy.toFixed(3)} nats`;
-  byId('locked').textContent = state.locked ? 'locked' : 'not locked';
+  const {row, column} = state;
+  byId('query').textContent = byId('query').title = named(facts.rows, row);
+  byId('key').textContent = byId('key').title = named(facts.columns, column);
+  writeNumber('value', cellText(0));
+  if (compares) {
+    writeNumber('other', cellText(1));
+    writeNumber('difference', cellText(kDifference));
+  }
+  writeOfRow('sum', kSum, sum => String(Number(sum.toPrecision(6))));
+  writeOfRow('entropy', kEntropy, entropy => entropy.toFixed(3));
+  byId('locked').textContent = state.locked ? 'locked' : 'lock';
+  byId('locked').setAttribute('aria-pressed', String(state.locked));
 }
 
 function drawFocus() {
@@ -222,17 +262,27 @@ async function drawSide() {
   byId('text').hidden = !isText;
   const values = figures[0].head.matrix;
   if (!values) return;
+  const inside = insideOf(facts.rows, facts.columns, state.between), {row, column} = state;
+  const toKey = state.side === 'keys';
+  const ofSet = compares ? ` in ${facts.sets[0]}` : '';
+  strongestList.draw(
+      (toKey ? `read ${named(facts.columns, column)} most` : `${named(facts.rows, row)} reads most`) + ofSet,
+      strongest(toKey ? rows : columns, i => toKey ? (inside.query(i) ? values.value(i, column) : null)
+                                                   : inside.key(i) ? values.value(row, i) : null, 10),
+      i => named(toKey ? facts.rows : facts.columns, i), toKey ? row : column);
   if (isText) {
-    byId('colour-key').replaceChildren();
+    byId('colour-key').textContent = toKey ? `${one(facts.columnAxis)} ${named(facts.columns, column)} is read by:`
+                                           : `${one(facts.rowAxis)} ${named(facts.rows, row)} reads:`;
     return text.draw(values, scaleOf(0, head), found());
   }
   const heads = [head, ...state.pinned.filter(pin => pin !== head)];
   const all = await Promise.all(heads.map(one => data.matrix(0, one)));
   if (head !== state.head || state.side !== 'lines') return;
   lines.heads = heads.map((one, k) => ({
-    values: all[k], scale: scaleOf(0, one), title: overview.title(one),
+    values: all[k], scale: scaleOf(0, one, heads.length === 1 && state.scale !== 'shared'), title: overview.title(one),
     colour: headColour(k === 0 ? 0 : state.pinned.indexOf(one) + 1, state.dark)}));
   lines.marked = found();
+  lines.inside = inside;
   byId('colour-key').replaceChildren(...(lines.heads.length < 2 ? [] : lines.heads.map(one => {
     const item = document.createElement('span'), swatch = document.createElement('i');
     swatch.style.background = one.colour;
@@ -246,8 +296,13 @@ async function drawSide() {
 
 /** Several moves within a frame are drawn once. */
 let asked = false;
-/** @param {number} row @param {number} column @param {boolean} byKey */
-function focusOn(row, column, byKey = false) {
+/**
+ * @param {number} row
+ * @param {number} column
+ * @param {boolean} byKey by the keyboard: the view moves to the cell
+ * @param {boolean} inLines by pointing at the lines, which stay
+ */
+function focusOn(row, column, byKey = false, inLines = false) {
   state.row = Math.max(0, Math.min(rows - 1, row));
   state.column = Math.max(0, Math.min(columns - 1, column));
   if (byKey) {
@@ -255,13 +310,13 @@ function focusOn(row, column, byKey = false) {
     camera.show(state.column, state.row);
     if (x !== camera.x || y !== camera.y) drawMatricesSoon();
   }
+  if (!inLines) revealed = false;
   if (asked) return;
   asked = true;
   requestAnimationFrame(() => {
     asked = false;
     drawFocus();
     if (byKey) {
-      lines.reveal();
       byId('status').textContent = `${byId('query').textContent}, ${byId('key').textContent}: ${byId('value').textContent}`;
     }
   });
@@ -273,6 +328,7 @@ function drawMatricesSoon() {
   drawing = true;
   requestAnimationFrame(() => {
     drawing = false;
+    alignCameras(camera);
     saveCamera();
     drawMatrices();
   });
@@ -309,10 +365,13 @@ function lock(locked) {
   drawFocus();
 }
 
+/** What is wrong with the limits of a statistic. */
+let refused = '';
 function arrange() {
   overview.arrange(orderedHeads(facts, state.order, state.set, state.least, state.most), state.order === 'file');
   const {length} = overview.heads;
-  byId('shown').textContent = length === data.headCount ? `${length} heads` : `${length} of ${data.headCount} heads`;
+  const shown = length === data.headCount ? `${length} heads` : `${length} of ${data.headCount} heads`;
+  byId('shown').textContent = refused || shown;
 }
 
 /** Lays out everything and draws it. */
@@ -355,22 +414,23 @@ function saveCamera() {
   saveSoon();
 }
 /** Zooms and moves as the state says, within the space of the next layout. */
-function restoreCamera() { Object.assign(camera, {zoom: state.zoom, x: state.x, y: state.y}); }
+function restoreCamera() { for (const figure of figures) Object.assign(figure.camera, {zoom: state.zoom, x: state.x, y: state.y}); }
 
 /** Reads the state from the fragment and shows it in the controls. */
 function readFragment() {
   state.read(location.hash.slice(1));
   select('set').value = String(state.set);
-  select('scale').value = state.own ? 'head' : 'shared';
+  select('scale').value = state.scale;
   select('colours').value = facts.signed && state.mode === 'log' ? 'linear' : state.mode;
   select('order').value = state.order;
   const number = (/** @type {number} */ limit) => Number.isFinite(limit) ? String(limit) : '';
   input('least').value = number(state.least);
   input('most').value = number(state.most);
   input('find').value = state.find;
+  select('between').value = state.between;
   for (const radio of document.querySelectorAll('input[name=side]'))
     if (radio instanceof HTMLInputElement) radio.checked = radio.value === state.side;
-  byId('range').hidden = state.order === 'file';
+  showRange();
   countFound();
 }
 
@@ -435,7 +495,11 @@ function draggable(box, of, draw) {
 }
 
 for (const figure of figures) {
-  const moved = draggable(figure.box, camera, drawMatricesSoon);
+  const draw = () => {
+    alignCameras(figure.camera);
+    drawMatricesSoon();
+  };
+  const moved = draggable(figure.box, figure.camera, draw);
   figure.box.addEventListener('pointermove', event => {
     const cell = figure.cellAt(event);
     if (!cell) return hideTip();
@@ -456,7 +520,7 @@ for (const figure of figures) {
   figure.box.addEventListener('dblclick', () => { camera.reset(); drawMatricesSoon(); });
   figure.box.addEventListener('wheel', event => {
     const box = figure.box.getBoundingClientRect();
-    wheel(event, camera, event.clientX - box.left - figure.left, event.clientY - box.top - figure.top, drawMatricesSoon);
+    wheel(event, figure.camera, event.clientX - box.left - figure.left, event.clientY - box.top - figure.top, draw);
   }, {passive: false});
 }
 
@@ -477,7 +541,8 @@ byId('overview').addEventListener('pointermove', event => {
   if (head === null) return hideTip();
   const numbers = facts.statistics.map(({name, title}) => {
     const value = statistic(facts, name, state.set)[head];
-    return value === null ? '' : `\n${title}: ${brief(value)}`;
+    const change = state.set === kDifference && name !== 'difference' ? 'change of ' : '';
+    return value === null ? '' : `\n${change}${title}: ${brief(value)}`;
   });
   showTip(`${overview.title(head)}${numbers.join('')}`, event.clientX, event.clientY);
 });
@@ -488,15 +553,29 @@ byId('overview').addEventListener('wheel', event => {
         () => overview.draw());
 }, {passive: false});
 
-byId('lines').addEventListener('click', event => {
+/** Pointing shows the lines of a token; a click also locks them. @param {MouseEvent} event @param {boolean} click */
+function lineEvent(event, click) {
+  if (state.locked && !click) return;
   const {query, key} = lines.at(event);
-  if (query !== undefined) focusOn(query, state.column);
-  if (key !== undefined) focusOn(state.row, key);
+  if (query === undefined && key === undefined) return;
+  if (click) state.locked = true;
+  if (query !== undefined) focusOn(query, state.column, false, true);
+  if (key !== undefined) focusOn(state.row, key, false, true);
+}
+byId('lines').addEventListener('pointermove', event => lineEvent(event, false));
+byId('lines').addEventListener('click', event => lineEvent(event, true));
+byId('strongest').addEventListener('click', event => {
+  const index = strongestList.at(event);
+  if (index === null) return;
+  state.locked = true;
+  if (state.side === 'keys') focusOn(index, state.column);
+  else focusOn(state.row, index);
 });
 /** @param {Event} event @param {boolean} click */
 function tokenEvent(event, click) {
   const token = text.at(event);
   if (token === null || (state.locked && !click)) return;
+  if (click) state.locked = true;
   if (state.side === 'keys') focusOn(click || rows !== columns ? token : state.row, rows === columns && !click ? token : state.column);
   else focusOn(rows === columns ? token : state.row, rows === columns ? state.column : token);
 }
@@ -587,23 +666,38 @@ onChange('set', value => {
   arrange();
   loadOverview();
 });
-onChange('scale', value => { state.own = value === 'head'; redraw(); });
+onChange('scale', value => { state.scale = /** @type {import('./state.mjs').ScaleChoice} */ (value); redraw(); });
+onChange('between', value => {
+  state.between = value;
+  const {query} = insideOf(facts.rows, facts.columns, value);
+  if (query(state.row)) drawFocus();
+  else focusOn(facts.rows.findIndex((_, i) => query(i)), state.column);
+});
 onChange('colours', value => { state.mode = /** @type {import('./scale.mjs').Mode} */ (value); redraw(); });
 onChange('order', value => {
   state.order = value;
   state.least = -Infinity;
   state.most = Infinity;
   input('least').value = input('most').value = '';
-  byId('range').hidden = value === 'file';
+  showRange();
   overview.camera.reset();
   arrange();
   overview.draw();
 });
+/** The range of the statistic that orders the heads, in the fields that limit it. */
+function showRange() {
+  byId('range').hidden = state.order === 'file';
+  const numbers = statistic(facts, state.order, state.set).filter(value => value !== null);
+  const [least, most] = numbers.length > 0 ? [Math.min(...numbers), Math.max(...numbers)] : [0, 0];
+  input('least').placeholder = brief(least);
+  input('most').placeholder = brief(most);
+}
 for (const [id, none] of /** @type {[('least' | 'most'), number][]} */ ([['least', -Infinity], ['most', Infinity]]))
   onChange(id, value => {
     const number = value.trim() === '' ? none : Number(value);
     input(id).setAttribute('aria-invalid', String(Number.isNaN(number)));
     state[id] = Number.isNaN(number) ? none : number;
+    refused = Number.isNaN(number) ? `${value.trim()} is not a number` : '';
     overview.camera.reset();
     arrange();
     overview.draw();
@@ -614,6 +708,7 @@ for (const radio of document.querySelectorAll('input[name=side]'))
     drawSide();
     saveSoon();
   });
+byId('locked').addEventListener('click', () => lock(!state.locked));
 byId('before').addEventListener('click', () => stepHead(-1));
 byId('after').addEventListener('click', () => stepHead(1));
 byId('in').addEventListener('click', () => zoom(1.5));
@@ -645,8 +740,8 @@ window.addEventListener('hashchange', () => {
 
 // ---- copy and save
 
-/** @param {string} words */
-async function copy(words) {
+/** @param {string} words @param {string} what it is */
+async function copy(words, what) {
   try {
     await navigator.clipboard.writeText(words);
   } catch (error) {
@@ -657,7 +752,7 @@ async function copy(words) {
     document.execCommand('copy');
     area.remove();
   }
-  byId('status').textContent = 'copied';
+  byId('said').textContent = byId('status').textContent = `copied ${what}`;
 }
 
 /** @param {Blob} blob @param {string} name */
@@ -694,19 +789,15 @@ async function matrixCsv() {
   return `${parts.join('\r\n')}\r\n`;
 }
 const fileName = () => `${facts.title} ${overview.title(state.head)}`.replace(/[^\w.-]+/g, '-').replace(/-$/, '');
-byId('copy-row').addEventListener('click', () => copy(rowText()));
-byId('copy-link').addEventListener('click', () => { save(); copy(location.href); });
+byId('copy-row').addEventListener('click', () => copy(rowText(), `the row of ${named(facts.rows, state.row)}`));
+byId('copy-link').addEventListener('click', () => { save(); copy(location.href, 'the link'); });
 byId('save-csv').addEventListener('click', async () =>
     saveAs(new Blob([await matrixCsv()], {type: 'text/csv'}), `${fileName()}.csv`));
 byId('save-png').addEventListener('click', () => {
-  const picture = document.createElement('canvas'), parts = figures.map(figure => figure.base);
-  picture.width = parts.reduce((width, part) => width + part.width, 0);
-  picture.height = Math.max(...parts.map(part => part.height));
-  const context = /** @type {CanvasRenderingContext2D} */ (picture.getContext('2d'));
-  context.fillStyle = getComputedStyle(document.body).backgroundColor;
-  context.fillRect(0, 0, picture.width, picture.height);
-  parts.reduce((left, part) => { context.drawImage(part, left, 0); return left + part.width; }, 0);
-  picture.toBlob(blob => { if (blob) saveAs(blob, `${fileName()}.png`); });
+  const title = [facts.title, overview.title(state.head)].filter(Boolean).join(' · ');
+  savedPicture(title, [...facts.notes, ...(compares ? [axes] : [])], figures).toBlob(blob => {
+    if (blob) saveAs(blob, `${fileName()}.png`);
+  });
 });
 
 // ---- the original files
@@ -751,11 +842,12 @@ function beforePrint() {
   state.dark = false;
   device.print = 2;
   theme();
-  camera.zoom = overview.camera.zoom = 1;
+  for (const figure of figures) figure.camera.reset();
+  overview.camera.zoom = 1;
   for (const box of sides) box.style.width = `${width}px`;
   const down = Math.max(overview.rows.length, 1), across = Math.max(1, ...overview.rows.map(row => row.heads.length));
   byId('overview').style.height = `${Math.min(900, Math.max(60, 30 + width / across * down / overview.aspect()))}px`;
-  for (const {box} of figures) box.style.height = `${Math.min(880, Math.max(140, 60 + width * rows / columns))}px`;
+  for (const {box, isBars} of figures) box.style.height = `${Math.min(880, Math.max(isBars ? 240 : 140, 60 + width * rows / columns))}px`;
   byId('scroll').style.width = `${width}px`;
   for (const figure of figures) figure.layout();
   arrange();
@@ -780,8 +872,6 @@ window.addEventListener('afterprint', afterPrint);
 
 byId('title').textContent = facts.title;
 byId('notes').textContent = facts.notes.join(' · ');
-/** @param {string} axis */
-const one = axis => ({queries: 'query', keys: 'key', batches: 'batch'})[axis] ?? axis.replace(/s$/, '');
 byId('row-axis').textContent = one(facts.rowAxis);
 byId('column-axis').textContent = one(facts.columnAxis);
 if (compares) [byId('first-name').textContent, byId('second-name').textContent] = facts.sets;
@@ -795,10 +885,14 @@ const cells = [facts.hidden.some(Boolean) ? 'hatched: hidden' : '', facts.zeros.
 byId('legend').textContent = cells.join(' · ');
 document.body.classList.toggle('compares', compares);
 document.body.classList.toggle('single', data.headCount === 1);
+document.body.classList.toggle('wide', columns > 2.2 * rows);
+document.body.classList.toggle('plain', !facts.statistics.some(({name}) => name === 'entropy'));
+const parts = [facts.rows, facts.columns].map(sentencesOf);
+byId('sentences').hidden = parts.some(sentences => sentences.length === 0);
+select('between').append(new Option('all', ''), ...parts[0].flatMap(a => parts[1].map(b =>
+    new Option(`${a.name} → ${b.name}`, a.name + b.name))));
 theme();
 readFragment();
-if (compares && state.head === 0 && state.order === 'difference')
-  state.head = orderedHeads(facts, 'difference', kDifference)[0] ?? 0;
 undecided = !/\b(row|column)=/.test(location.hash);
 const resized = new ResizeObserver(() => { if (!device.print) redraw(); });
 for (const figure of figures) figure.layout();

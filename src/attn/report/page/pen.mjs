@@ -36,11 +36,14 @@ export function sized(canvas, width, height) {
   }
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext('2d'));
+  const context = contextOf(canvas);
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.clearRect(0, 0, width, height);
   return context;
 }
+
+/** @param {HTMLCanvasElement} canvas */
+export const contextOf = canvas => /** @type {CanvasRenderingContext2D} */ (canvas.getContext('2d'));
 
 /**
  * The device pixels of a rectangle in CSS pixels.

@@ -31,6 +31,8 @@ export class Lines {
     this.heads = [];
     /** @type {(label: string) => boolean} */
     this.marked = () => false;
+    /** Tokens whose lines are drawn. @type {{query: (i: number) => boolean, key: (j: number) => boolean}} */
+    this.inside = {query: () => true, key: () => true};
     scroll.addEventListener('scroll', () => requestAnimationFrame(() => this.draw()));
   }
 
@@ -38,7 +40,7 @@ export class Lines {
   get allHeight() { return this.count * lineHeight() + 6; }
   get count() { return Math.max(this.data.facts.rows.length, this.data.facts.columns.length); }
   get side() { return Math.min(130 * em(), this.width * .34); }
-  get width() { return Math.max(this.scroll.clientWidth, 160); }
+  get width() { return Math.max(this.scroll.clientWidth, 120); }
 
   /** Draws what is in view. The token of a query outside of it is at the edge. @param {number} height for print */
   draw(height = 0) {
@@ -54,7 +56,7 @@ export class Lines {
     const linesOf = (/** @type {Lined} */ head, /** @type {number} */ i, /** @type {number} */ alpha,
                      /** @type {number} */ start) => {
       for (let j = 0; j < facts.columns.length; ++j) {
-        const value = head.values.value(i, j);
+        const value = this.inside.key(j) ? head.values.value(i, j) : null;
         if (value === null || Number.isNaN(value)) continue;
         const reach = Math.max(Math.abs(head.scale.low), Math.abs(head.scale.high));
         const strength = Math.min(1, Math.abs(value) / reach);
@@ -71,7 +73,7 @@ export class Lines {
     };
     if (this.heads.length > 0) {
       if (facts.rows.length <= kFaintLines && this.heads.length === 1)
-        for (let i = 0; i < facts.rows.length; ++i) if (i !== state.row) linesOf(this.heads[0], i, .12, y(i));
+        for (let i = 0; i < facts.rows.length; ++i) if (i !== state.row && this.inside.query(i)) linesOf(this.heads[0], i, .12, y(i));
       this.heads.forEach((head, k) =>
           linesOf(head, state.row, 1, queryY(state.row) + (k - (this.heads.length - 1) / 2) * 3));
     }
@@ -132,7 +134,7 @@ export class TokenText {
 
   /**
    * Shades the keys by the weights of the selected query, or the queries by their weights of the
-   * selected key.
+   * selected key, which is marked if it is among them.
    * @param {Values} values
    * @param {Scale} scale
    * @param {(label: string) => boolean} marked
@@ -140,6 +142,7 @@ export class TokenText {
   async draw(values, scale, marked) {
     const run = ++this.run, {facts} = this.data, {state} = this, toKey = state.side === 'keys';
     const labels = toKey ? facts.rows : facts.columns, pauses = new Pauses();
+    const same = facts.rows.length === facts.columns.length;  // queries and keys are the same tokens
     if (this.labels !== labels) {
       this.labels = labels;
       this.tokens = [];
@@ -164,6 +167,7 @@ export class TokenText {
         token.style.backgroundColor = none ? 'transparent' : `rgb(${rgb.join(',')})`;
         token.style.color = none ? '' : inkOn(rgb);
         token.classList.toggle('focus', i === (toKey ? state.row : state.column));
+        token.classList.toggle('from', same && i === (toKey ? state.column : state.row));
         token.classList.toggle('found', marked(labels[i]));
       }
       await pauses.pause();

@@ -1,25 +1,29 @@
 // The state of the page, and its text in the URL's fragment.
 
 /** @typedef {import('./scale.mjs').Mode} Mode */
+/** Whose largest value ends the colour scale. @typedef {'matrix' | 'shared' | 'head'} ScaleChoice */
 
 export class State {
   /**
    * @param {{heads: number, rows: number, columns: number, sets: number, mode: Mode, dark: boolean,
-   *   orders: string[], order: string}} defaults
+   *   orders: string[], order: string, head: number, scale: ScaleChoice}} defaults
    */
-  constructor({heads, rows, columns, sets, mode, dark, orders, order}) {
+  constructor({heads, rows, columns, sets, mode, dark, orders, order, head, scale}) {
     this.limits = {heads, rows, columns, sets, orders};
-    this.defaults = {mode, order, set: sets > 1 ? 2 : 0};
+    this.defaults = {mode, order, head, scale, set: sets > 1 ? 2 : 0};
     this.set = this.defaults.set;  // of the overview
-    this.head = 0;
+    this.head = head;
     this.row = 0;
     this.column = 0;
     this.locked = false;
-    this.own = false;  // each head has its own scale
+    /** 'matrix': of the head for its matrix, shared for the overview. @type {ScaleChoice} */
+    this.scale = scale;
     /** @type {Mode} */
     this.mode = mode;
     this.dark = dark;
     this.find = '';
+    /** Sentences whose tokens are joined by lines, such as "AB". */
+    this.between = '';
     this.order = order;
     this.least = -Infinity;
     this.most = Infinity;
@@ -39,11 +43,11 @@ export class State {
       if (value !== usual) parts.set(key, String(value));
     };
     add('set', this.set, defaults.set);
-    add('head', this.head, 0);
+    add('head', this.head, defaults.head);
     add('row', this.row, null);
     add('column', this.column, null);
     add('locked', this.locked ? 1 : 0, 0);
-    add('scale', this.own ? 'head' : 'shared', 'shared');
+    add('scale', this.scale, defaults.scale);
     add('colours', this.mode, defaults.mode);
     add('order', this.order, defaults.order);
     add('least', this.least, -Infinity);
@@ -51,6 +55,7 @@ export class State {
     add('side', this.side, 'lines');
     add('pinned', this.pinned.join('.'), '');
     add('find', this.find, '');
+    add('between', this.between, '');
     if (this.zoom > 1) parts.set('zoom', [this.zoom, this.x, this.y].map(n => Number(n.toPrecision(5))).join('_'));
     return parts.toString();
   }
@@ -70,11 +75,11 @@ export class State {
     const choice = (key, choices, usual) =>
         choices.find(one => one === parts.get(key)) ?? usual;
     this.set = index('set', limits.sets > 1 ? 3 : 1, this.defaults.set);
-    this.head = index('head', limits.heads, 0);
+    this.head = index('head', limits.heads, this.defaults.head);
     this.row = index('row', limits.rows, 0);
     this.column = index('column', limits.columns, 0);
     this.locked = parts.get('locked') === '1';
-    this.own = parts.get('scale') === 'head';
+    this.scale = choice('scale', /** @type {const} */ (['matrix', 'shared', 'head']), this.defaults.scale);
     this.mode = choice('colours', /** @type {const} */ (['linear', 'root', 'log']), this.defaults.mode);
     this.order = choice('order', limits.orders, this.defaults.order);
     this.least = number('least', -Infinity);
@@ -84,6 +89,7 @@ export class State {
         .filter((head, k, all) => Number.isInteger(head) && head >= 0 && head < limits.heads && all.indexOf(head) === k)
         .slice(0, 6);
     this.find = (parts.get('find') ?? '').slice(0, 100);
+    this.between = /^[A-E]{2}$/.exec(parts.get('between') ?? '')?.[0] ?? '';
     const [zoom, x, y] = (parts.get('zoom') ?? '1_0_0').split('_').map(Number);
     const valid = [zoom, x, y].every(Number.isFinite);
     [this.zoom, this.x, this.y] = valid ? [Math.max(zoom, 1), x, y] : [1, 0, 0];

@@ -1,0 +1,45 @@
+// A single query as a bar chart over its keys.
+
+import {colour} from './pen.mjs';
+
+/** @typedef {import('./figure.mjs').Figure} Figure */
+
+/**
+ * A bar for each key in view; of keys that share a pixel, the strongest. Heights are on the colour scale. Keys without
+ * a value are hatched.
+ * @param {CanvasRenderingContext2D} context
+ * @param {Figure} figure
+ * @param {import('./scale.mjs').Scale} scale
+ * @param {boolean} isDark
+ */
+export function drawBars(context, figure, scale, isDark) {
+  const {camera, left, top} = figure, {matrix} = figure.head;
+  if (!matrix) return;
+  const height = camera.shownHeight, [from, to] = figure.shown.columns;
+  const heightOf = (/** @type {number} */ value) => height * scale.place(value) / 255;
+  const ground = scale.signed ? heightOf(0) : 0, wide = Math.max(camera.scaleX * .86, 1);
+  /** The strongest value of each pixel. @type {Map<number, number>} */
+  const values = new Map();
+  context.save();
+  context.beginPath();
+  context.rect(left, top, camera.shownWidth, height);
+  context.clip();
+  context.fillStyle = colour('--hatch');
+  for (let j = from; j < to; ++j) {
+    const value = matrix.value(0, j), x = figure.xOf(j) - wide / 2;
+    if (value === null || Number.isNaN(value)) {
+      context.fillRect(x, top + height - 3, wide, 3);
+      continue;
+    }
+    const pixel = wide > 1 ? x : Math.floor(x), known = values.get(pixel);
+    if (known === undefined || Math.abs(value) > Math.abs(known)) values.set(pixel, value);
+  }
+  const [red, green, blue] = [0, 8, 16].map(shift => scale.palette[isDark ? 210 : 190] >> shift & 255);
+  const negative = `rgb(${scale.rgb(scale.low).join(',')})`;
+  for (const [x, value] of values) {
+    context.fillStyle = value < 0 ? negative : `rgb(${red},${green},${blue})`;
+    const at = heightOf(value);
+    context.fillRect(x, top + height - Math.max(at, ground), wide, Math.max(Math.abs(at - ground), .5));
+  }
+  context.restore();
+}

@@ -1,0 +1,54 @@
+// What a page shows first: a head with a clear pattern, and a pair of words.
+
+import {orderedHeads, statistic} from './order.mjs';
+
+/** @typedef {import('./data.mjs').Facts} Facts */
+/** @typedef {import('./codes.mjs').Level} Level */
+
+/** Whether a token is a word: neither a special token such as [SEP] or <s>, nor punctuation or a number. @param {string} label */
+export function isWord(label) {
+  return /\p{L}{2}|\p{Lo}/u.test(label) && !/^\s*(\[.*\]|<.*>)\s*$/.test(label);
+}
+
+/**
+ * The head of the least entropy, among those that give the first key less than half of their weight if there are any.
+ * Of two results, that of the largest difference.
+ * @param {Facts} facts
+ */
+export function openingHead(facts) {
+  if (facts.sets.length > 1) return orderedHeads(facts, 'difference', 0)[0] ?? 0;
+  const entropies = statistic(facts, 'entropy', 0), first = statistic(facts, 'first', 0);
+  const heads = orderedHeads(facts, 'entropy', 0).filter(head => entropies[head] !== null).reverse();
+  return heads.find(head => (first[head] ?? 0) < .5) ?? heads[0] ?? 0;
+}
+
+const kMostCells = 1e6;
+
+/**
+ * The strongest pair of different words among the last queries; without words, the strongest key of the last query. Of a
+ * difference, its largest cell.
+ * @param {Facts} facts
+ * @param {Level} level the finest one
+ * @param {boolean} isDifference
+ * @returns {{row: number, column: number}}
+ */
+export function openingCell(facts, level, isDifference) {
+  const {codes, columns} = level;
+  /** @param {number} from @param {(k: number) => boolean} may */
+  const strongest = (from, may) => {
+    let best = -1;
+    for (let k = from; k < codes.length; ++k) if ((best < 0 || codes[k] > codes[best]) && may(k)) best = k;
+    return best;
+  };
+  const cell = (/** @type {number} */ k) =>
+      ({row: Math.floor(k / columns) * level.tall, column: k % columns * level.wide});
+  if (isDifference) return cell(strongest(0, () => true));
+  const words = [facts.rows, facts.columns].map(labels => labels.map(isWord));
+  const firstRow = Math.max(0, level.rows - Math.floor(kMostCells / columns));
+  const pair = strongest(firstRow * columns, k => {
+    const {row, column} = cell(k);
+    return words[0][row] && words[1][column] && row !== column;
+  });
+  if (pair >= 0) return cell(pair);
+  return {row: facts.rows.length - 1, column: cell(strongest((level.rows - 1) * columns, () => true)).column};
+}
