@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -36,8 +36,9 @@ bool link_descriptor(const Descriptor& file, const OutputEntry& to) {
     if (linkat(file.get(), "", to.at(), name, AT_EMPTY_PATH) == 0) return true;
     if (errno == EEXIST) return false;
   }
-  const std::string path = "/proc/self/fd/" + std::to_string(file.get());
-  if (linkat(AT_FDCWD, path.c_str(), to.at(), name, AT_SYMLINK_FOLLOW) != 0) return false;
+  char path[32];  // no memory is allocated between the files of a result
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", file.get());
+  if (linkat(AT_FDCWD, path, to.at(), name, AT_SYMLINK_FOLLOW) != 0) return false;
   by_number = false;
   return true;
 }
