@@ -27,10 +27,11 @@ MODULES = {
     "result": {"job", "core", "io", "tensor", "base"},
     "explain": {"result", "job", "report", "core", "tensor", "base"},
     "examples": {"result", "job", "report", "core", "random", "io", "tensor", "base"},
-    "compare": {"result", "model", "job", "report", "core", "io", "tensor", "base"},
+    "diagnose": {"report", "core", "tensor", "base"},
+    "compare": {"diagnose", "result", "model", "job", "report", "core", "io", "tensor", "base"},
     "api": {"compare", "result", "model", "job", "core", "io", "tensor", "base"},
     "batch": {"result", "model", "job", "report", "core", "io", "tensor", "base"},
-    "cli": {"batch", "compare", "examples", "explain", "result", "model", "job", "stats", "report", "core",
+    "cli": {"batch", "compare", "diagnose", "examples", "explain", "result", "model", "job", "stats", "report", "core",
             "random", "io", "tensor", "base"},
 }
 

@@ -147,12 +147,12 @@ def test_correct_kernels_are_within_the_bound(fractions):
 
 
 def test_bound_of_queries_is_tight(fractions):
-    """docs/comparing.md states the largest fractions."""
+    """docs/error-bounds.md states the largest fractions."""
     assert 0.3 < max(worst["queries"] for worst in fractions) < 0.9
 
 
 def documented_bound(q, positions, base, precision):
-    """The bound of docs/comparing.md for queries (L, D), which the precision represents, rotated in halves."""
+    """The bound of docs/error-bounds.md for queries (L, D), which the precision represents, rotated in halves."""
     r, tiny = {"f32": (2.0 ** -24, 2.0 ** -126), "f16": (2.0 ** -11, 2.0 ** -24), "bf16": (2.0 ** -8, 2.0 ** -126)}[precision]
     s, d = 2.0 ** -24, q.shape[1]
     x = 2 * np.arange(d // 2) / d

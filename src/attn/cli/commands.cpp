@@ -14,6 +14,7 @@
 #include "attn/cli/random.h"
 #include "attn/cli/run.h"
 #include "attn/cli/schema.h"
+#include "attn/cli/sensitivity.h"
 #include "attn/cli/stats.h"
 #include "attn/cli/svd.h"
 #include "attn/cli/terminal.h"
@@ -36,6 +37,8 @@ constexpr CommandEntry kCommands[] = {
     {"inspect", "list the tensors in files: names, dtypes, shapes, ranges", alone<inspect_command>},
     {"convert", "convert tensor files, or print them as NumPy does", alone<convert_command>},
     {"compare", "compare the tensors of two files, or of a file and a job", alone<compare_command>},
+    {"sensitivity", "list the mistakes of kernels that a test would not notice",
+     alone<sensitivity_command>},
     {"stats", "print statistics of attention heads", alone<stats_command>},
     {"rollout", "compute attention rollout over the layers of a model", alone<rollout_command>},
     {"merge", "combine attention over parts of the keys", alone<merge_command>},

@@ -11,6 +11,7 @@
 #include "attn/cli/help.h"
 #include "attn/cli/rendering.h"
 #include "attn/cli/shared_options.h"
+#include "attn/cli/stop_on_interrupt.h"
 #include "attn/cli/tensor_names.h"
 #include "attn/cli/terminal.h"
 #include "attn/compare/compare_reference.h"
@@ -74,6 +75,9 @@ std::vector<Option> reference_options(ReferenceArgs& args) {
        common(word(
            "--precision", args.precision, {"f64", "f32", "tf32", "f16", "bf16"},
            "precision that A was computed in: f64, f32, tf32, f16 or bf16; default: its dtype")),
+       common(flag("--diagnose", args.diagnose,
+                   "test all known mistakes that may explain a difference; default: as many as 2 s "
+                   "permit")),
        word("--sums", args.sums, {"f64", "f32", "f16", "bf16"},
             "precision of A's sums and softmax: f64, f32, f16 or bf16; default: f32, or f64 if A's "
             "precision is f64")});
@@ -99,7 +103,7 @@ constexpr std::pair<const char*, const char*> kFixedByReference[] = {
     {"--tokens", "labels come from A"}};
 
 void add_rules(Command& command, const CompareArgs& args, const std::vector<Option>& job) {
-  std::vector<std::string> with_reference = {"--precision", "--sums"};
+  std::vector<std::string> with_reference = {"--precision", "--sums", "--diagnose"};
   for (const Option& option : job) with_reference.push_back(option.name());
   command.requirements = {
       {with_reference, "--reference"},
@@ -300,9 +304,7 @@ std::optional<std::string> drawn_difference(const CompareReport& report, const C
 
 /// The job of --reference: a file, flags or both.
 Document reference_document(const std::string& job, const JobFlags& flags, TensorFiles& files) {
-  Document document;
-  if (!job.empty()) document = read_document(job, files, selected_keys(flags.only, "--only"));
-  apply_job_flags(flags, document, files.budget());
+  Document document = job_document(job, flags, files);
   if (document.entries.empty())
     throw Error(ErrorKind::usage,
                 "--reference: expected a job to compute, as a file or as flags of 'attn run'");
@@ -346,10 +348,13 @@ int run_compare(const CompareArgs& args) {
   const std::vector<Gate> gates = gates_of(args.gates, args.tolerant());
   CompareReport report;
   if (args.reference.enabled) {
-    report = compare_to_reference(
-        a, reference_document(args.b, args.reference.flags, files),
-        {args.reference.precision, args.reference.sums, as, tolerance, args.tolerant(), gates},
-        files);
+    const StopOnInterrupt interrupt;
+    SearchLimits search{.stop = interrupt.stopped()};
+    if (args.reference.diagnose) search.seconds.reset();
+    report = compare_to_reference(a, reference_document(args.b, args.reference.flags, files),
+                                  {args.reference.precision, args.reference.sums, as, tolerance,
+                                   args.tolerant(), gates, search},
+                                  files);
     for (const std::string& text : report.notes) note(text);
   } else {
     TensorMap b = tensors_of(parse_tensor_ref(args.b), files);

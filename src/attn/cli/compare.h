@@ -20,6 +20,7 @@ struct ReferenceArgs {
   bool enabled = false;         ///< --reference
   std::string precision, sums;  ///< names of core/expected_error.h; "": from the dtype
   std::vector<std::string> as;  ///< --as, also without --reference
+  bool diagnose = false;        ///< --diagnose
   JobFlags flags;
 };
 

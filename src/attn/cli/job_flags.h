@@ -26,6 +26,10 @@ Option nan_option(NanPolicy& policy);
 /// Sets the keys of `document` that were given as options. Errors: usage, data.
 void apply_job_flags(const JobFlags& flags, Document& document, ReadBudget& budget);
 
+/// The job of a file, if `path` is not empty, and of flags. Errors: as read_document() and
+/// apply_job_flags().
+Document job_document(const std::string& path, const JobFlags& flags, TensorFiles& files);
+
 /// The tokens given with a flag such as --tokens: "A,B", a JSON array of strings, or "@FILE", a
 /// file with one token per line or a JSON array. Errors: usage; as read_file(); data, if the file
 /// takes more memory than `budget` has left.

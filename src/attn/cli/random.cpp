@@ -9,16 +9,20 @@
 #include "attn/cli/emit.h"
 #include "attn/cli/shared_options.h"
 #include "attn/core/plan.h"
+#include "attn/diagnose/adversarial.h"
 #include "attn/io/json_parse.h"
 #include "attn/job/draws.h"
 #include "attn/job/field_value.h"
+#include "attn/job/job.h"
 #include "attn/job/random_spec.h"
+#include "attn/model/model_job.h"
 
 namespace attn {
 namespace {
 
 struct RandomArgs {
   std::string method, generator = "RandomState", input;
+  std::string kind, job;  ///< --kind, --for
   std::optional<std::string> seed;
   std::map<std::string, std::string> arguments;  ///< those given, by their names in a job
   std::map<std::string, bool> booleans;
@@ -180,7 +184,29 @@ void refuse_flags_with_file(const RandomArgs& args) {
   fail_usage("--seed is required; see 'attn random --help'");
 }
 
+/// Inputs of --kind adversarial. Errors: usage, without --for or with a method.
+TensorMap adversarial(const RandomArgs& args, TensorFiles& files) {
+  if (!args.method.empty()) fail_usage("--kind: not used with a method");
+  if (args.job.empty()) fail_usage("--kind adversarial requires --for JOB");
+  const std::string seed = args.seed.value_or("0");
+  const std::optional<std::vector<std::uint32_t>> words = entropy_words(seed);
+  if (!words || words->size() > 2)
+    fail_usage("--seed: expected a whole number below 2^64 with --kind");
+  Document document = read_document(args.job, files);
+  check_values(document);
+  const Job job = read_job(document, files);
+  prepare_job(job, document);
+  return adversarial_inputs({job.tensors, job.options, RowChange::none}, std::stoull(seed));
+}
+
 int run_random(const RandomArgs& args) {
+  if (!args.kind.empty() || !args.job.empty()) {
+    if (args.kind.empty()) fail_usage("--for requires --kind adversarial");
+    TensorFiles files(limits_of(args.limits));
+    emit_tensors(adversarial(args, files), args.emit);
+    return 0;
+  }
+  if (args.method.empty()) fail_usage("METHOD is required; see 'attn random --help'");
   if (names_file(args.method)) refuse_flags_with_file(args);
   TensorFiles files(reading_limits(args.limits, FileAccess::read));
   TensorMap arrays;
@@ -261,11 +287,11 @@ Command random_command() {
       "  attn random normal --seed 0 --loc 1 --scale 0.02 --shape 512,64 -o w.npy\n"
       "  attn random Linear --generator torch --seed 1 --in-features 3 --out-features 2";
   command.add(
-      {required(suggesting(
+      {suggesting(
            positional("METHOD", args->method,
                       "name of the method in its library (--help lists all), or a list of steps: "
                       "FILE.json, or - for standard input"),
-           random_methods())),
+           random_methods()),
        common(text(
            "--seed",
            Store<std::string>([args = args.get()](const std::string& seed) { args->seed = seed; }),
@@ -275,6 +301,11 @@ Command random_command() {
        generator_option(*args),
        common(integer("--repeat", args->repeat, {.min = 1}, "N",
                       "number of arrays to generate, one after another"))});
+  command.add(in_group(
+      "Inputs of a job",
+      {word("--kind", args->kind, {"adversarial"},
+            "instead of METHOD, inputs for which 'attn sensitivity' sees mistakes: adversarial"),
+       text("--for", args->job, "JOB", "job file, whose inputs are replaced")}));
   command.add(in_group("Method arguments", argument_options(*args)));
   add_emit_options(command, args->emit);
   add_limit_options(command, args->limits);

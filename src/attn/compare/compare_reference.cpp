@@ -1,6 +1,7 @@
 #include "attn/compare/compare_reference.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "attn/base/error.h"
@@ -12,6 +13,7 @@
 #include "attn/core/attention.h"
 #include "attn/core/expected_error.h"
 #include "attn/core/projection.h"
+#include "attn/diagnose/diagnosis.h"
 #include "attn/job/job.h"
 #include "attn/model/model_job.h"
 #include "attn/report/comparison.h"
@@ -184,51 +186,13 @@ void refuse_unmatched(const std::vector<std::string>& unmatched, const TensorMap
   if (!problems.empty()) problems.raise(ErrorKind::usage);
 }
 
-/// A job that a kernel may have computed by mistake.
-struct Mistake {
-  const char* hint;
-  bool (*is_possible)(const Job&);
-  void (*make)(Options&, double width);  ///< width: D
-  bool changes_shapes = false;
-};
-
-bool is_scaled_by_width(const Job& job) {
-  return job.options.scale.kind == Scale::Kind::automatic && job.options.score == Score::dot;
-}
-
 /// Whether Q has four axes in this order.
 bool has_layout(const Job& job, Layout layout) {
   const Tensor* Q = find(job.tensors, Input::Q);
   return Q != nullptr && Q->rank() == 4 && job.options.layout == layout;
 }
 
-const Mistake kMistakes[] = {
-    {"with layout blhd (--layout blhd)",
-     [](const Job& job) { return has_layout(job, Layout::bhld); },
-     [](Options& options, double) { options.layout = Layout::blhd; }, true},
-    {"with layout bhld (--layout bhld)",
-     [](const Job& job) { return has_layout(job, Layout::blhd); },
-     [](Options& options, double) { options.layout = Layout::bhld; }, true},
-    {"without the scale 1/sqrt(D) (--scale none)", is_scaled_by_width,
-     [](Options& options, double) {
-       options.scale = {Scale::Kind::none, 1};
-     }},
-    {"with the scale 1/D instead of 1/sqrt(D)", is_scaled_by_width,
-     [](Options& options, double width) {
-       options.scale = {Scale::Kind::number, 1 / width};
-     }},
-    {"without the causal mask", [](const Job& job) { return job.options.causal; },
-     [](Options& options, double) { options.causal = false; }},
-    {"with a causal mask (--causal)", [](const Job& job) { return !job.options.causal; },
-     [](Options& options, double) { options.causal = true; }},
-    {"without rotary positions",
-     [](const Job& job) { return job.options.rotary.kind != Rotary::Kind::none; },
-     [](Options& options, double) { options.rotary.kind = Rotary::Kind::none; }},
-};
-
-// Limits of the time for each mistake, in scores.
-constexpr std::size_t kMaxExplainedScores = std::size_t{1} << 22;
-constexpr std::size_t kMostScores = 4 * kMaxExplainedScores;
+constexpr std::size_t kMaxExplainedScores = std::size_t{1} << 22;  ///< limits the time
 constexpr std::size_t kFewestQueries = 8;
 
 /// The rows of queries that stand for all of a large problem: the first, the last, and others at
@@ -294,17 +258,17 @@ std::optional<std::string> agreement(const Wrong& wrong, Job job, const Document
   return arranged.empty() ? std::nullopt : std::optional(" " + arranged);
 }
 
-/// The mistake that explains a difference: A is what the job gives with it. "" if there is none.
-std::string mistake_in(const Wrong& wrong, bool same_shape, const Job& job,
-                       const Document& document, const Inputs& in) {
-  for (const Mistake& mistake : kMistakes) {
-    if (!mistake.is_possible(job) || !(same_shape || mistake.changes_shapes)) continue;
+/// The hint that A agrees with the job in the other layout of 4-D inputs; "" if it does not.
+std::string other_layout(const Wrong& wrong, const Job& job, const Document& document) {
+  for (const Layout layout : {Layout::bhld, Layout::blhd}) {
+    if (!has_layout(job, layout)) continue;
     Job other = job;
-    mistake.make(other.options, static_cast<double>(in.D));
+    other.options.layout = layout == Layout::bhld ? Layout::blhd : Layout::bhld;
+    const std::string name = layout == Layout::bhld ? "blhd" : "bhld";
     try {
       if (const auto how = agreement(wrong, std::move(other), document))
-        return std::string("A agrees with the job ") + mistake.hint + *how;
-    } catch (const Error&) {  // an option that requires the one that was changed
+        return "A agrees with the job with layout " + name + " (--layout " + name + ")" + *how;
+    } catch (const Error&) {  // shapes that do not fit in this layout
     }
   }
   return "";
@@ -312,24 +276,44 @@ std::string mistake_in(const Wrong& wrong, bool same_shape, const Job& job,
 
 /// Whether a hint explains the whole difference.
 bool is_explained(const TensorPair& pair) {
-  return std::any_of(pair.hints.begin(), pair.hints.end(), [&](const std::string& hint) {
-    return pair.found.same_shape || hint.starts_with("A agrees");
-  });
+  return std::any_of(pair.hints.begin(), pair.hints.end(),
+                     [&](const std::string& hint) { return hint.starts_with("A agrees"); });
 }
 
-/// Adds a hint about the job, if a mistake in it explains the difference.
-void explain_by_mistakes(const Wrong& wrong, const Job& job, const Document& document,
-                         const Inputs& in, TensorPair& pair, std::vector<std::string>& notes) {
+/// Finds out what explains the difference, unless a hint does.
+void explain(const Wrong& wrong, const Job& job, const Document& document,
+             const PreparedJob& prepared, const PlannedOutput& planned, const Precision& precision,
+             SearchLimits& limits, TensorPair& pair) {
   if (pair.passed() || is_explained(pair)) return;
-  if (saturating_product({in.B, in.H, kFewestQueries, in.S}) > kMostScores) {
-    notes.push_back(wrong.compared.name +
-                    ": mistakes of kernels, such as a missing scale, were not looked for, because "
-                    "one query has more than " +
-                    std::to_string(kMostScores / kFewestQueries) + " scores in all heads");
+  const std::string hint = other_layout(wrong, job, document);
+  if (!hint.empty()) {
+    pair.hints = {hint};
     return;
   }
-  const std::string hint = mistake_in(wrong, pair.found.same_shape, job, document, in);
-  if (!hint.empty()) pair.hints = {hint};
+  if (!pair.found.same_shape) return;
+  if (pair.found.same()) return;  // a gate fails, but the errors are within their bounds
+  const Tensor reference = cast(pair.compared.b, DType::f64);
+  std::optional<Tensor> bounds = pair.compared.bounds;
+  Tolerance tolerance = pair.compared.tolerance;
+  if (!pair.gates.empty() && !bounds && tolerance_text(tolerance).empty()) {
+    tolerance = default_tolerance(pair.compared.a.dtype(), pair.compared.a.dtype());
+    if (missing_bound_reason(wrong.output, job.options).empty())
+      bounds = expected_error(wrong.output, prepared.inputs, precision);
+  }
+  const Evidence evidence{wrong.output,
+                          pair.compared.a,
+                          reference,
+                          bounds ? &*bounds : nullptr,
+                          tolerance,
+                          bounds ? &precision : nullptr,
+                          matrices_of(pair.compared.a.shape(), planned.axes, prepared.inputs.H)};
+  const auto start = std::chrono::steady_clock::now();
+  pair.diagnosis = diagnose({job.tensors, job.options, RowChange::none}, evidence, limits);
+  if (limits.seconds) {  // for all tensors
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    limits.seconds = std::max(0.0, *limits.seconds - passed.count());
+  }
+  if (!pair.diagnosis->findings.empty()) pair.hints.clear();
 }
 
 }  // namespace
@@ -345,6 +329,7 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
   job.options.path = Path::reference;
   files.budget().charge(bytes_of_conversions(job.tensors, job.options), "inputs", "convert");
   CompareReport report{{}, {}, {}, tolerance, true, {}};
+  SearchLimits search = typed.search;
   std::vector<std::string> unmatched;
   const std::vector<MatchedOutput> matches = match_outputs(given, typed, job, unmatched);
   if (!unmatched.empty()) refuse_unmatched(unmatched, given, prepare_job(job, document), job);
@@ -387,8 +372,8 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
     TensorPair pair = compared_pair(std::move(compared), axes, prepared.inputs.D, gatings[i]);
     gatings[i].baseline.reset();
     if (output != nullptr)
-      explain_by_mistakes({pair.compared, *output, bounded[i] ? &precision : nullptr}, job,
-                          document, prepared.inputs, pair, report.notes);
+      explain({pair.compared, *output, bounded[i] ? &precision : nullptr}, job, document, prepared,
+              prepared.plan.outputs[i], precision, search, pair);
     report.pairs.push_back(std::move(pair));
   }
   return report;

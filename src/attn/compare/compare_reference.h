@@ -7,6 +7,7 @@
 
 #include "attn/compare/comparison_report.h"
 #include "attn/compare/gate.h"
+#include "attn/diagnose/diagnosis.h"
 #include "attn/job/document.h"
 
 namespace attn {
@@ -18,6 +19,7 @@ struct ReferenceOptions {
   Tolerance tolerance;
   bool has_tolerance = false;    ///< use `tolerance` instead of the error bounds
   std::vector<Gate> gates = {};  ///< decide instead, for the tensors that they select
+  SearchLimits search = {};      ///< of the search for what explains a difference
 };
 
 /// Matches the tensors of `given` with outputs of the job, computes these in float64 and compares

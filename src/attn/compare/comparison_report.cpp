@@ -106,6 +106,28 @@ Json gates_json(const std::vector<GateOutcome>& gates) {
   return Json{std::move(array)};
 }
 
+/// The problems that explain a result, and what was tested.
+Json diagnosis_json(const Diagnosis& diagnosis) {
+  JsonArray findings;
+  for (const Finding& finding : diagnosis.findings)
+    findings.push_back(Json{JsonObject{{"id", Json{join(finding.ids, "+")}},
+                                       {"flags", Json{finding.flags}},
+                                       {"text", Json{finding.kernel}},
+                                       {"job", Json{finding.job}},
+                                       {"explained", Json{finding.explained}},
+                                       {"residual_before", Json{finding.residual_before}},
+                                       {"residual_after", Json{finding.residual_after}}}});
+  return Json{std::move(findings)};
+}
+
+Json search_json(const Diagnosis& diagnosis) {
+  return Json{JsonObject{{"hypotheses", count(diagnosis.tested)},
+                         {"pairs", count(diagnosis.pairs)},
+                         {"untested", strings(diagnosis.untested)},
+                         {"queries", count(diagnosis.queries)},
+                         {"of_queries", count(diagnosis.all_queries)}}};
+}
+
 Json pair_json(const TensorPair& pair) {
   const Comparison& found = pair.found;
   const std::string& name = pair.compared.name;
@@ -118,6 +140,13 @@ Json pair_json(const TensorPair& pair) {
                        {"hints", strings(pair.hints)}};
   if (!pair.gates.empty()) object.emplace_back("gates", gates_json(pair.gates));
   if (!found.same_shape) return Json{std::move(object)};
+  if (pair.diagnosis) {
+    const std::string& arithmetic = pair.diagnosis->arithmetic;
+    object.emplace_back("diagnosis", diagnosis_json(*pair.diagnosis));
+    object.emplace_back("arithmetic", arithmetic.empty() ? Json{} : Json{arithmetic});
+    object.emplace_back("pattern", strings(pair.diagnosis->pattern));
+    object.emplace_back("search", search_json(*pair.diagnosis));
+  }
   const JsonObject nan = {{"both", count(found.nan_in_both)},
                           {"a_only", count(found.nan_in_a)},
                           {"b_only", count(found.nan_in_b)},
@@ -233,6 +262,20 @@ TensorPair compared_pair(Compared compared, const TensorAxes& axes, std::size_t 
   return pair;
 }
 
+namespace {
+
+/// What may explain the differences, and where they are.
+std::vector<std::string> cause_of(const TensorPair& pair) {
+  std::vector<std::string> lines;
+  for (const std::string& hint : pair.hints) lines.push_back("hint: " + hint);
+  if (pair.diagnosis)
+    for (const std::string& line : diagnosis_lines(*pair.diagnosis))
+      lines.push_back(printable(line));
+  return lines;
+}
+
+}  // namespace
+
 std::string report_text(const CompareReport& report) {
   std::string text;
   std::size_t same = 0;
@@ -240,7 +283,7 @@ std::string report_text(const CompareReport& report) {
   for (const TensorPair& pair : report.pairs) {
     Compared compared = pair.compared;
     compared.name = printable(compared.name);
-    text += comparison_text(compared, pair.found, pair.hints);
+    text += comparison_text(compared, pair.found, cause_of(pair));
     if (!pair.parts.empty()) text += parts_text(pair.axes, pair.parts);
     same += pair.passed() ? 1 : 0;
     some_close |= pair.passed() && !pair.found.equal_throughout();

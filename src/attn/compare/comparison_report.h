@@ -8,6 +8,7 @@
 
 #include "attn/compare/compare_axes.h"
 #include "attn/compare/gate.h"
+#include "attn/diagnose/diagnosis.h"
 #include "attn/report/comparison.h"
 
 namespace attn {
@@ -16,10 +17,11 @@ namespace attn {
 struct TensorPair {
   Compared compared;
   Comparison found;
-  std::vector<PartAxis> axes = {};      ///< batches and heads
-  std::vector<Part> parts = {};         ///< empty if the shapes differ
-  std::vector<std::string> hints = {};  ///< what may explain the differences
-  std::vector<GateOutcome> gates = {};  ///< if there are any, they decide
+  std::vector<PartAxis> axes = {};          ///< batches and heads
+  std::vector<Part> parts = {};             ///< empty if the shapes differ
+  std::vector<std::string> hints = {};      ///< what may explain the differences
+  std::optional<Diagnosis> diagnosis = {};  ///< of a difference from the reference
+  std::vector<GateOutcome> gates = {};      ///< if there are any, they decide
 
   bool passed() const {
     return gates.empty() ? found.same()

@@ -507,14 +507,14 @@ std::string tolerance_text(const Tolerance& tolerance) {
 }
 
 std::string comparison_text(const Compared& compared, const Comparison& found,
-                            const std::vector<std::string>& hints) {
+                            const std::vector<std::string>& lines) {
   const Tensor &a = compared.a, &b = compared.b;
   std::string text = compared.name + (compared.name.empty() ? "" : " ") +
                      both(to_string(a.shape()), to_string(b.shape())) + " " +
                      both(std::string(name_of(a.dtype())), std::string(name_of(b.dtype()))) + ": " +
                      verdict(compared, found) + "\n";
+  for (const std::string& line : lines) text += "  " + line + "\n";
   for (const std::string& reason : compared.reasons) text += "  " + reason + "\n";
-  for (const std::string& hint : hints) text += "  hint: " + hint + "\n";
   if (!found.same_shape ||
       (found.differing == 0 && found.equal + found.nan_in_both == found.elements))
     return text;

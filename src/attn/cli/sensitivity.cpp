@@ -1,0 +1,178 @@
+#include "attn/cli/sensitivity.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+
+#include "attn/base/error.h"
+#include "attn/base/number_text.h"
+#include "attn/base/text.h"
+#include "attn/base/utf8.h"
+#include "attn/cli/job_flags.h"
+#include "attn/cli/shared_options.h"
+#include "attn/cli/stop_on_interrupt.h"
+#include "attn/cli/terminal.h"
+#include "attn/diagnose/sensitivity.h"
+#include "attn/io/mapped_file.h"
+#include "attn/model/model_job.h"
+
+namespace attn {
+namespace {
+
+struct SensitivityArgs {
+  std::string job, output, precision;
+  JobFlags flags;
+  std::optional<double> rtol, atol;
+  bool require_all = false, suggest = false, json = false;
+  LimitArgs limits;
+};
+
+/// Errors: usage, for a name that is no output of the job.
+Output tested_output(const SensitivityArgs& args, const Job& job) {
+  if (args.output.empty())
+    return contains(job.tensors, Input::W_O) ? Output::output : Output::context;
+  const Request request = requests_named({args.output}, job.tensors, job.options)[0];
+  const Output* output = std::get_if<Output>(&request);
+  if (output == nullptr || !needs_scores(*output) || !row_of(*output).axes.contains(Axis::L))
+    throw Error(ErrorKind::usage, "--of " + printable(args.output) +
+                                      ": expected an output with a row for each query, computed "
+                                      "from the scores");
+  return *output;
+}
+
+/// The precision as typed, or that of the inputs.
+Precision tested_precision(const SensitivityArgs& args, const Inputs& in) {
+  const std::string of_inputs(in.result == DType::f32    ? "f32"
+                              : in.result == DType::f16  ? "f16"
+                              : in.result == DType::bf16 ? "bf16"
+                                                         : "f64");
+  return *precision_named(args.precision.empty() ? of_inputs : args.precision);
+}
+
+/// "12.3", "5e+04", "inf"
+std::string ratio_text(double ratio) {
+  if (!std::isfinite(ratio)) return "inf";
+  const double unit = ratio > 0 ? std::pow(10, std::floor(std::log10(ratio)) - 2) : 1;
+  return six_digits(std::round(ratio / unit) * unit);
+}
+
+std::string report(const Sensitivity& found, const std::string& accepted) {
+  std::vector<std::vector<std::string>> rows = {
+      {"mistake", "verdict", "change/" + accepted, "change/bound", "outside", "the kernel has"}};
+  for (const Effect& effect : found.effects)
+    rows.push_back(
+        {effect.id, std::string(name_of(effect.verdict)), ratio_text(effect.of_tolerance),
+         effect.of_bound ? ratio_text(*effect.of_bound) : "-",
+         rounded_text(100 * effect.outside, 1, Notation::positional) + " %", effect.kernel});
+  if (accepted == "bound")
+    for (auto& row : rows) row.erase(row.begin() + 3);
+  std::vector<std::size_t> widths(rows[0].size());
+  for (const auto& row : rows)
+    for (std::size_t k = 0; k < row.size(); ++k) widths[k] = std::max(widths[k], row[k].size());
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t k = 0; k + 1 < row.size(); ++k)
+      line += (k >= 2 ? right_aligned(row[k], widths[k]) : left_aligned(row[k], widths[k])) + "  ";
+    text += line + printable(row.back()) + "\n";
+  }
+  const auto count = [&](Effect::Verdict verdict) {
+    return std::to_string(std::count_if(found.effects.begin(), found.effects.end(),
+                                        [&](const Effect& e) { return e.verdict == verdict; }));
+  };
+  text += count(Effect::Verdict::seen) + " of " + std::to_string(found.effects.size()) +
+          " mistakes are seen, " + count(Effect::Verdict::barely) + " barely, " +
+          count(Effect::Verdict::not_seen) + " not";
+  if (found.queries < found.all_queries)
+    text += ", on " + std::to_string(found.queries) + " sampled queries";
+  text += "\n";
+  if (!found.untested.empty()) text += "not tested: " + join(found.untested, ", ") + "\n";
+  return text;
+}
+
+Json report_json(const Sensitivity& found, const std::vector<std::string>& advice) {
+  JsonArray effects, untested, lines;
+  for (const Effect& effect : found.effects)
+    effects.push_back(
+        Json{JsonObject{{"id", Json{effect.id}},
+                        {"text", Json{effect.kernel}},
+                        {"verdict", Json{std::string(name_of(effect.verdict))}},
+                        {"of_tolerance", Json{effect.of_tolerance}},
+                        {"of_bound", effect.of_bound ? Json{*effect.of_bound} : Json{}},
+                        {"outside", Json{effect.outside}}}});
+  for (const std::string& id : found.untested) untested.push_back(Json{id});
+  for (const std::string& line : advice) lines.push_back(Json{line});
+  return Json{JsonObject{{"mistakes", Json{std::move(effects)}},
+                         {"untested", Json{std::move(untested)}},
+                         {"queries", Json{static_cast<std::int64_t>(found.queries)}},
+                         {"of_queries", Json{static_cast<std::int64_t>(found.all_queries)}},
+                         {"suggestions", Json{std::move(lines)}}}};
+}
+
+int run_sensitivity(const SensitivityArgs& args) {
+  TensorFiles files(limits_of(args.limits));
+  Document document = job_document(args.job, args.flags, files);
+  if (document.entries.empty()) throw Error(ErrorKind::usage, "expected a job");
+  check_values(document);
+  document.erase("outputs");
+  const Job job = read_job(document, files);
+  const PreparedJob prepared = prepare_job(job, document);
+  std::optional<Tolerance> tolerance;
+  if (args.rtol || args.atol)
+    tolerance = Tolerance{args.rtol.value_or(0), args.atol.value_or(0), {}, true};
+  const StopOnInterrupt interrupt;
+  const Variant given{job.tensors, job.options, RowChange::none};
+  const Sensitivity found =
+      sensitivity(given, tested_output(args, job), tolerance,
+                  tested_precision(args, prepared.inputs), interrupt.stopped());
+  const std::vector<std::string> advice =
+      args.suggest ? suggestions(given, found) : std::vector<std::string>();
+  require_mapped_files_unchanged();
+  if (args.json) {
+    print_data(to_json(report_json(found, advice)) + "\n");
+  } else if (!is_quiet()) {
+    print(report(found, tolerance ? "tolerance" : "bound"));
+    for (const std::string& line : advice) print(line + "\n");
+  }
+  const bool all = found.untested.empty() &&
+                   std::all_of(found.effects.begin(), found.effects.end(),
+                               [](const Effect& e) { return e.verdict == Effect::Verdict::seen; });
+  return args.require_all && !all ? 1 : 0;
+}
+
+}  // namespace
+
+Command sensitivity_command() {
+  const auto args = std::make_shared<SensitivityArgs>();
+  Command command;
+  command.description =
+      "Lists known mistakes of kernels that apply to a job, and whether a test of its result would "
+      "notice each: seen, if the largest change is at least 10 times the tolerance and 1 % of the "
+      "elements exceed it; barely, if some do; or not seen. The tolerance is that of --rtol and "
+      "--atol, otherwise the error bound of the precision, as in 'attn compare --reference'.";
+  command.example =
+      "  attn sensitivity job.json --rtol 1e-2 --atol 1e-2\n"
+      "  attn sensitivity --q q.npy --k k.npy --v v.npy --causal --precision bf16 --suggest";
+  command.add(positional("JOB", args->job, "job file (.json, .npz or .safetensors)"));
+  command.add(in_group(
+      "Tolerance",
+      {common(number("--rtol", args->rtol, NumberRange::non_negative, "X", "relative tolerance")),
+       common(number("--atol", args->atol, NumberRange::non_negative, "X", "absolute tolerance")),
+       common(word("--precision", args->precision, {"f64", "f32", "tf32", "f16", "bf16"},
+                   "precision of the kernel, for the error bound: f64, f32, tf32, f16 or bf16; "
+                   "default: that of the inputs"))}));
+  command.add(common(text("--of", args->output, "NAME",
+                          "output that is tested; default: context, or output with a W_O")));
+  command.add(common(flag("--require-all", args->require_all,
+                          "exit code 1 unless all mistakes are seen and tested")));
+  command.add(common(flag("--suggest", args->suggest, "say how to change the inputs")));
+  command.add(common(flag("--json", args->json, "print one JSON object on one line")));
+  std::vector<Option> job = in_group("", job_options(args->flags));
+  command.add(job);
+  add_limit_options(command, args->limits);
+  command.action = [args] { return run_sensitivity(*args); };
+  return command;
+}
+
+}  // namespace attn

@@ -1,0 +1,21 @@
+// Inputs for which mistakes of kernels are visible.
+#pragma once
+
+#include <cstdint>
+
+#include "attn/diagnose/variant.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+/// All tensors of the job, of the same shapes and dtypes, with other numbers in those that take
+/// part in products, and in sinks:
+///   queries  of several kinds, row by row: with scores that are almost equal, that differ, that
+///            reach the softcap, and that are all negative
+///   keys     with a common part, and larger in the first and in the last 16 tokens
+///   values   with a standard deviation of 8, larger in the same tokens
+///   sinks    near the logsumexp of the scores, different in each head
+/// Masks, biases, lengths and other tensors stay as they are. Errors: data.
+TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed);
+
+}  // namespace attn

@@ -1,0 +1,259 @@
+#include "attn/diagnose/arrangements.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <optional>
+
+#include "attn/base/number_text.h"
+#include "attn/base/text.h"
+
+namespace attn {
+namespace {
+
+constexpr std::size_t kRows = 24;
+
+/// The place of an element: item, head, row, column.
+using Place = std::array<std::size_t, 4>;
+
+class Matcher {
+ public:
+  explicit Matcher(const Evidence& evidence)
+      : evidence_(evidence), view_(evidence.view), result_(evidence.result.size()) {
+    const Tensor exact = cast(evidence.result, DType::f64);
+    std::copy(exact.data<double>().begin(), exact.data<double>().end(), result_.begin());
+    rows_ = sampled_rows(row_errors(evidence), kRows, {});
+  }
+
+  /// How far the job's elements at from(place), times factor(place), explain the sampled rows.
+  Fit fit_of(const std::function<Place(const Place&)>& from,
+             const std::function<double(const Place&)>& factor) const {
+    Fit total;
+    for (std::size_t b = 0; b < view_.B; ++b)
+      for (std::size_t h = 0; h < view_.H; ++h)
+        for (const std::size_t r : rows_)
+          for (std::size_t c = 0; c < view_.C; ++c) {
+            const Place place = {b, h, r, c};
+            add(place, from(place), factor(place), total);
+          }
+    return total;
+  }
+  Fit fit_of(const std::function<Place(const Place&)>& from) const {
+    return fit_of(from, [](const Place&) { return 1.0; });
+  }
+
+  /// For each of `count` parts, the other part of the job with its elements; nullopt if one has
+  /// none, or if all have their own. with(place, part) is the place in another part.
+  std::optional<std::vector<std::size_t>> matched(std::size_t axis, std::size_t count) const {
+    std::vector<std::size_t> sources;
+    bool moved = false;
+    for (std::size_t part = 0; part < count; ++part) {
+      std::optional<std::size_t> source;
+      for (std::size_t k = 0; k < count && !source; ++k) {
+        const std::size_t other = (part + k) % count;  // its own first
+        if (is_part(axis, part, other)) source = other;
+      }
+      if (!source) return std::nullopt;
+      moved |= *source != part;
+      sources.push_back(*source);
+    }
+    return moved ? std::optional(sources) : std::nullopt;
+  }
+
+  /// The row of the job that row r has in all items and heads.
+  std::optional<std::size_t> row_at(std::size_t r) const {
+    for (std::size_t other = 0; other < view_.R; ++other)
+      if (is_row(r, other)) return other;
+    return std::nullopt;
+  }
+
+  const std::vector<std::size_t>& rows() const { return rows_; }
+  const Matrices& view() const { return view_; }
+
+  /// The factor a . b / b . b of the sampled rows of a head, or of all.
+  double factor_of(std::optional<std::size_t> head) const {
+    double ab = 0, bb = 0;
+    for (std::size_t b = 0; b < view_.B; ++b)
+      for (std::size_t h = 0; h < view_.H; ++h)
+        for (const std::size_t r : rows_)
+          for (std::size_t c = 0; c < view_.C; ++c) {
+            if (head && h != *head) continue;
+            const double x = at(result_, {b, h, r, c}), y = reference({b, h, r, c});
+            if (!std::isfinite(x) || !std::isfinite(y)) continue;
+            ab += x * y, bb += y * y;
+          }
+    return bb == 0 ? 1 : ab / bb;
+  }
+
+ private:
+  double at(const std::vector<double>& values, const Place& place) const {
+    return values[view_.at(place[0], place[1], place[2], place[3])];
+  }
+  double reference(const Place& p) const {
+    return evidence_.reference.data<double>()[view_.at(p[0], p[1], p[2], p[3])];
+  }
+  double bound(const Place& p, double value) const {
+    return evidence_.bounds != nullptr
+               ? evidence_.bounds->data<double>()[view_.at(p[0], p[1], p[2], p[3])]
+               : bound_of(evidence_.tolerance, value, evidence_.result.dtype());
+  }
+
+  void add(const Place& place, const Place& from, double factor, Fit& total) const {
+    const double a = at(result_, place), b = factor * reference(from);
+    ++total.elements;
+    // Storing the result rounds it, too.
+    const double limit = std::abs(factor) * bound(from, reference(from)) * 1.5;
+    total.outside += is_within(a, b, limit) ? 0 : 1;
+    if (!std::isfinite(a) || !std::isfinite(b)) return;
+    ++total.finite, total.squares += (a - b) * (a - b);
+  }
+
+  bool is_part(std::size_t axis, std::size_t part, std::size_t other) const {
+    Fit total;
+    for (std::size_t b = 0; b < view_.B; ++b)
+      for (std::size_t h = 0; h < view_.H; ++h)
+        for (const std::size_t r : rows_) {
+          for (std::size_t c = 0; c < view_.C; ++c) {
+            const Place place = {b, h, r, c};
+            if (place[axis] != part) continue;
+            Place from = place;
+            from[axis] = other;
+            add(place, from, 1, total);
+          }
+          if (total.elements > 32 && total.outside * 4 > total.elements) return false;
+        }
+    return total.explained() >= kExplained;
+  }
+
+  bool is_row(std::size_t r, std::size_t other) const {
+    Fit total;
+    for (std::size_t b = 0; b < view_.B; ++b)
+      for (std::size_t h = 0; h < view_.H; ++h) {
+        for (std::size_t c = 0; c < view_.C; ++c) add({b, h, r, c}, {b, h, other, c}, 1, total);
+        if (total.elements > 16 && total.outside * 4 > total.elements) return false;
+      }
+    return total.explained() >= kExplained;
+  }
+
+  const Evidence& evidence_;
+  const Matrices& view_;
+  std::vector<double> result_;
+  std::vector<std::size_t> rows_;
+};
+
+std::string order_text(const std::vector<std::size_t>& sources) {
+  if (sources.size() <= 16)
+    return join(sources, ", ", [](std::size_t k) { return std::to_string(k); });
+  std::string text;
+  std::size_t listed = 0;
+  for (std::size_t k = 0; k < sources.size() && listed < 4; ++k)
+    if (sources[k] != k) {
+      text +=
+          (listed++ == 0 ? "" : ", ") + std::to_string(k) + " has " + std::to_string(sources[k]);
+    }
+  return text + ", ...";
+}
+
+Place same_place(const Place& place) { return place; }
+
+}  // namespace
+
+std::vector<Arrangement> matching_arrangements(const Evidence& evidence) {
+  std::vector<Arrangement> found;
+  if (evidence.view.R == 0 || evidence.result.size() == 0) return found;
+  const Matcher matcher(evidence);
+  const Matrices& view = matcher.view();
+  const std::size_t H = view.H, R = view.R, C = view.C;
+  const auto add = [&](std::string id, std::string kernel, const Fit& fit) {
+    if (fit.explained() >= kExplained) found.push_back({std::move(id), std::move(kernel), fit});
+  };
+  const double factor = matcher.factor_of(std::nullopt);
+  if (std::abs(factor - 1) > 1e-3 && factor != 0)
+    add("values.factor", "the result multiplied by " + six_digits(factor),
+        matcher.fit_of(same_place, [&](const Place&) { return factor; }));
+  if (H > 1 && found.empty()) {
+    std::vector<double> factors;
+    for (std::size_t h = 0; h < H; ++h) factors.push_back(matcher.factor_of(h));
+    const auto [least, most] = std::minmax_element(factors.begin(), factors.end());
+    if (*most - *least > 1e-3)
+      add("values.factor_per_head",
+          "the result of each head multiplied by a factor from " + six_digits(*least) + " to " +
+              six_digits(*most),
+          matcher.fit_of(same_place, [&](const Place& p) { return factors[p[1]]; }));
+  }
+  if (H > 1)
+    if (const auto heads = matcher.matched(1, H))
+      add("heads.permuted",
+          "the results of heads " + order_text(*heads) + " in place of 0 to " +
+              std::to_string(H - 1),
+          matcher.fit_of([&](const Place& p) {
+            return Place{p[0], (*heads)[p[1]], p[2], p[3]};
+          }));
+  if (view.B > 1)
+    if (const auto items = matcher.matched(0, view.B))
+      add("heads.batch_permuted",
+          "the results of batch items " + order_text(*items) + " in place of 0 to " +
+              std::to_string(view.B - 1),
+          matcher.fit_of([&](const Place& p) {
+            return Place{(*items)[p[0]], p[1], p[2], p[3]};
+          }));
+  if (view.B == H && H > 1)
+    add("heads.batch_swapped", "batch items and heads swapped", matcher.fit_of([](const Place& p) {
+      return Place{p[1], p[0], p[2], p[3]};
+    }));
+  if (H > 1 && R > 1) {
+    add("output.viewed", "the result (B, H, L, Dv) read as (B, L, H, Dv)",
+        matcher.fit_of([&](const Place& p) {
+          const std::size_t n = (p[2] * H + p[1]) * C + p[3];
+          return Place{p[0], n / (R * C), n / C % R, n % C};
+        }));
+    add("output.viewed_as_heads", "the result (B, L, H, Dv) read as (B, H, L, Dv)",
+        matcher.fit_of([&](const Place& p) {
+          const std::size_t n = (p[1] * R + p[2]) * C + p[3];
+          return Place{p[0], n / C % H, n / (H * C), n % C};
+        }));
+  }
+  if (H > 1 && C > 1) {
+    add("output.columns_interleaved", "columns of the heads side by side as (Dv, H)",
+        matcher.fit_of([&](const Place& p) {
+          const std::size_t j = p[1] * C + p[3];
+          return Place{p[0], j % H, p[2], j / H};
+        }));
+    add("output.columns_split", "columns (H, Dv) read as (Dv, H)",
+        matcher.fit_of([&](const Place& p) {
+          const std::size_t j = p[3] * H + p[1];
+          return Place{p[0], j / C, p[2], j % C};
+        }));
+  }
+  if (!found.empty()) return found;
+  if (C > 1 && C <= 256)
+    if (const auto columns = matcher.matched(3, C))
+      add("output.columns_permuted", "the columns in the order " + order_text(*columns),
+          matcher.fit_of([&](const Place& p) {
+            return Place{p[0], p[1], p[2], (*columns)[p[3]]};
+          }));
+  std::vector<std::pair<std::size_t, std::size_t>> moved;
+  std::vector<std::size_t> sources(R);
+  std::iota(sources.begin(), sources.end(), std::size_t{0});
+  for (const std::size_t r : matcher.rows()) {
+    const auto source = matcher.row_at(r);
+    if (!source) return found;
+    sources[r] = *source;
+    if (*source != r) moved.emplace_back(r, *source);
+  }
+  if (moved.empty()) return found;
+  std::sort(moved.begin(), moved.end());
+  std::vector<std::string> examples;
+  for (std::size_t k = 0; k < std::min<std::size_t>(3, moved.size()); ++k)
+    examples.push_back("row " + std::to_string(moved[k].first) + " has that of row " +
+                       std::to_string(moved[k].second));
+  add("output.rows_moved", "the results of other queries: " + join(examples, ", "),
+      matcher.fit_of([&](const Place& p) {
+        return Place{p[0], p[1], sources[p[2]], p[3]};
+      }));
+  return found;
+}
+
+}  // namespace attn

@@ -1,0 +1,155 @@
+#include "attn/diagnose/changes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace attn {
+
+Found without(Variant& variant, std::initializer_list<Input> inputs, const std::string& kernel) {
+  bool has = false;
+  for (const Input input : inputs) has |= variant.has(input);
+  if (!has) return std::nullopt;
+  variant.erase(inputs);
+  return flag(kernel);
+}
+
+Tensor mapped(const Tensor& tensor, const std::function<double(double)>& f) {
+  Tensor result = cast(tensor, DType::f64);
+  for (double& x : result.mutable_data<double>()) x = f(x);
+  return result;
+}
+
+Tensor reordered(const Tensor& tensor, const std::function<std::size_t(std::size_t)>& index) {
+  const Tensor from = cast(tensor, DType::f64);
+  Tensor result(DType::f64, tensor.shape());
+  const auto x = from.data<double>();
+  const auto out = result.mutable_data<double>();
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = x[index(i)];
+  return result;
+}
+
+Tensor with_heads_from(const Tensor& x, const std::vector<std::size_t>& source) {
+  const std::size_t B = x.shape()[0], G = x.shape()[1], matrix = x.shape()[2] * x.shape()[3];
+  const Tensor from = cast(x, DType::f64);
+  Tensor result(DType::f64, {B, source.size(), x.shape()[2], x.shape()[3]});
+  auto out = result.mutable_data<double>().begin();
+  for (std::size_t b = 0; b < B; ++b)
+    for (const std::size_t g : source) {
+      const auto head = from.data<double>().subspan((b * G + g) * matrix, matrix);
+      out = std::copy(head.begin(), head.end(), out);
+    }
+  return result;
+}
+
+Tensor with_rows_from(const Tensor& x, const std::function<std::size_t(std::size_t)>& source) {
+  const std::size_t N = x.shape()[2], D = x.shape()[3];
+  return reordered(x, [&](std::size_t i) {
+    const std::size_t row = i / D % N;
+    return i - row * D + source(row) * D;
+  });
+}
+
+Tensor last_axes_swapped(const Tensor& x) {
+  Shape shape = x.shape();
+  const std::size_t rank = shape.size(), rows = shape[rank - 2], columns = shape[rank - 1];
+  std::swap(shape[rank - 2], shape[rank - 1]);
+  Tensor result(x.dtype(), shape);
+  visit(x.dtype(), [&]<class T>(Type<T>) {
+    const auto from = x.data<T>();
+    const auto out = result.mutable_data<T>();
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const std::size_t matrix = i / (rows * columns), k = i % (rows * columns);
+      out[i] = from[matrix * rows * columns + k % rows * columns + k / rows];
+    }
+  });
+  return result;
+}
+
+void hide_keys(Variant& variant, const Inputs& in,
+               const std::function<bool(std::size_t, std::size_t)>& hidden) {
+  const std::size_t keys = in.P + in.N;
+  const Tensor* given = variant.find(Input::key_mask);
+  const bool adds = given != nullptr && is_float(given->dtype());
+  const bool hides = variant.options.mask_polarity == MaskPolarity::ignore;
+  const Tensor numbers = adds ? cast(*given, DType::f64) : Tensor();
+  Tensor mask(adds ? DType::f64 : DType::boolean, {in.B, keys});
+  for (std::size_t b = 0; b < in.B; ++b)
+    for (std::size_t j = 0; j < keys; ++j) {
+      const std::size_t from = given == nullptr || given->rank() == 1 ? j : b * keys + j;
+      if (adds) {
+        mask.mutable_data<double>()[b * keys + j] =
+            hidden(b, j) ? -std::numeric_limits<double>::infinity() : numbers.data<double>()[from];
+      } else {
+        const bool was_hidden = given != nullptr && given->data<bool>()[from] == hides;
+        mask.mutable_data<bool>()[b * keys + j] = (was_hidden || hidden(b, j)) == hides;
+      }
+    }
+  variant.set(Input::key_mask, mask);
+}
+
+void set_kv_heads(Variant& variant, const Inputs& in, const std::vector<std::size_t>& of_keys,
+                  const std::vector<std::size_t>& of_values) {
+  const auto replace = [&](Input input, const std::vector<std::size_t>& source) {
+    if (const Tensor* tensor = variant.find(input))
+      variant.set(input, with_heads_from(*tensor, source));
+  };
+  replace(Input::K, of_keys), replace(Input::past_K, of_keys);
+  replace(Input::V, of_values), replace(Input::past_V, of_values);
+  const auto replace_packed = [&](Input input, const std::vector<std::size_t>& source) {
+    const Tensor* tensor = variant.find(input);
+    if (tensor == nullptr) return;
+    const std::size_t width = tensor->size() / in.G;
+    variant.set(input, with_heads_from(tensor->reshaped({1, in.G, 1, width}), source)
+                           .reshaped({source.size() * width}));
+  };
+  replace_packed(Input::bias_K, of_keys), replace_packed(Input::bias_V, of_values);
+  variant.options.kv_heads = static_cast<std::int64_t>(of_keys.size());
+}
+
+void add_zero_keys(Variant& variant, const Inputs& in, double count) {
+  const Tensor* sinks = variant.find(Input::sinks);
+  Tensor sum = sinks != nullptr ? cast(*sinks, DType::f64) : Tensor(DType::f64, {in.H});
+  for (double& x : sum.mutable_data<double>())
+    x = std::log(count + (sinks != nullptr ? std::exp(x) : 0));
+  variant.set(Input::sinks, sum);
+}
+
+std::size_t keys_of(const Inputs& in, std::size_t b) {
+  return in.token_positions[in.token_positions.size() == 1 ? 0 : b].keys.length;
+}
+
+std::optional<std::int64_t> common_offset(const Inputs& in) {
+  if (in.options.causal_offset) return in.options.causal_offset;
+  std::optional<std::int64_t> common;
+  for (const TokenPositions& tokens : in.token_positions) {
+    if (tokens.queries.positions.empty()) continue;
+    const auto& documents = tokens.queries.documents;
+    if (std::any_of(documents.begin(), documents.end(),
+                    [&](std::int64_t id) { return id != documents[0]; }))
+      return std::nullopt;
+    if (common && *common != tokens.queries.positions[0]) return std::nullopt;
+    common = tokens.queries.positions[0];
+  }
+  return common;
+}
+
+bool has_bias(const Variant& variant) {
+  const auto is_added = [&](Input input) {
+    const Tensor* tensor = variant.find(input);
+    return tensor != nullptr && is_float(tensor->dtype());
+  };
+  return is_added(Input::mask) || is_added(Input::key_mask) || variant.has(Input::bias) ||
+         variant.has(Input::alibi_slopes) || variant.has(Input::relative_bias);
+}
+
+Tensor viewed_as_heads(const Tensor& x) {
+  const std::size_t H = x.shape()[1], N = x.shape()[2], D = x.shape()[3];
+  return reordered(x, [&](std::size_t i) {
+    const std::size_t item = i / (H * N * D), k = i % (H * N * D);
+    const std::size_t n = k / (H * D), h = k / D % H;
+    return item * H * N * D + (h * N + n) * D + k % D;
+  });
+}
+
+}  // namespace attn

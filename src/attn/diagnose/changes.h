@@ -1,0 +1,60 @@
+// Changes of tensors that hypotheses share.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attn/core/inputs.h"
+#include "attn/diagnose/hypotheses.h"
+#include "attn/diagnose/variant.h"
+
+namespace attn {
+
+using Found = std::optional<Claim>;
+
+/// The variant without these tensors; nullopt if it has none of them. `kernel`: "without --mask".
+Found without(Variant& variant, std::initializer_list<Input> inputs, const std::string& kernel);
+
+/// f(x) for each element, in f64.
+Tensor mapped(const Tensor& tensor, const std::function<double(double)>& f);
+
+/// Elements `index(i)` of a tensor at i, in the same shape.
+Tensor reordered(const Tensor& tensor, const std::function<std::size_t(std::size_t)>& index);
+
+/// x (B, G, N, D) with head source[g] at head g: (B, source.size(), N, D).
+Tensor with_heads_from(const Tensor& x, const std::vector<std::size_t>& source);
+
+/// x (B, G, N, D) with row source(n) at row n.
+Tensor with_rows_from(const Tensor& x, const std::function<std::size_t(std::size_t)>& source);
+
+/// The last two axes swapped.
+Tensor last_axes_swapped(const Tensor& x);
+
+/// The memory of x (B, N, heads, D) read as (B, heads, N, D).
+Tensor viewed_as_heads(const Tensor& x);
+
+/// Hides the keys j of batch item b for which hidden(b, j), in addition to those hidden by the
+/// variant.
+void hide_keys(Variant& variant, const Inputs& in,
+               const std::function<bool(std::size_t, std::size_t)>& hidden);
+
+/// Gives each query head its own key/value head: head h gets of_keys[h] and of_values[h].
+void set_kv_heads(Variant& variant, const Inputs& in, const std::vector<std::size_t>& of_keys,
+                  const std::vector<std::size_t>& of_values);
+
+/// Adds keys whose scores and values are 0 and that every query sees, as a sink.
+void add_zero_keys(Variant& variant, const Inputs& in, double count);
+
+/// The number of keys of batch item b that are not padding, past keys included.
+std::size_t keys_of(const Inputs& in, std::size_t b);
+
+/// The offset between queries and keys if it is the same everywhere.
+std::optional<std::int64_t> common_offset(const Inputs& in);
+
+/// Whether something is added to the scores.
+bool has_bias(const Variant& variant);
+
+}  // namespace attn

@@ -1,0 +1,447 @@
+#include "attn/diagnose/diagnosis.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "attn/base/error.h"
+#include "attn/base/number_text.h"
+#include "attn/base/text.h"
+#include "attn/diagnose/arrangements.h"
+#include "attn/diagnose/evaluation.h"
+#include "attn/diagnose/hypotheses.h"
+#include "attn/diagnose/pattern.h"
+
+namespace attn {
+namespace {
+
+constexpr std::size_t kMostQueries = 256, kFirstQueries = 12;
+constexpr std::size_t kScores = std::size_t{1} << 20;  ///< in memory at once
+constexpr std::size_t kSampledScores = std::size_t{1} << 22;
+
+/// Some queries of the result and of its job.
+struct Part {
+  std::vector<std::size_t> queries;
+  Tensor result, reference;
+  std::optional<Tensor> bounds;
+  std::vector<bool> wrong;                  ///< elements that differ from the job
+  std::optional<Tensor> of_earlier_stages;  ///< bounds / those of attention_only(), at least 1
+};
+
+/// A hypothesis and what it made of the job.
+struct Candidate {
+  const Hypothesis* hypothesis = nullptr;
+  Claim claim;
+  Fit first, fit;  ///< of the first part, and of all parts that were evaluated
+  bool complete = false;
+  std::size_t elements = 0;  ///< of the whole sample
+};
+
+class Search {
+ public:
+  Search(const Variant& given, const Evidence& evidence, const SearchLimits& limits)
+      : given_(given), evidence_(evidence), limits_(limits) {
+    given_.options.compute = Compute::f64;
+    for (const auto& [name, tensor] : given.tensors)
+      if (is_float(tensor.dtype())) given_.tensors.set(name, cast(tensor, DType::f64));
+    by_score_ = needs_scores(evidence.output);
+    given_in_ = make_inputs(given_.tensors, given_.options);
+    if (by_score_) {
+      base_ = attention_only(given_);
+      in_ = make_inputs(base_.tensors, base_.options);
+    }
+    sample();
+  }
+
+  Diagnosis run() {
+    const std::vector<Hypothesis> all = hypotheses();
+    for (const Hypothesis& hypothesis : all) {
+      if (is_relevant(hypothesis)) test(hypothesis);
+    }
+    name_the_best();
+    if (found_.findings.empty()) add_arrangements();
+    if (found_.findings.empty()) test_arithmetic({"f32", "tf32", "f16", "bf16"}, false);
+    if (found_.findings.empty() && found_.arithmetic.empty()) test_pairs(all);
+    if (found_.findings.empty() && found_.arithmetic.empty())
+      test_arithmetic({"f16", "bf16"}, true);
+    found_.explained_before = before_.explained();
+    found_.pattern = pattern_of(evidence_, by_score_ ? &in_ : nullptr);
+    return found_;
+  }
+
+ private:
+  void sample() {
+    const Matrices& view = evidence_.view;
+    const std::vector<double> errors = row_errors(evidence_);
+    std::vector<std::size_t> queries(given_in_.rows);
+    const bool has_queries = by_score_ && view.R == queries.size();
+    std::vector<std::size_t> rows(view.R);
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = i;
+    std::size_t block = rows.size();
+    if (has_queries) {
+      const std::size_t of_query = std::max<std::size_t>(1, in_.B * in_.H * in_.S);
+      const std::size_t count = std::clamp<std::size_t>(kSampledScores / of_query, 8, kMostQueries);
+      const Window& window = in_.options.window;
+      std::vector<std::size_t> edges;
+      for (const std::int64_t edge : {window.left, window.right})
+        if (edge >= 0) edges.push_back(static_cast<std::size_t>(edge));
+      rows = sampled_rows(errors, count, edges);
+      block = std::max<std::size_t>(1, kScores / of_query);
+    }
+    found_.queries = rows.size(), found_.all_queries = view.R;
+    for (std::size_t first = 0; first < rows.size();) {
+      const std::size_t count =
+          has_queries
+              ? std::min(first == 0 ? std::min(block, kFirstQueries) : block, rows.size() - first)
+              : rows.size();
+      const std::vector<std::size_t> some(
+          rows.begin() + static_cast<std::ptrdiff_t>(first),
+          rows.begin() + static_cast<std::ptrdiff_t>(first + count));
+      Part part;
+      for (const std::size_t row : some) part.queries.push_back(has_queries ? queries[row] : row);
+      if (by_score_ && !has_queries) part.queries = queries;
+      part.result = taken(evidence_.result, view, some);
+      part.reference = taken(evidence_.reference, view, some);
+      if (evidence_.bounds != nullptr) part.bounds = taken(*evidence_.bounds, view, some);
+      const Fit fitted = fit_of(part, part.reference, part.bounds ? &*part.bounds : nullptr);
+      part.wrong = fitted.is_outside;
+      before_.add(fitted);
+      if (first == 0) before_first_ = fitted;
+      parts_.push_back(std::move(part));
+      first += count;
+    }
+  }
+
+  Fit fit_of(const Part& part, const Tensor& values, const Tensor* bounds) const {
+    return fit(part.result, values, bounds, evidence_.tolerance, evidence_.result.dtype(),
+               part.wrong);
+  }
+
+  /// Whether the hypothesis may change this output.
+  bool is_relevant(const Hypothesis& hypothesis) const {
+    if (hypothesis.group() == "logsumexp") return evidence_.output == Output::logsumexp;
+    return by_score_ || hypothesis.stage == Hypothesis::Stage::projection;
+  }
+
+  bool is_over() {
+    if (limits_.stop != nullptr && *limits_.stop) {
+      found_.why_untested = "because the search was stopped";
+      return true;
+    }
+    if (!limits_.seconds) return false;
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
+    if (passed.count() < *limits_.seconds) return false;
+    found_.why_untested = "within " + six_digits(kSearchSeconds) + " s; --diagnose tests all";
+    return true;
+  }
+
+  /// The bounds of rounding before attention_only(), relative to its own.
+  const Tensor& earlier_stages(Part& part) {
+    if (part.of_earlier_stages) return *part.of_earlier_stages;
+    Tensor ratio(DType::f64, part.result.shape());
+    for (double& x : ratio.mutable_data<double>()) x = 1;
+    const Evaluated base = evaluate(base_, evidence_.output, part.queries, evidence_.precision);
+    if (base.bounds && base.bounds->shape() == ratio.shape())
+      for (std::size_t i = 0; i < ratio.size(); ++i) {
+        const double own = base.bounds->data<double>()[i], all = part.bounds->data<double>()[i];
+        if (own > 0 && all > own) ratio.mutable_data<double>()[i] = all / own;
+      }
+    part.of_earlier_stages = ratio;
+    return *part.of_earlier_stages;
+  }
+
+  /// A part of the changed variant; nullopt if its shape differs.
+  std::optional<Evaluated> evaluated(const Variant& variant, Part& part, bool with_bounds) {
+    const Precision* precision = with_bounds ? evidence_.precision : nullptr;
+    Evaluated result = by_score_ ? evaluate(variant, evidence_.output, part.queries, precision)
+                                 : evaluate_projection(variant, evidence_.output, precision);
+    if (result.values.shape() != part.result.shape()) return std::nullopt;
+    if (!with_bounds || !part.bounds) return result;
+    if (!result.bounds) {
+      result.bounds = part.bounds;
+    } else if (by_score_) {
+      const auto ratio = earlier_stages(part).data<double>();
+      const auto out = result.bounds->mutable_data<double>();
+      for (std::size_t i = 0; i < out.size(); ++i) out[i] *= ratio[i];
+    }
+    return result;
+  }
+
+  /// Whether values without bounds may explain the first part: wide bounds from those of the job.
+  bool is_possible(const Part& part, const Tensor& values, double rms) const {
+    const auto a = part.result.data<double>(), b = values.data<double>();
+    std::size_t outside = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const double bound = part.bounds ? part.bounds->data<double>()[i]
+                                       : bound_of(evidence_.tolerance, b[i], DType::f64);
+      outside += is_within(a[i], b[i], 32 * bound + 0.02 * (rms + std::abs(b[i]))) ? 0 : 1;
+    }
+    return outside * 10 <= a.size();
+  }
+
+  static double rms_of(const Tensor& tensor) {
+    double squares = 0;
+    for (const double x : tensor.data<double>())
+      if (std::isfinite(x)) squares += x * x;
+    return std::sqrt(squares / static_cast<double>(std::max<std::size_t>(1, tensor.size())));
+  }
+
+  /// Evaluates the variant until it is known not to explain the result.
+  void judge(const Variant& variant, Candidate& candidate) {
+    std::size_t all = 0;
+    for (const Part& part : parts_) all += part.result.size();
+    candidate.elements = all;
+    for (std::size_t k = 0; k < parts_.size(); ++k) {
+      Part& part = parts_[k];
+      if (k == 0) {
+        const auto values = evaluated(variant, part, false);
+        if (!values) return;
+        candidate.first = fit_of(part, values->values, nullptr);
+        if (!is_possible(part, values->values, rms_of(part.result))) return;
+      }
+      const auto result = evaluated(variant, part, true);
+      if (!result) return;
+      candidate.fit.add(fit_of(part, result->values, result->bounds ? &*result->bounds : nullptr));
+      if (static_cast<double>(candidate.fit.outside) > (1 - kExplained) * static_cast<double>(all))
+        return;
+    }
+    candidate.complete = true;
+  }
+
+  /// Changes a variant of the hypothesis's stage. nullopt if it does not apply.
+  std::optional<Claim> apply(const Hypothesis& hypothesis, Variant& variant) const {
+    return hypothesis.change(variant,
+                             hypothesis.stage == Hypothesis::Stage::projection ? given_in_ : in_);
+  }
+
+  void test(const Hypothesis& hypothesis) {
+    Candidate candidate;
+    candidate.hypothesis = &hypothesis;
+    try {
+      const bool projects = hypothesis.stage == Hypothesis::Stage::projection;
+      Variant variant = projects ? given_ : base_;
+      if (hypothesis.is_slow && is_over()) {
+        found_.untested.emplace_back(hypothesis.id);
+        return;
+      }
+      const auto claim = apply(hypothesis, variant);
+      if (!claim) return;
+      if (claim->too_large || is_over()) {
+        if (claim->too_large && found_.why_untested.empty())
+          found_.why_untested = "because the job is too large for it";
+        found_.untested.emplace_back(hypothesis.id);
+        return;
+      }
+      candidate.claim = *claim;
+      if (projects && by_score_) variant = attention_only(variant);
+      judge(variant, candidate);
+    } catch (const Error&) {  // the changed job is not valid
+      return;
+    }
+    ++found_.tested;
+    candidates_.push_back(candidate);
+  }
+
+  /// A bound may be so wide that it holds for any result, so the errors must become smaller, too.
+  bool explains(const Candidate& candidate) const {
+    const Fit& after = candidate.fit;
+    return candidate.complete && after.explained() >= kExplained &&
+           10 * after.outside <= before_.outside &&
+           (before_.wrong_squares == 0 || 4 * after.wrong_squares <= before_.wrong_squares);
+  }
+
+  Finding finding_of(const Candidate& candidate) const {
+    Finding finding;
+    finding.ids = {std::string(candidate.hypothesis->id)};
+    finding.kernel = candidate.claim.kernel, finding.job = candidate.claim.job;
+    if (candidate.claim.is_flag) finding.flags = candidate.claim.kernel;
+    set_fit(finding, candidate.fit);
+    return finding;
+  }
+
+  void set_fit(Finding& finding, const Fit& fitted) const {
+    finding.explained = fitted.explained();
+    finding.residual_before = before_.rms(), finding.residual_after = fitted.rms();
+  }
+
+  /// Keeps those that explain as much as the best, with errors about as small.
+  void name_the_best() {
+    std::vector<const Candidate*> fitting;
+    for (const Candidate& candidate : candidates_)
+      if (explains(candidate)) fitting.push_back(&candidate);
+    if (fitting.empty()) return;
+    const auto least = [&](auto value) {
+      return value(**std::min_element(
+          fitting.begin(), fitting.end(),
+          [&](const Candidate* a, const Candidate* b) { return value(*a) < value(*b); }));
+    };
+    const auto outside = [](const Candidate& c) { return static_cast<double>(c.fit.outside); };
+    const auto rms = [](const Candidate& c) { return c.fit.rms(); };
+    const double fewest = least(outside), smallest = least(rms);
+    for (const Candidate* candidate : fitting)
+      if (outside(*candidate) <= 3 * fewest && rms(*candidate) <= 2 * smallest)
+        found_.findings.push_back(finding_of(*candidate));
+    if (found_.findings.empty()) found_.findings.push_back(finding_of(*fitting.front()));
+    std::stable_sort(
+        found_.findings.begin(), found_.findings.end(),
+        [](const Finding& a, const Finding& b) { return a.residual_after < b.residual_after; });
+  }
+
+  void add_arrangements() {
+    for (const Arrangement& arrangement : matching_arrangements(evidence_)) {
+      Finding finding;
+      finding.ids = {arrangement.id};
+      finding.kernel = arrangement.kernel;
+      finding.explained = arrangement.fit.explained();
+      finding.residual_before = before_.rms(), finding.residual_after = arrangement.fit.rms();
+      found_.findings.push_back(std::move(finding));
+    }
+  }
+
+  void test_arithmetic(const std::vector<std::string>& names, bool sums) {
+    if (evidence_.precision == nullptr || !by_score_) return;
+    for (const std::string& name : names) {
+      const Precision other = *precision_named(name);
+      const Precision tried = sums ? with_sums_in(*evidence_.precision, other) : other;
+      if (std::max(tried.factor, tried.sum) <=
+          std::max(evidence_.precision->factor, sums ? evidence_.precision->sum : 0.0))
+        continue;
+      Fit total;
+      try {
+        for (Part& part : parts_) {
+          const Evaluated base = evaluate(base_, evidence_.output, part.queries, &tried);
+          if (!base.bounds) return;
+          total.add(fit_of(part, part.reference, &*base.bounds));
+        }
+      } catch (const Error&) {  // inputs that overflow this precision
+        continue;
+      }
+      if (total.explained() < kExplained || 10 * total.outside > before_.outside) continue;
+      found_.arithmetic = sums ? "sums in " + name : name;
+      return;
+    }
+  }
+
+  /// Pairs of the hypotheses that reduce the error most, then these with all others.
+  void test_pairs(const std::vector<Hypothesis>& all) {
+    std::vector<const Candidate*> best;
+    for (const Candidate& candidate : candidates_)
+      if (candidate.first.finite > 0) best.push_back(&candidate);
+    std::stable_sort(best.begin(), best.end(), [](const Candidate* a, const Candidate* b) {
+      return a->first.rms() < b->first.rms();
+    });
+    std::vector<std::pair<const Hypothesis*, const Hypothesis*>> pairs;
+    const auto add = [&](const Hypothesis* a, const Hypothesis* b) {
+      if (a->group() == b->group() && a->group() != "window" && a->group() != "rotary") return;
+      if (a->stage == Hypothesis::Stage::attention && b->stage == Hypothesis::Stage::projection)
+        std::swap(a, b);
+      const std::pair pair{a, b};
+      if (a != b && std::find(pairs.begin(), pairs.end(), pair) == pairs.end())
+        pairs.push_back(pair);
+    };
+    for (std::size_t i = 0; i < std::min<std::size_t>(6, best.size()); ++i)
+      for (std::size_t j = 0; j < i; ++j) add(best[j]->hypothesis, best[i]->hypothesis);
+    for (std::size_t i = 0; i < std::min<std::size_t>(3, best.size()); ++i)
+      for (const Hypothesis& other : all)
+        if (is_relevant(other)) add(best[i]->hypothesis, &other);
+    std::vector<Finding> fitting;
+    for (const auto& [a, b] : pairs) {
+      if (is_over()) {
+        found_.untested.emplace_back("pairs");
+        break;
+      }
+      if (auto finding = test_pair(*a, *b)) fitting.push_back(std::move(*finding));
+    }
+    if (fitting.empty()) return;
+    std::stable_sort(fitting.begin(), fitting.end(), [](const Finding& a, const Finding& b) {
+      return a.residual_after < b.residual_after;
+    });
+    for (const Finding& finding : fitting)
+      if (finding.residual_after <= 2 * fitting.front().residual_after)
+        found_.findings.push_back(finding);
+  }
+
+  std::optional<Finding> test_pair(const Hypothesis& a, const Hypothesis& b) {
+    try {
+      const bool projects = a.stage == Hypothesis::Stage::projection;
+      Variant variant = projects ? given_ : base_;
+      const auto first = apply(a, variant);
+      if (!first || first->too_large) return std::nullopt;
+      if (projects && by_score_ && b.stage == Hypothesis::Stage::attention)
+        variant = attention_only(variant);
+      const auto second = b.change(variant, make_inputs(variant.tensors, variant.options));
+      if (!second || second->too_large) return std::nullopt;
+      if (by_score_ && b.stage == Hypothesis::Stage::projection) variant = attention_only(variant);
+      Candidate candidate;
+      candidate.hypothesis = &a;
+      judge(variant, candidate);
+      ++found_.pairs;
+      if (!explains(candidate)) return std::nullopt;
+      Finding finding;
+      finding.ids = {std::string(a.id), std::string(b.id)};
+      const auto with_job = [](const Claim& claim) {
+        return claim.kernel + (claim.job.empty() ? "" : " (the job has " + claim.job + ")");
+      };
+      finding.kernel = with_job(*first) + " and " + with_job(*second);
+      if (first->is_flag && second->is_flag) finding.flags = first->kernel + " " + second->kernel;
+      set_fit(finding, candidate.fit);
+      return finding;
+    } catch (const Error&) {  // the changed job is not valid
+      return std::nullopt;
+    }
+  }
+
+  Variant given_, base_;
+  const Evidence& evidence_;
+  const SearchLimits& limits_;
+  Inputs given_in_, in_;
+  bool by_score_ = false;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::vector<Part> parts_;
+  Fit before_, before_first_;
+  std::vector<Candidate> candidates_;
+  Diagnosis found_;
+};
+
+std::string percent(double share) {
+  return share == 1 ? "all" : six_digits(std::floor(share * 1e4) / 100) + " %";
+}
+
+}  // namespace
+
+Diagnosis diagnose(const Variant& given, const Evidence& evidence, const SearchLimits& limits) {
+  return Search(given, evidence, limits).run();
+}
+
+std::vector<std::string> diagnosis_lines(const Diagnosis& diagnosis) {
+  std::vector<std::string> lines;
+  const std::string sample = diagnosis.queries < diagnosis.all_queries
+                                 ? ", on " + std::to_string(diagnosis.queries) + " sampled queries"
+                                 : "";
+  const auto line_of = [&](const Finding& finding) {
+    return "agrees with " + finding.kernel +
+           (finding.job.empty() ? "" : " (the job has " + finding.job + ")");
+  };
+  if (!diagnosis.findings.empty()) {
+    const Finding& first = diagnosis.findings[0];
+    const std::string share = first.explained < 1 ? " for " + percent(first.explained) : "";
+    lines.push_back(line_of(first) + share + sample);
+    for (std::size_t i = 1; i < diagnosis.findings.size(); ++i)
+      lines.push_back("or " + line_of(diagnosis.findings[i]));
+    if (diagnosis.findings.size() > 1)
+      lines.emplace_back("these inputs cannot tell them apart: attn random --kind adversarial");
+  } else if (!diagnosis.arithmetic.empty()) {
+    lines.push_back("arithmetic, not meaning: the errors are those of " + diagnosis.arithmetic +
+                    sample);
+  } else {
+    lines.push_back("no known mistake explains it: " + std::to_string(diagnosis.tested) +
+                    " hypotheses and " + std::to_string(diagnosis.pairs) + " pairs tested" +
+                    sample);
+  }
+  if (!diagnosis.untested.empty())
+    lines.push_back("not tested " + diagnosis.why_untested + ": " + join(diagnosis.untested, ", "));
+  for (const std::string& line : diagnosis.pattern) lines.push_back("wrong: " + line);
+  return lines;
+}
+
+}  // namespace attn

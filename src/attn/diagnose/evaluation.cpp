@@ -1,0 +1,171 @@
+#include "attn/diagnose/evaluation.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "attn/core/attention.h"
+#include "attn/core/plan.h"
+
+namespace attn {
+namespace {
+
+/// The context has the numbers of head_context.
+Output by_heads(Output output) { return output == Output::context ? Output::head_context : output; }
+
+/// Outputs with all axes, (B, H, rows, C).
+class Outputs {
+ public:
+  Outputs(const Inputs& in, const std::vector<Request>& requests)
+      : in_(in), plan_(plan(in, requests)), results_(attend(in, requests)) {}
+
+  Tensor matrices(Output output) const { return matrices(output, results_.at(name_of(output))); }
+  Tensor matrices(Output output, const Tensor& tensor) const {
+    for (const PlannedOutput& planned : plan_.outputs)
+      if (planned.request == Request{output})
+        return taken(tensor, matrices_of(tensor.shape(), planned.axes, in_.H));
+    return tensor;
+  }
+
+ private:
+  const Inputs& in_;
+  Plan plan_;
+  TensorMap results_;
+};
+
+Inputs inputs_for(const Variant& variant, const std::vector<std::size_t>& rows) {
+  Options options = variant.options;
+  options.compute = Compute::f64;
+  options.rows.clear();
+  for (const std::size_t row : rows) options.rows.push_back(static_cast<std::int64_t>(row));
+  return make_inputs(variant.tensors, options);
+}
+
+/// The same without anything that hides keys.
+Variant without_masks(const Variant& variant) {
+  Variant open = variant;
+  open.row_change = RowChange::none;
+  open.options.causal = false;
+  open.options.window = {};
+  for (const Input input : {Input::mask, Input::key_mask})
+    if (const Tensor* mask = open.find(input); mask != nullptr && mask->dtype() == DType::boolean)
+      open.erase({input});
+  open.erase({Input::key_lengths, Input::query_lengths});
+  return open;
+}
+
+double natural(double logsumexp, const Options& options) {
+  return options.lse_base == 2 ? logsumexp * std::numbers::ln2 : logsumexp;
+}
+
+/// A factor for each row of the weights, (B, H, rows).
+Tensor row_factors(const Variant& variant, const Outputs& outputs,
+                   const std::vector<std::size_t>& rows) {
+  Tensor factors = outputs.matrices(Output::logsumexp);
+  const auto out = factors.mutable_data<double>();
+  for (double& x : out) x = natural(x, variant.options);
+  if (variant.row_change == RowChange::times_sum) {
+    for (double& x : out) x = std::exp(x);
+    return factors;
+  }
+  Tensor others = variant.row_change == RowChange::times_shifted_sum
+                      ? outputs.matrices(Output::row_max)
+                      : evaluate(without_masks(variant), Output::logsumexp, rows, nullptr).values;
+  const bool is_sum = variant.row_change == RowChange::over_all_keys;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const double other = others.data<double>()[i];
+    out[i] = std::exp(out[i] - (is_sum ? natural(other, variant.options) : other));
+  }
+  return factors;
+}
+
+/// Multiplies the rows of matrices (B, H, rows, C); rows without visible keys stay 0.
+void multiply_rows(Tensor& matrices, const Tensor& factors) {
+  const auto out = matrices.mutable_data<double>();
+  const auto f = factors.data<double>();
+  const std::size_t columns = f.empty() ? 1 : out.size() / f.size();
+  for (std::size_t i = 0; i < out.size(); ++i)
+    if (out[i] != 0) out[i] *= f[i / columns];
+}
+
+bool changes_weights(RowChange change) {
+  return change == RowChange::times_sum || change == RowChange::times_shifted_sum ||
+         change == RowChange::over_all_keys;
+}
+
+/// x (B, H, rows, Dv) W (H * Dv, Mo) + b: (B, 1, rows, Mo).
+Tensor projected(const Tensor& x, const Tensor& W, const Tensor* b) {
+  const std::size_t B = x.shape()[0], H = x.shape()[1], R = x.shape()[2], D = x.shape()[3];
+  const std::size_t Mo = W.shape()[1];
+  Tensor result(DType::f64, {B, 1, R, Mo});
+  const auto in = x.data<double>(), w = W.data<double>();
+  const auto out = result.mutable_data<double>();
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = b != nullptr ? b->data<double>()[i % Mo] : 0;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const std::size_t item = i / (H * R * D), h = i / (R * D) % H, r = i / D % R;
+    const double* row = &w[(h * D + i % D) * Mo];
+    double* to = &out[(item * R + r) * Mo];
+    for (std::size_t c = 0; c < Mo; ++c) to[c] += in[i] * row[c];
+  }
+  return result;
+}
+
+}  // namespace
+
+Evaluated evaluate(const Variant& variant, Output output, const std::vector<std::size_t>& rows,
+                   const Precision* precision) {
+  const Inputs in = inputs_for(variant, rows);
+  const bool changes = changes_weights(variant.row_change);
+  const bool projects = changes && output == Output::output;
+  const Output wanted = projects ? Output::head_context : by_heads(output);
+  std::vector<Request> requests = {wanted};
+  if (variant.row_change != RowChange::none) {
+    if (wanted != Output::logsumexp) requests.emplace_back(Output::logsumexp);
+    requests.emplace_back(Output::row_max);
+  }
+  const bool is_changed = output == Output::logsumexp ? !changes : changes;
+  if (variant.row_change != RowChange::none && !is_changed)
+    throw Error(ErrorKind::usage, "a change without effect on this output");
+  check_outputs(requests, variant.tensors, in.options);
+  const Outputs outputs(in, requests);
+  Evaluated result{outputs.matrices(wanted), std::nullopt};
+  if (precision != nullptr && missing_bound_reason(wanted, in.options).empty())
+    result.bounds = outputs.matrices(wanted, expected_error(wanted, in, *precision));
+  if (changes) {
+    const Tensor factors = row_factors(variant, outputs, rows);
+    multiply_rows(result.values, factors);
+    if (result.bounds) multiply_rows(*result.bounds, factors);
+  } else if (variant.row_change == RowChange::maximum) {
+    result.values = outputs.matrices(Output::row_max);
+  } else if (variant.row_change == RowChange::minus_maximum) {
+    const Tensor largest = outputs.matrices(Output::row_max);
+    const auto out = result.values.mutable_data<double>();
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = natural(out[i], variant.options) - largest.data<double>()[i];
+  }
+  if (!projects) return result;
+  const Tensor W = cast(*variant.find(Input::W_O), DType::f64);
+  const Tensor* b = variant.find(Input::b_O);
+  const Tensor bias = b != nullptr ? cast(*b, DType::f64) : Tensor();
+  result.values = projected(result.values, W, b != nullptr ? &bias : nullptr);
+  if (result.bounds) {
+    Tensor magnitudes = W;
+    for (double& x : magnitudes.mutable_data<double>()) x = std::abs(x);
+    result.bounds = projected(*result.bounds, magnitudes, nullptr);
+  }
+  return result;
+}
+
+Evaluated evaluate_projection(const Variant& given, Output output, const Precision* precision) {
+  Options options = given.options;
+  options.compute = Compute::f64;
+  const Inputs in = make_inputs(given.tensors, options);
+  check_outputs({output}, given.tensors, options);
+  const Outputs outputs(in, {output});
+  Evaluated result{outputs.matrices(output), std::nullopt};
+  if (precision != nullptr && missing_bound_reason(output, options).empty())
+    result.bounds = outputs.matrices(output, expected_error(output, in, *precision));
+  return result;
+}
+
+}  // namespace attn

@@ -1,0 +1,26 @@
+// The result of a variant for some of its queries, in float64, with error bounds.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "attn/core/expected_error.h"
+#include "attn/diagnose/variant.h"
+
+namespace attn {
+
+struct Evaluated {
+  Tensor values;                 ///< (B, H, rows, C), f64; context as head_context
+  std::optional<Tensor> bounds;  ///< the same shape; nullopt if none is known
+};
+
+/// `variant` is an attention_only() and `output` one that depends on scores. `rows` are indices
+/// of queries. Without `precision`, there are no bounds. Errors: data; usage, if the variant has no
+/// such output.
+Evaluated evaluate(const Variant& variant, Output output, const std::vector<std::size_t>& rows,
+                   const Precision* precision);
+
+/// An output that does not depend on scores, of the variant as given, for its own rows.
+Evaluated evaluate_projection(const Variant& given, Output output, const Precision* precision);
+
+}  // namespace attn

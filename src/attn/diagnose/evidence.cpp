@@ -1,0 +1,119 @@
+#include "attn/diagnose/evidence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <set>
+
+namespace attn {
+
+double Fit::rms() const {
+  return finite == 0 ? 0 : std::sqrt(squares / static_cast<double>(finite));
+}
+
+void Fit::add(const Fit& other) {
+  elements += other.elements, outside += other.outside;
+  finite += other.finite, squares += other.squares;
+  wrong_squares += other.wrong_squares;
+}
+
+bool is_within(double a, double b, double bound) {
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
+  if (std::isinf(a) || std::isinf(b)) return a == b;
+  return std::abs(a - b) <= bound;
+}
+
+double bound_of(const Tolerance& tolerance, double value, DType dtype) {
+  const double magnitude = std::abs(value);
+  const double of_tolerance = tolerance.atol + tolerance.rtol * magnitude;
+  if (!tolerance.ulps) return of_tolerance;
+  const double step = dtype == DType::f16    ? 0x1p-10
+                      : dtype == DType::bf16 ? 0x1p-7
+                      : dtype == DType::f32  ? 0x1p-23
+                                             : 0x1p-52;
+  return std::max(of_tolerance, *tolerance.ulps * step * magnitude);
+}
+
+Fit fit(const Tensor& result, const Tensor& values, const Tensor* bounds,
+        const Tolerance& tolerance, DType dtype, const std::vector<bool>& wrong) {
+  Fit total;
+  const auto a = result.data<double>(), b = values.data<double>();
+  total.elements = a.size();
+  total.is_outside.resize(a.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double bound =
+        bounds != nullptr ? bounds->data<double>()[i] : bound_of(tolerance, b[i], dtype);
+    const bool is_outside = !is_within(a[i], b[i], bound);
+    total.is_outside[i] = is_outside;
+    total.outside += is_outside ? 1 : 0;
+    if (!std::isfinite(a[i]) || !std::isfinite(b[i])) continue;
+    const double square = (a[i] - b[i]) * (a[i] - b[i]);
+    ++total.finite, total.squares += square;
+    if (wrong.empty() ? is_outside : wrong[i]) total.wrong_squares += square;
+  }
+  return total;
+}
+
+std::vector<double> row_errors(const Evidence& evidence) {
+  const Matrices& view = evidence.view;
+  std::vector<double> errors(view.R);
+  const auto b = evidence.reference.data<double>();
+  visit(evidence.result.dtype(), [&]<class T>(Type<T>) {
+    const auto a = evidence.result.data<T>();
+    for (std::size_t item = 0; item < view.B; ++item)
+      for (std::size_t h = 0; h < view.H; ++h)
+        for (std::size_t r = 0; r < view.R; ++r)
+          for (std::size_t c = 0; c < view.C; ++c) {
+            const std::size_t at = view.at(item, h, r, c);
+            const auto x = static_cast<double>(a[at]);
+            const double bound = evidence.bounds != nullptr
+                                     ? evidence.bounds->data<double>()[at]
+                                     : bound_of(evidence.tolerance, b[at], evidence.result.dtype());
+            const double error = std::isfinite(x) && std::isfinite(b[at])
+                                     ? x == b[at] ? 0 : std::abs(x - b[at]) / bound
+                                 : is_within(x, b[at], 0) ? 0
+                                                          : std::numeric_limits<double>::infinity();
+            errors[r] = std::max(errors[r], error);
+          }
+  });
+  return errors;
+}
+
+std::vector<std::size_t> sampled_rows(const std::vector<double>& errors, std::size_t count,
+                                      const std::vector<std::size_t>& edges) {
+  const std::size_t rows = errors.size();
+  std::vector<std::size_t> by_error(rows);
+  std::iota(by_error.begin(), by_error.end(), std::size_t{0});
+  std::stable_sort(by_error.begin(), by_error.end(),
+                   [&](std::size_t i, std::size_t j) { return errors[i] > errors[j]; });
+  std::vector<std::size_t> chosen;
+  std::set<std::size_t> seen;
+  const auto choose = [&](std::size_t row) {
+    if (row < rows && chosen.size() < count && seen.insert(row).second) chosen.push_back(row);
+  };
+  std::uint64_t state = 0x9e3779b97f4a7c15;
+  const auto at_random = [&] {
+    state = state * 6364136223846793005 + 1442695040888963407;
+    return static_cast<std::size_t>(state >> 33) % rows;
+  };
+  if (rows <= count) {  // all, in an order as below
+    count = rows;
+  }
+  for (std::size_t k = 0; k < 4; ++k) choose(by_error[std::min(k, rows - 1)]);
+  for (std::size_t k = 0; k < 3; ++k) choose(at_random());
+  choose(0), choose(rows - 1), choose(by_error.back());
+  for (std::size_t k = 0; k < 4; ++k) choose(k), choose(rows - 1 - k);
+  for (const std::size_t edge : edges)
+    for (const std::size_t row : {edge, edge + 1, edge - 1}) choose(row);
+  for (std::size_t k = 0; k < 32; ++k)
+    choose(by_error[std::min(k, rows - 1)]), choose(by_error[rows - 1 - std::min(k, rows - 1)]);
+  for (const std::size_t step : {16, 64, 128})
+    for (std::size_t k = 1; k <= 4; ++k) choose(step * k - 1), choose(step * k);
+  for (std::size_t tries = 0; chosen.size() < count && tries < 16 * count; ++tries)
+    choose(at_random());
+  for (std::size_t row = 0; row < rows; ++row) choose(row);
+  return chosen;
+}
+
+}  // namespace attn

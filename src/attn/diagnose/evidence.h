@@ -1,0 +1,66 @@
+// A wrong result, and how far a variant explains it.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "attn/core/axis.h"
+#include "attn/core/expected_error.h"
+#include "attn/core/output_table.h"
+#include "attn/diagnose/variant.h"
+#include "attn/report/comparison.h"
+
+namespace attn {
+
+/// A variant is named if it explains at least this share of the elements.
+inline constexpr double kExplained = 0.99;
+
+/// A result of a kernel that differs from its job.
+struct Evidence {
+  Output output;
+  const Tensor& result;     ///< of the shape of `reference`
+  const Tensor& reference;  ///< the job's output in f64
+  const Tensor* bounds;     ///< of the reference, f64; nullptr: use `tolerance`
+  Tolerance tolerance;
+  const Precision* precision;  ///< that of `bounds`
+  Matrices view;               ///< of all these tensors
+};
+
+/// How many elements a variant explains: those within its error bound, or NaN or infinite like it.
+struct Fit {
+  std::size_t elements = 0, outside = 0;
+  std::size_t finite = 0;
+  double squares = 0;        ///< of the errors of finite elements
+  double wrong_squares = 0;  ///< the same of elements that differ from the job
+  std::vector<bool> is_outside = {};
+
+  double explained() const {
+    return elements == 0 ? 1 : 1 - static_cast<double>(outside) / static_cast<double>(elements);
+  }
+  double rms() const;
+  void add(const Fit& other);
+};
+
+/// `bounds` may be nullptr: those of the tolerance. `wrong`: elements that differ from the job;
+/// empty: those outside.
+Fit fit(const Tensor& result, const Tensor& values, const Tensor* bounds,
+        const Tolerance& tolerance, DType dtype, const std::vector<bool>& wrong);
+
+/// Whether an element is explained.
+bool is_within(double a, double b, double bound);
+
+/// The bound that a tolerance gives for a reference value.
+double bound_of(const Tolerance& tolerance, double value, DType dtype);
+
+/// The largest error of each row relative to its bound, over all items, heads and columns:
+/// infinite for NaN or infinities that differ.
+std::vector<double> row_errors(const Evidence& evidence);
+
+/// Rows that represent all, at most `count`, in an order in which any number of the first are
+/// representative: the first and last four, the worst and best, those around `edges` and
+/// around multiples of 16, 64 and 128, and others at random.
+std::vector<std::size_t> sampled_rows(const std::vector<double>& errors, std::size_t count,
+                                      const std::vector<std::size_t>& edges);
+
+}  // namespace attn

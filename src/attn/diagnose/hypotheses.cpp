@@ -1,0 +1,968 @@
+#include "attn/diagnose/hypotheses.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <numeric>
+
+#include "attn/base/number_text.h"
+#include "attn/core/attention.h"
+#include "attn/core/mask.h"
+#include "attn/core/position_bias.h"
+#include "attn/core/score_scale.h"
+#include "attn/diagnose/changes.h"
+
+namespace attn {
+namespace {
+
+using Stage = Hypothesis::Stage;
+
+std::string text(std::int64_t number) { return std::to_string(number); }
+std::string text(std::size_t number) { return std::to_string(number); }
+std::string text(double number) { return python_repr(number); }
+
+// ---- scale ----
+
+std::string scale_text(const Inputs& in) {
+  if (in.scale.root_of > 0) return "1/sqrt(" + text(in.scale.root_of) + ")";
+  return in.scale.multiplier == 1 ? "none" : text(in.scale.multiplier);
+}
+
+/// nullopt if the job has this scale.
+Found with_scale(Variant& variant, const Inputs& in, double scale, const std::string& meaning) {
+  if (in.options.score != Score::dot || std::abs(scale / in.scale.factor() - 1) < 1e-9)
+    return std::nullopt;
+  variant.options.scale = {Scale::Kind::number, scale};
+  return flag(
+      "--scale " + (scale == 1 ? "none" : text(scale)) + (meaning.empty() ? "" : ", " + meaning),
+      scale_text(in));
+}
+
+double root(std::size_t n) { return std::sqrt(static_cast<double>(n)); }
+
+// ---- causality and windows ----
+
+std::string window_text(const Window& window) {
+  return text(window.left) + "," + text(window.right);
+}
+
+Found with_window(Variant& variant, const Inputs& in, Window window, const std::string& more = "") {
+  variant.options.window = window;
+  return flag("--window " + window_text(window) + more, window_text(in.options.window));
+}
+
+bool has_window(const Inputs& in) {
+  return in.options.window.left >= 0 || in.options.window.right >= 0;
+}
+
+/// Whether a query sees no key after its position.
+bool is_causal(const Inputs& in) { return in.options.causal || in.options.window.right == 0; }
+
+/// The keys that each query sees begin and end `by` keys later.
+Found with_offset(Variant& variant, const Inputs& in, std::int64_t offset,
+                  const std::string& meaning) {
+  const std::optional<std::int64_t> now = common_offset(in);
+  if (!now || *now == offset) return std::nullopt;
+  variant.options.causal_offset = offset;
+  return flag("--causal-offset " + text(offset) + ", " + meaning, text(*now));
+}
+
+/// Only the last key that each query sees is another one.
+Found with_last_key(Variant& variant, const Inputs& in, std::int64_t later,
+                    const std::string& meaning) {
+  if (!in.options.causal) return std::nullopt;
+  const std::optional<std::int64_t> now = common_offset(in);
+  if (!now) return std::nullopt;
+  variant.options.causal_offset = *now + later;
+  Window& window = variant.options.window;
+  if (window.left >= 0) window.left += later;
+  return flag("--causal-offset " + text(*now + later) + ", " + meaning, text(*now));
+}
+
+/// Each query sees the keys of its own chunk.
+Found with_chunks(Variant& variant, const Inputs& in, std::int64_t size) {
+  const std::optional<std::int64_t> offset = common_offset(in);
+  const auto past = static_cast<std::int64_t>(in.P), queries = static_cast<std::int64_t>(in.L);
+  if (in.options.window.left < 1 || size < 2 || !offset ||
+      (*offset != past && *offset != past + static_cast<std::int64_t>(in.N) - queries) ||
+      variant.has(Input::documents) || variant.has(Input::cu_seqlens_q) ||
+      variant.has(Input::query_lengths) || variant.has(Input::key_lengths))
+    return std::nullopt;
+  const auto chunks = [&](std::size_t count, std::int64_t first) {
+    Tensor ids(DType::i64, {count});
+    for (std::size_t i = 0; i < count; ++i)
+      ids.mutable_data<std::int64_t>()[i] = (first + static_cast<std::int64_t>(i)) / size;
+    return ids;
+  };
+  variant.set(Input::documents, chunks(in.L, *offset));
+  variant.set(Input::key_documents, chunks(in.P + in.N, 0));
+  variant.options.window = {};
+  variant.options.causal_offset.reset();
+  variant.options.alignment = *offset == past ? Alignment::top_left : Alignment::bottom_right;
+  variant.options.causal = is_causal(in);
+  return words("chunks of " + text(size) + " tokens instead of a window",
+               "--window " + window_text(in.options.window));
+}
+
+// ---- heads ----
+
+std::vector<std::size_t> heads_by(const Inputs& in,
+                                  std::size_t (*head)(std::size_t, std::size_t, std::size_t)) {
+  std::vector<std::size_t> of(in.H);
+  for (std::size_t h = 0; h < in.H; ++h) of[h] = head(h, in.H, in.G);
+  return of;
+}
+std::size_t repeated_head(std::size_t h, std::size_t H, std::size_t G) { return h / (H / G); }
+std::size_t tiled_head(std::size_t h, std::size_t, std::size_t G) { return h % G; }
+std::size_t first_head(std::size_t, std::size_t, std::size_t) { return 0; }
+std::size_t reversed_head(std::size_t h, std::size_t H, std::size_t G) {
+  return G - 1 - repeated_head(h, H, G);
+}
+std::size_t next_head(std::size_t h, std::size_t H, std::size_t G) {
+  return (repeated_head(h, H, G) + 1) % G;
+}
+
+using HeadRule = std::size_t (*)(std::size_t, std::size_t, std::size_t);
+
+Found with_kv_heads(Variant& variant, const Inputs& in, HeadRule of_keys, HeadRule of_values,
+                    const std::string& kernel, const std::string& job) {
+  const auto repeated = heads_by(in, repeated_head);
+  const auto keys = heads_by(in, of_keys), values = heads_by(in, of_values);
+  if (in.G < 2 || (keys == repeated && values == repeated)) return std::nullopt;
+  set_kv_heads(variant, in, keys, values);
+  return words(kernel, job);
+}
+
+// ---- masks ----
+
+bool is_boolean(const Variant& variant, Input input) {
+  const Tensor* mask = variant.find(input);
+  return mask != nullptr && mask->dtype() == DType::boolean;
+}
+
+/// Whether some keys are hidden from some queries.
+bool hides_keys(const Variant& variant, const Inputs& in) {
+  return in.options.causal || has_window(in) || variant.has(Input::mask) ||
+         variant.has(Input::key_mask) || variant.has(Input::key_lengths);
+}
+
+/// Whether some query sees no key; true for a large job with a mask.
+bool has_empty_rows(const Inputs& in) {
+  if (in.key_ranges && !in[Input::mask] && !in[Input::key_mask])
+    return std::any_of(in.key_ranges->begin(), in.key_ranges->end(), [](const auto& range) {
+      return !range.padding && range.begin >= range.end;
+    });
+  if (in.B * in.H * in.rows.size() > (std::size_t{1} << 24) / std::max<std::size_t>(1, in.S))
+    return true;
+  const Tensor visible = visible_keys(in).reshaped(shape_of_visible_keys(in));
+  const auto keys = visible.data<bool>();
+  for (std::size_t from = 0; in.S > 0 && from < keys.size(); from += in.S)
+    if (std::find(&keys[from], &keys[from] + in.S, true) == &keys[from] + in.S) return true;
+  return in.S == 0;
+}
+
+// ---- caches ----
+
+/// The last keys beyond a multiple of `page` are missing.
+template <std::size_t page>
+Found tail_missing(Variant& variant, const Inputs& in) {
+  bool has_tail = false;
+  std::size_t tail = 0;
+  for (std::size_t b = 0; b < in.B; ++b) {
+    const std::size_t rest = keys_of(in, b) % page;
+    has_tail |= rest > 0 && rest < keys_of(in, b);
+    tail = std::max(tail, rest);
+  }
+  if (!has_tail) return std::nullopt;
+  hide_keys(variant, in, [&](std::size_t b, std::size_t j) {
+    const std::size_t keys = keys_of(in, b);
+    return keys >= page && j >= keys / page * page;
+  });
+  return words("the keys after the last multiple of " + text(page) + " missing (" + text(tail) +
+               (tail == 1 ? " key)" : " keys)"));
+}
+
+/// The last page is read to its end: with zeros, which a sink can express.
+template <std::size_t page>
+Found zero_tail(Variant& variant, const Inputs& in) {
+  const std::size_t keys = keys_of(in, 0), extra = (page - keys % page) % page;
+  if (extra == 0 || in.token_positions.size() != 1) return std::nullopt;
+  add_zero_keys(variant, in, static_cast<double>(extra));
+  return words("the last page of " + text(page) + " keys read to its end as zeros (" + text(extra) +
+               (extra == 1 ? " key)" : " keys)"));
+}
+
+/// The same with what is stored there.
+template <std::size_t page>
+Found stored_tail(Variant& variant, const Inputs& in) {
+  const Tensor* lengths = variant.find(Input::key_lengths);
+  if (lengths == nullptr) return std::nullopt;
+  const auto offset = common_offset(in);
+  Tensor longer = cast(*lengths, DType::i64);
+  bool changes = false;
+  const auto all = static_cast<std::int64_t>(in.P + in.N), size = static_cast<std::int64_t>(page);
+  for (std::int64_t& length : longer.mutable_data<std::int64_t>()) {
+    const std::int64_t rounded = std::min(all, (length + size - 1) / size * size);
+    changes |= rounded != length, length = rounded;
+  }
+  if (!changes) return std::nullopt;
+  variant.set(Input::key_lengths, longer);
+  if (offset) variant.options.causal_offset = offset;
+  return words("the last page of " + text(page) + " keys read to its end as stored");
+}
+
+template <std::size_t page>
+Found reversed_pages(Variant& variant, const Inputs& in) {
+  if (in.N % page != 0 || in.N / page < 2 || in.P > 0) return std::nullopt;
+  const auto source = [&](std::size_t n) { return (in.N / page - 1 - n / page) * page + n % page; };
+  for (const Input input : {Input::K, Input::V})
+    variant.set(input, with_rows_from(*variant.find(input), source));
+  return words("pages of " + text(page) + " keys in reverse order");
+}
+
+// ---- softmax ----
+
+/// Adds numbers that broadcast to (B, H, 1, keys) to the scores.
+void add_bias(Variant& variant, const Tensor& bias) {
+  const Tensor* given = variant.find(Input::bias);
+  if (given == nullptr) return variant.set(Input::bias, bias);
+  Shape shape = given->shape();
+  for (std::size_t axis = 0; axis < 4; ++axis)
+    shape[axis] = std::max(shape[axis], bias.shape()[axis]);
+  const auto index = [&](const Tensor& part, std::size_t i) {
+    std::size_t at = 0, stride = 1;
+    for (std::size_t axis = 4; axis-- > 0; i /= shape[axis]) {
+      if (part.shape()[axis] > 1) at += i % shape[axis] * stride;
+      stride *= part.shape()[axis];
+    }
+    return at;
+  };
+  const Tensor old = cast(*given, DType::f64);
+  Tensor sum(DType::f64, shape);
+  for (std::size_t i = 0; i < sum.size(); ++i)
+    sum.mutable_data<double>()[i] =
+        old.data<double>()[index(old, i)] + bias.data<double>()[index(bias, i)];
+  variant.set(Input::bias, sum);
+}
+
+double log_of_sum(double a, double b) {
+  if (a < b) std::swap(a, b);
+  return std::isinf(b) ? a : a + std::log1p(std::exp(b - a));
+}
+
+constexpr double kNothing = -std::numeric_limits<double>::infinity();
+
+/// One sum for all queries and keys of a head.
+Found softmax_over_matrix(Variant& variant, const Inputs& in) {
+  if (in.options.softmax_axis == SoftmaxAxis::all || in.L < 2 || variant.has(Input::sinks))
+    return std::nullopt;
+  Options options = in.options;
+  options.lse_base = std::numbers::e;
+  const Tensor of_rows =
+      attend(variant.tensors, options, {Output::logsumexp}).at(name_of(Output::logsumexp));
+  Tensor bias(DType::f64, {in.B, in.H, 1, 1});
+  for (std::size_t i = 0; i < bias.size(); ++i) {
+    double sum = kNothing;
+    for (const double x : of_rows.data<double>().subspan(i * in.L, in.L)) sum = log_of_sum(sum, x);
+    bias.mutable_data<double>()[i] = std::isfinite(sum) ? -sum : 0;
+  }
+  add_bias(variant, bias);
+  variant.row_change = RowChange::times_sum;
+  return flag("--softmax-axis all", "keys");
+}
+
+/// The weights of each key sum to 1.
+Found softmax_over_queries(Variant& variant, const Inputs& in) {
+  constexpr std::size_t kMostScores = std::size_t{1} << 27, kBlock = std::size_t{1} << 20;
+  if (in.L < 2 || in.E > 0) return std::nullopt;
+  const Claim claim = words("the softmax over the queries instead of the keys");
+  const std::size_t of_query = std::max<std::size_t>(1, in.B * in.H * in.S);
+  if (of_query > kMostScores / in.L) return Claim{claim.kernel, "", false, true};
+  Tensor sums(DType::f64, {in.B, in.H, 1, in.S});
+  for (double& sum : sums.mutable_data<double>()) sum = kNothing;
+  const std::size_t block = std::max<std::size_t>(1, kBlock / of_query);
+  for (std::size_t first = 0; first < in.L; first += block) {
+    Options options = in.options;
+    const std::size_t count = std::min(block, in.L - first);
+    for (std::size_t i = 0; i < count; ++i)
+      options.rows.push_back(static_cast<std::int64_t>(first + i));
+    const Tensor scores = attend(variant.tensors, options, {Output::masked_scores})
+                              .at(name_of(Output::masked_scores));
+    const auto x = scores.data<double>();
+    const auto out = sums.mutable_data<double>();
+    for (std::size_t head = 0; head < in.B * in.H; ++head)
+      for (std::size_t i = 0; i < count; ++i)
+        for (std::size_t j = 0; j < in.S; ++j)
+          out[head * in.S + j] = log_of_sum(out[head * in.S + j], x[(head * count + i) * in.S + j]);
+  }
+  for (double& sum : sums.mutable_data<double>()) sum = std::isfinite(sum) ? -sum : 0;
+  add_bias(variant, sums);
+  variant.erase({Input::sinks});
+  variant.row_change = RowChange::times_sum;
+  return claim;
+}
+
+// ---- the table ----
+constexpr auto kAttention = Stage::attention;
+
+constexpr Hypothesis kAttentionTable[] = {
+    {"scale.none", kAttention,
+     [](Variant& p, const Inputs& in) { return with_scale(p, in, 1, ""); }},
+    {"scale.1/D", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return with_scale(p, in, 1 / static_cast<double>(in.D), "1/" + text(in.D));
+     }},
+    {"scale.1/sqrt(D)", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return with_scale(p, in, 1 / root(in.D), "1/sqrt(" + text(in.D) + ")");
+     }},
+    {"scale.1/sqrt(H*D)", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return with_scale(p, in, 1 / root(in.H * in.D),
+                         "1/sqrt(" + text(in.H * in.D) + "), by the width of all heads");
+     }},
+    {"scale.1/sqrt(Dv)", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return with_scale(p, in, 1 / root(in.Dv), "1/sqrt(" + text(in.Dv) + "), by that of the values");
+     }},
+    {"scale.1/sqrt(S)", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return with_scale(p, in, 1 / root(in.S), "1/sqrt(" + text(in.S) + "), by the number of keys");
+     }},
+    {"scale.twice", kAttention,
+     [](Variant& p, const Inputs& in) {
+       const double scale = in.scale.factor();
+       if (scale == 1 || in.scale.root_of == in.D) return Found();  // 1, or 1/D as above
+       return with_scale(p, in, scale * scale, "the scale applied twice");
+     }},
+    {"scale.inverse", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return with_scale(p, in, 1 / in.scale.factor(), "divided by the scale");
+     }},
+    {"scale.exp2", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return with_scale(p, in, in.scale.factor() * std::numbers::ln2,
+                         "2^x instead of e^x: log2(e) is missing");
+     }},
+    {"scale.log2e", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return with_scale(p, in, in.scale.factor() * std::numbers::log2e, "log2(e) too much");
+     }},
+    {"scale.head_scale_dropped", kAttention,
+     [](Variant& p, const Inputs&) { return without(p, {Input::head_scale}, "without --head-scale"); }},
+
+    {"causal.dropped", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!in.options.causal) return std::nullopt;
+       p.options.causal = false;
+       Window& window = p.options.window;
+       if (window.right != 0) return flag("without --causal");
+       window.right = -1;
+       return flag("--window " + window_text(window) + " without --causal",
+                   "--window " + window_text(in.options.window) + " --causal");
+     }},
+    {"causal.added", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (is_causal(in)) return std::nullopt;
+       p.options.causal = true;
+       return flag("--causal", "no causal mask");
+     }},
+    {"causal.added_bottom_right", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (is_causal(in) || in.L == in.N || in.options.causal_offset ||
+           in.options.alignment == Alignment::bottom_right)
+         return std::nullopt;
+       p.options.causal = true, p.options.alignment = Alignment::bottom_right;
+       return flag("--causal bottom-right", "no causal mask");
+     }},
+    {"causal.alignment", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       const bool is_same = in.L == in.N && !p.has(Input::query_lengths) &&
+                            !p.has(Input::key_lengths) && !p.has(Input::key_documents) &&
+                            !p.has(Input::cu_seqlens_k);
+       if ((!is_causal(in) && !has_window(in)) || in.options.causal_offset || is_same)
+         return std::nullopt;
+       const bool top = in.options.alignment == Alignment::top_left;
+       p.options.alignment = top ? Alignment::bottom_right : Alignment::top_left;
+       return flag(top ? "--causal bottom-right" : "--causal top-left",
+                   top ? "top-left" : "bottom-right");
+     }},
+    {"causal.cache_ignored", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return is_causal(in) || has_window(in)
+                  ? with_offset(p, in, 0, "the first query at the first key") : Found();
+     }},
+    {"causal.strict", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return with_last_key(p, in, -1, "no query sees the key at its own position");
+     }},
+    {"causal.one_late", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!is_causal(in)) return std::nullopt;
+       p.options.causal = false;
+       return with_window(p, in, {in.options.window.left, 1},
+                          in.options.causal ? " without --causal: each query also sees the next key"
+                                            : "");
+     }},
+    {"causal.after_softmax", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!hides_keys(p, in)) return std::nullopt;
+       p.row_change = RowChange::over_all_keys;
+       return words("the mask applied after the softmax: hidden keys count in the sum");
+     }},
+
+    {"window.dropped", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!has_window(in)) return std::nullopt;
+       p.options.window = {};
+       return flag("without --window", "--window " + window_text(in.options.window));
+     }},
+    {"window.left-1", kAttention,
+     [](Variant& p, const Inputs& in) {
+       const Window& w = in.options.window;
+       return w.left < 1 ? Found() : with_window(p, in, {w.left - 1, w.right});
+     }},
+    {"window.left+1", kAttention,
+     [](Variant& p, const Inputs& in) {
+       const Window& w = in.options.window;
+       return w.left < 0 ? Found() : with_window(p, in, {w.left + 1, w.right});
+     }},
+    {"window.right-1", kAttention,
+     [](Variant& p, const Inputs& in) {
+       const Window& w = in.options.window;
+       return w.right < 1 || in.options.causal ? Found() : with_window(p, in, {w.left, w.right - 1});
+     }},
+    {"window.right+1", kAttention,
+     [](Variant& p, const Inputs& in) {
+       const Window& w = in.options.window;
+       return w.right < 0 || in.options.causal ? Found() : with_window(p, in, {w.left, w.right + 1});
+     }},
+    {"window.symmetric", kAttention,
+     [](Variant& p, const Inputs& in) {
+       const Window& w = in.options.window;
+       if (w.left < 1 || !is_causal(in)) return Found();
+       p.options.causal = false;
+       return with_window(p, in, {w.left, w.left}, in.options.causal ? " without --causal" : "");
+     }},
+    {"window.right_dropped", kAttention,
+     [](Variant& p, const Inputs& in) {
+       const Window& w = in.options.window;
+       return w.right < 0 || w.left < 0 || in.options.causal ? Found() : with_window(p, in, {w.left, -1});
+     }},
+    {"window.right_0", kAttention,
+     [](Variant& p, const Inputs& in) {
+       const Window& w = in.options.window;
+       return w.left < 0 || is_causal(in) ? Found() : with_window(p, in, {w.left, 0});
+     }},
+    {"window.half", kAttention,
+     [](Variant& p, const Inputs& in) {
+       const Window& w = in.options.window;
+       return w.left < 2 ? Found() : with_window(p, in, {w.left / 2, w.right > 0 ? w.right / 2 : w.right});
+     }},
+    {"window.chunks", kAttention,
+     [](Variant& p, const Inputs& in) { return with_chunks(p, in, in.options.window.left + 1); }},
+    {"window.chunks_of_left", kAttention,
+     [](Variant& p, const Inputs& in) { return with_chunks(p, in, in.options.window.left); }},
+
+    {"heads.tiled", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return with_kv_heads(p, in, tiled_head, tiled_head,
+                            "key/value heads tiled: query head h reads head h % " + text(in.G),
+                            "h // " + text(in.H / in.G));
+     }},
+    {"heads.values_tiled", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return with_kv_heads(p, in, repeated_head, tiled_head,
+                            "heads of the values tiled, those of the keys repeated", "both repeated");
+     }},
+    {"heads.keys_tiled", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return with_kv_heads(p, in, tiled_head, repeated_head,
+                            "heads of the keys tiled, those of the values repeated", "both repeated");
+     }},
+    {"heads.first_only", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return with_kv_heads(p, in, first_head, first_head, "key/value head 0 for all query heads",
+                            text(in.G) + " heads");
+     }},
+    {"heads.kv_reversed", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return with_kv_heads(p, in, reversed_head, reversed_head, "key/value heads in reverse order", "");
+     }},
+    {"heads.kv_next", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return in.G < 3 ? Found() : with_kv_heads(p, in, next_head, next_head,
+                            "the next key/value head for each query head", "");
+     }},
+    {"heads.viewed", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.H < 2 || in.P > 0) return std::nullopt;
+       for (const Input input : {Input::Q, Input::K, Input::V})
+         p.set(input, viewed_as_heads(*p.find(input)));
+       return words("Q, K and V of shape (B, L, H, D) read as (B, H, L, D)");
+     }},
+    {"heads.queries_viewed", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.H < 2 || in.L < 2) return std::nullopt;
+       p.set(Input::Q, viewed_as_heads(*p.find(Input::Q)));
+       return words("Q of shape (B, L, H, D) read as (B, H, L, D)");
+     }},
+    {"heads.keys_values_viewed", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.G < 2 || in.P > 0) return std::nullopt;
+       for (const Input input : {Input::K, Input::V})
+         p.set(input, viewed_as_heads(*p.find(input)));
+       return words("K and V of shape (B, L, H, D) read as (B, H, L, D)");
+     }},
+    {"heads.batch_item_0", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.B < 2) return std::nullopt;
+       for (const Input input : {Input::K, Input::V, Input::past_K, Input::past_V})
+         if (const Tensor* x = p.find(input)) {
+           const std::size_t item = x->size() / in.B;
+           p.set(input, reordered(*x, [&](std::size_t i) { return i % item; }));
+         }
+       return words("keys and values of batch item 0 for all items");
+     }},
+
+    {"softcap.dropped", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.options.softcap == 0) return std::nullopt;
+       p.options.softcap = 0, p.options.softcap_order = SoftcapOrder::before_mask;
+       return flag("without --softcap", "--softcap " + text(in.options.softcap));
+     }},
+    {"softcap.order", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.options.softcap == 0 || !has_bias(p)) return std::nullopt;
+       const bool before = in.options.softcap_order == SoftcapOrder::before_mask;
+       p.options.softcap_order = before ? SoftcapOrder::after_mask : SoftcapOrder::before_mask;
+       return flag(before ? "--softcap-order after-mask" : "--softcap-order before-mask",
+                   before ? "before-mask" : "after-mask");
+     }},
+    {"softcap.not_divided", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.options.softcap == 0) return std::nullopt;
+       p.options.scale = {Scale::Kind::number, in.scale.factor() * in.options.softcap};
+       return words("a softcap c tanh(s) instead of c tanh(s / c)");
+     }},
+    {"softcap.not_multiplied", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.options.softcap == 0 || has_bias(p)) return std::nullopt;
+       p.options.temperature *= in.options.softcap;
+       return words("a softcap tanh(s / c) instead of c tanh(s / c)");
+     }},
+    {"softcap.before_scale", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.options.softcap == 0 || in.scale.factor() == 1 || has_bias(p)) return std::nullopt;
+       p.options.scale = {Scale::Kind::none, 1};
+       p.options.temperature /= in.scale.factor();
+       return words("the softcap applied before the scale");
+     }},
+
+    {"mask.inverted", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!is_boolean(p, Input::mask) && !is_boolean(p, Input::key_mask)) return std::nullopt;
+       const bool attend = in.options.mask_polarity == MaskPolarity::attend;
+       p.options.mask_polarity = attend ? MaskPolarity::ignore : MaskPolarity::attend;
+       return flag(attend ? "--mask-polarity ignore" : "--mask-polarity attend",
+                   attend ? "attend" : "ignore");
+     }},
+    {"mask.dropped", kAttention,
+     [](Variant& p, const Inputs&) { return without(p, {Input::mask}, "without --mask"); }},
+    {"mask.added_as_numbers", kAttention,
+     [](Variant& p, const Inputs&) -> Found {
+       if (!is_boolean(p, Input::mask)) return std::nullopt;
+       p.set(Input::mask, cast(*p.find(Input::mask), DType::f64));
+       return words("the mask added to the scores as 0 and 1");
+     }},
+    {"mask.transposed", kAttention,
+     [](Variant& p, const Inputs&) -> Found {
+       const Tensor* mask = p.find(Input::mask);
+       if (mask == nullptr || mask->shape()[2] != mask->shape()[3] || mask->shape()[2] < 2)
+         return std::nullopt;
+       p.set(Input::mask, last_axes_swapped(*mask));
+       return words("the mask transposed");
+     }},
+    {"mask.key_mask_dropped", kAttention,
+     [](Variant& p, const Inputs&) { return without(p, {Input::key_mask}, "without --key-mask"); }},
+    {"mask.key_lengths_dropped", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!p.has(Input::key_lengths)) return std::nullopt;
+       const auto offset = common_offset(in);
+       p.erase({Input::key_lengths});
+       if (offset) p.options.causal_offset = offset;
+       return flag("without --key-lengths");
+     }},
+    {"mask.query_lengths_dropped", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!p.has(Input::query_lengths)) return std::nullopt;
+       const auto offset = common_offset(in);
+       p.erase({Input::query_lengths});
+       if (offset) p.options.causal_offset = offset;
+       return flag("without --query-lengths");
+     }},
+    {"mask.documents_dropped", kAttention,
+     [](Variant& p, const Inputs&) {
+       return without(p, {Input::documents, Input::key_documents, Input::cu_seqlens_q,
+                          Input::cu_seqlens_k}, p.has(Input::documents) ? "without --documents" : "without --cu-seqlens-q");
+     }},
+    {"mask.empty_rows_uniform", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.options.empty_rows == EmptyRows::uniform || !has_empty_rows(in)) return std::nullopt;
+       p.options.empty_rows = EmptyRows::uniform;
+       return flag("--empty-rows uniform", in.options.empty_rows == EmptyRows::nan ? "nan" : "zero");
+     }},
+    {"mask.empty_rows_nan", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.options.empty_rows == EmptyRows::nan || !has_empty_rows(in)) return std::nullopt;
+       p.options.empty_rows = EmptyRows::nan;
+       return flag("--empty-rows nan", in.options.empty_rows == EmptyRows::zero ? "zero" : "uniform");
+     }},
+    {"mask.empty_rows_zero", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.options.empty_rows == EmptyRows::zero || !has_empty_rows(in)) return std::nullopt;
+       p.options.empty_rows = EmptyRows::zero;
+       return flag("--empty-rows zero", in.options.empty_rows == EmptyRows::nan ? "nan" : "uniform");
+     }},
+
+    {"bias.dropped", kAttention,
+     [](Variant& p, const Inputs&) { return without(p, {Input::bias}, "without --bias"); }},
+    {"bias.negated", kAttention,
+     [](Variant& p, const Inputs&) -> Found {
+       if (!p.has(Input::bias)) return std::nullopt;
+       p.set(Input::bias, mapped(*p.find(Input::bias), [](double x) { return -x; }));
+       return words("the bias subtracted instead of added");
+     }},
+    {"bias.transposed", kAttention,
+     [](Variant& p, const Inputs&) -> Found {
+       const Tensor* bias = p.find(Input::bias);
+       if (bias == nullptr || bias->shape()[2] != bias->shape()[3] || bias->shape()[2] < 2)
+         return std::nullopt;
+       p.set(Input::bias, last_axes_swapped(*bias));
+       return words("the bias transposed");
+     }},
+    {"bias.scaled", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!p.has(Input::bias)) return std::nullopt;
+       const double factor = in.scale.factor();
+       p.set(Input::bias, mapped(*p.find(Input::bias), [&](double x) { return x * factor; }));
+       return words("the bias multiplied by the scale");
+     }},
+    {"bias.head_0", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       const Tensor* bias = p.find(Input::bias);
+       if (bias == nullptr || bias->shape()[1] < 2) return std::nullopt;
+       const std::size_t matrix = bias->shape()[2] * bias->shape()[3];
+       p.set(Input::bias, reordered(*bias, [&](std::size_t i) {
+         return i / (in.H * matrix) * (in.H * matrix) + i % matrix; }));
+       return words("the bias of head 0 for all heads");
+     }},
+    {"bias.alibi_dropped", kAttention,
+     [](Variant& p, const Inputs&) { return without(p, {Input::alibi_slopes}, "without --alibi"); }},
+    {"bias.alibi_negated", kAttention,
+     [](Variant& p, const Inputs&) -> Found {
+       if (!p.has(Input::alibi_slopes)) return std::nullopt;
+       p.set(Input::alibi_slopes,
+             mapped(*p.find(Input::alibi_slopes), [](double x) { return -x; }));
+       return words("ALiBi added instead of subtracted");
+     }},
+    {"bias.alibi_of_more_heads", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!p.has(Input::alibi_slopes)) return std::nullopt;
+       const Tensor slopes = standard_slopes(2 * in.H);
+       Tensor first(DType::f64, {in.H});
+       std::copy_n(slopes.data<double>().begin(), in.H, first.mutable_data<double>().begin());
+       p.set(Input::alibi_slopes, first);
+       return words("ALiBi slopes of " + text(2 * in.H) + " heads", text(in.H));
+     }},
+    {"bias.alibi_from_1", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!p.has(Input::alibi_slopes)) return std::nullopt;
+       const double ratio = std::exp2(8 / static_cast<double>(in.H));
+       p.set(Input::alibi_slopes,
+             mapped(*p.find(Input::alibi_slopes), [&](double x) { return x * ratio; }));
+       return words("ALiBi slopes of the previous head: the first is 1");
+     }},
+    {"bias.alibi_scaled", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!p.has(Input::alibi_slopes) || in.scale.factor() == 1) return std::nullopt;
+       const double factor = in.scale.factor();
+       p.set(Input::alibi_slopes,
+             mapped(*p.find(Input::alibi_slopes), [&](double x) { return x * factor; }));
+       return words("ALiBi multiplied by the scale");
+     }},
+    {"bias.alibi_signed", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       // -slope (i - j) is slope j, but for a term that is the same in the whole row.
+       const Tensor* slopes = p.find(Input::alibi_slopes);
+       if (slopes == nullptr || is_causal(in) || p.has(Input::bias) || slopes->rank() > 1)
+         return std::nullopt;
+       const std::size_t keys = in.P + in.N;
+       Tensor bias(DType::f64, {1, in.H, 1, keys});
+       const Tensor of_heads = cast(*slopes, DType::f64);
+       for (std::size_t i = 0; i < bias.size(); ++i)
+         bias.mutable_data<double>()[i] =
+             of_heads.data<double>()[i / keys] * static_cast<double>(i % keys);
+       p.set(Input::bias, bias);
+       p.erase({Input::alibi_slopes});
+       return words("ALiBi of i - j instead of |i - j|");
+     }},
+    {"bias.relative_dropped", kAttention,
+     [](Variant& p, const Inputs&) {
+       return without(p, {Input::relative_bias}, "without --relative-bias");
+     }},
+
+    {"sink.dropped", kAttention,
+     [](Variant& p, const Inputs&) { return without(p, {Input::sinks}, "without --sinks"); }},
+    {"sink.twice", kAttention,
+     [](Variant& p, const Inputs&) -> Found {
+       if (!p.has(Input::sinks)) return std::nullopt;
+       p.set(Input::sinks,
+             mapped(*p.find(Input::sinks), [](double x) { return x + std::numbers::ln2; }));
+       return words("sinks counted twice");
+     }},
+    {"sink.exp2", kAttention,
+     [](Variant& p, const Inputs&) -> Found {
+       if (!p.has(Input::sinks)) return std::nullopt;
+       p.set(Input::sinks,
+             mapped(*p.find(Input::sinks), [](double x) { return x * std::numbers::ln2; }));
+       return words("sinks as 2^x instead of e^x");
+     }},
+    {"sink.log2e", kAttention,
+     [](Variant& p, const Inputs&) -> Found {
+       if (!p.has(Input::sinks)) return std::nullopt;
+       p.set(Input::sinks,
+             mapped(*p.find(Input::sinks), [](double x) { return x * std::numbers::log2e; }));
+       return words("sinks multiplied by log2(e)");
+     }},
+    {"sink.scaled", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!p.has(Input::sinks) || in.scale.factor() == 1) return std::nullopt;
+       const double factor = in.scale.factor();
+       p.set(Input::sinks, mapped(*p.find(Input::sinks), [&](double x) { return x * factor; }));
+       return words("sinks multiplied by the scale");
+     }},
+    {"sink.next_head", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!p.has(Input::sinks) || in.H < 2) return std::nullopt;
+       p.set(Input::sinks, reordered(*p.find(Input::sinks),
+                                     [&](std::size_t h) { return (h + 1) % in.H; }));
+       return words("the sink of the next head");
+     }},
+    {"sink.head_0", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!p.has(Input::sinks) || in.H < 2) return std::nullopt;
+       p.set(Input::sinks, reordered(*p.find(Input::sinks), [](std::size_t) { return 0; }));
+       return words("the sink of head 0 for all heads");
+     }},
+    {"sink.added", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (p.has(Input::sinks)) return std::nullopt;
+       p.set(Input::sinks, Tensor(DType::f64, {in.H}));
+       return words("1 added to the denominator of the softmax (sinks of 0)");
+     }},
+
+    {"values.keys", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.D != in.Dv || p.has(Input::past_K)) return std::nullopt;
+       p.set(Input::V, *p.find(Input::K));
+       return words("keys used as values");
+     }},
+    {"values.as_keys", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.D != in.Dv || p.has(Input::past_K)) return std::nullopt;
+       p.set(Input::K, *p.find(Input::V));
+       return words("values used as keys");
+     }},
+    {"values.swapped", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.D != in.Dv || p.has(Input::past_K)) return std::nullopt;
+       const Tensor keys = *p.find(Input::K);
+       p.set(Input::K, *p.find(Input::V));
+       p.set(Input::V, keys);
+       return words("keys and values swapped");
+     }},
+    {"values.queries_as_keys", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.L != in.N || in.H != in.G || in.options.score != Score::dot) return std::nullopt;
+       p.set(Input::K, *p.find(Input::Q));
+       return words("queries used as keys");
+     }},
+    {"values.transposed", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.N < 2 || in.Dv < 2) return std::nullopt;
+       const Tensor& V = *p.find(Input::V);
+       p.set(Input::V, last_axes_swapped(V.reshaped({in.B, in.G, in.Dv, in.N})));
+       return words("V (S, Dv) read as (Dv, S)");
+     }},
+    {"values.keys_transposed", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.N < 2 || in.D < 2 || in.options.score != Score::dot) return std::nullopt;
+       const Tensor& K = *p.find(Input::K);
+       p.set(Input::K, last_axes_swapped(K.reshaped({in.B, in.G, in.D, in.N})));
+       return words("K (S, D) read as (D, S)");
+     }},
+    {"values.of_next_key", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.N < 2) return std::nullopt;
+       p.set(Input::V, with_rows_from(*p.find(Input::V),
+                                      [&](std::size_t n) { return (n + 1) % in.N; }));
+       return words("the value of the next key");
+     }},
+    {"values.of_previous_key", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.N < 2) return std::nullopt;
+       p.set(Input::V, with_rows_from(*p.find(Input::V),
+                                      [&](std::size_t n) { return (n + in.N - 1) % in.N; }));
+       return words("the value of the previous key");
+     }},
+
+    {"cache.past_dropped", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.P == 0) return std::nullopt;
+       hide_keys(p, in, [&](std::size_t, std::size_t j) { return j < in.P; });
+       return flag("without --past-k and --past-v");
+     }},
+    {"cache.new_dropped", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.P == 0) return std::nullopt;
+       hide_keys(p, in, [&](std::size_t, std::size_t j) { return j >= in.P; });
+       return words("the cached keys only: the new ones are missing");
+     }},
+    {"cache.first_missing", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.P + in.N < 2) return std::nullopt;
+       hide_keys(p, in, [](std::size_t, std::size_t j) { return j == 0; });
+       return words("the first key missing");
+     }},
+    {"cache.last_missing", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.P + in.N < 2) return std::nullopt;
+       hide_keys(p, in, [&](std::size_t b, std::size_t j) { return j + 1 == keys_of(in, b); });
+       return words("the last key missing");
+     }},
+    {"cache.tail_missing_8", kAttention, tail_missing<8>},
+    {"cache.tail_missing_16", kAttention, tail_missing<16>},
+    {"cache.tail_missing_32", kAttention, tail_missing<32>},
+    {"cache.tail_missing_64", kAttention, tail_missing<64>},
+    {"cache.tail_missing_128", kAttention, tail_missing<128>},
+    {"cache.zero_tail_8", kAttention, zero_tail<8>},
+    {"cache.zero_tail_16", kAttention, zero_tail<16>},
+    {"cache.zero_tail_32", kAttention, zero_tail<32>},
+    {"cache.zero_tail_64", kAttention, zero_tail<64>},
+    {"cache.zero_tail_128", kAttention, zero_tail<128>},
+    {"cache.stored_tail_8", kAttention, stored_tail<8>},
+    {"cache.stored_tail_16", kAttention, stored_tail<16>},
+    {"cache.stored_tail_32", kAttention, stored_tail<32>},
+    {"cache.stored_tail_64", kAttention, stored_tail<64>},
+    {"cache.stored_tail_128", kAttention, stored_tail<128>},
+    {"cache.reversed_pages_16", kAttention, reversed_pages<16>},
+    {"cache.reversed_pages_32", kAttention, reversed_pages<32>},
+    {"cache.reversed_pages_64", kAttention, reversed_pages<64>},
+    {"cache.reversed_pages_128", kAttention, reversed_pages<128>},
+
+    {"dropout.not_divided", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!p.has(Input::dropout_mask) || in.options.dropout_p.value_or(0) == 0) return std::nullopt;
+       p.options.dropout_p = 0;
+       return flag("--dropout-p 0: kept weights are not divided by 1 - p",
+                   text(*in.options.dropout_p));
+     }},
+    {"dropout.inverted", kAttention,
+     [](Variant& p, const Inputs&) -> Found {
+       if (!p.has(Input::dropout_mask)) return std::nullopt;
+       p.set(Input::dropout_mask,
+             mapped(*p.find(Input::dropout_mask), [](double x) { return 1 - x; }));
+       return words("the dropout mask inverted");
+     }},
+    {"dropout.dropped", kAttention,
+     [](Variant& p, const Inputs&) -> Found {
+       if (!p.has(Input::dropout_mask)) return std::nullopt;
+       p.options.dropout_p.reset();
+       return without(p, {Input::dropout_mask}, "without --dropout-mask");
+     }},
+
+    {"softmax.not_normalised", kAttention,
+     [](Variant& p, const Inputs&) -> Found {
+       p.row_change = RowChange::times_shifted_sum;
+       return words("weights that are not divided by their sum");
+     }},
+    {"softmax.exp_not_normalised", kAttention,
+     [](Variant& p, const Inputs&) -> Found {
+       p.row_change = RowChange::times_sum;
+       return words("exp(score) as weights, not divided by their sum");
+     }},
+    {"softmax.over_queries", kAttention, softmax_over_queries, true},
+    {"softmax.whole_matrix", kAttention, softmax_over_matrix, true},
+    {"softmax.none", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.options.normaliser == Normaliser::none) return std::nullopt;
+       p.options.normaliser = Normaliser::none;
+       return flag("--normaliser none");
+     }},
+    {"softmax.sigmoid", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.options.normaliser == Normaliser::sigmoid || p.has(Input::sinks)) return std::nullopt;
+       p.options.normaliser = Normaliser::sigmoid;
+       return flag("--normaliser sigmoid");
+     }},
+    {"softmax.temperature_dropped", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.options.temperature == 1) return std::nullopt;
+       p.options.temperature = 1;
+       return flag("without --temperature", text(in.options.temperature));
+     }},
+
+    {"logsumexp.base", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       const bool natural = in.options.lse_base == std::numbers::e;
+       p.options.lse_base = natural ? 2 : std::numbers::e;
+       return flag(natural ? "--lse-base 2" : "--lse-base e", natural ? "e" : "2");
+     }},
+    {"logsumexp.maximum", kAttention,
+     [](Variant& p, const Inputs&) -> Found {
+       p.row_change = RowChange::maximum;
+       return words("the largest score of each row instead of its logsumexp");
+     }},
+    {"logsumexp.minus_maximum", kAttention,
+     [](Variant& p, const Inputs&) -> Found {
+       p.row_change = RowChange::minus_maximum;
+       return words("the logsumexp without the largest score");
+     }},
+
+    {"output.gate_dropped", kAttention,
+     [](Variant& p, const Inputs&) { return without(p, {Input::gate}, "without --gate"); }},
+    {"output.W_O_dropped", kAttention,
+     [](Variant& p, const Inputs&) -> Found {
+       const Tensor* W = p.find(Input::W_O);
+       if (W == nullptr || W->shape()[0] != W->shape()[1]) return std::nullopt;
+       Tensor identity(DType::f64, W->shape());
+       for (std::size_t i = 0; i < W->shape()[0]; ++i)
+         identity.mutable_data<double>()[i * W->shape()[0] + i] = 1;
+       p.erase({Input::b_O});
+       p.set(Input::W_O, identity);
+       return flag("without --w-o: A is the context");
+     }},
+    {"output.W_O_transposed", kAttention,
+     [](Variant& p, const Inputs&) -> Found {
+       const Tensor* W = p.find(Input::W_O);
+       if (W == nullptr || W->shape()[0] != W->shape()[1]) return std::nullopt;
+       p.set(Input::W_O, last_axes_swapped(*W));
+       return words("W_O transposed");
+     }},
+    {"output.b_O_dropped", kAttention,
+     [](Variant& p, const Inputs&) { return without(p, {Input::b_O}, "without --b-o"); }},
+};
+
+}  // namespace
+
+std::vector<Hypothesis> hypotheses() {
+  const auto of_projection = projection_hypotheses();
+  std::vector<Hypothesis> all(of_projection.begin(), of_projection.end());
+  all.insert(all.end(), std::begin(kAttentionTable), std::end(kAttentionTable));
+  return all;
+}
+
+}  // namespace attn

@@ -1,0 +1,53 @@
+// The table of mistakes that kernels make: what else than the job a kernel may have computed.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attn/core/inputs.h"
+#include "attn/diagnose/variant.h"
+
+namespace attn {
+
+/// What a hypothesis says about the kernel.
+struct Claim {
+  std::string kernel;      ///< "--window 127,0", "the key/value heads tiled"
+  std::string job;         ///< what the job has instead: "128,0"; may be ""
+  bool is_flag = false;    ///< `kernel` starts with a flag of attn run, or "without" and a flag
+  bool too_large = false;  ///< the variant is too large for this hypothesis, and unchanged
+};
+
+/// A claim with a flag, and one in words alone.
+inline Claim flag(std::string kernel, std::string job = "") {
+  return {std::move(kernel), std::move(job), true};
+}
+inline Claim words(std::string kernel, std::string job = "") {
+  return {std::move(kernel), std::move(job), false};
+}
+
+struct Hypothesis {
+  enum class Stage {
+    projection,  ///< changes the variant as given
+    attention,   ///< changes attention_only()
+  };
+
+  std::string_view id;  ///< "window.left-1"; the part before the dot is its group
+  Stage stage;
+  /// Changes the variant. `in` are the checked inputs of the unchanged variant of the same stage.
+  /// nullopt if the hypothesis does not apply. Errors: data, if the changed variant is not valid.
+  std::optional<Claim> (*change)(Variant& variant, const Inputs& in);
+  bool is_slow = false;  ///< change() computes scores of all queries
+
+  std::string_view group() const { return id.substr(0, id.find('.')); }
+};
+
+/// All hypotheses, by group, the most common mistakes of each first.
+std::vector<Hypothesis> hypotheses();
+
+/// Those about projections, norms and rotary positions.
+std::span<const Hypothesis> projection_hypotheses();
+
+}  // namespace attn

@@ -1,0 +1,154 @@
+#include "attn/diagnose/variant.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "attn/core/attention.h"
+#include "attn/core/plan.h"
+
+namespace attn {
+
+void Variant::erase(std::initializer_list<Input> inputs) {
+  TensorMap kept;
+  for (const auto& [name, tensor] : tensors) {
+    const auto input = input_named(name);
+    if (!input || std::find(inputs.begin(), inputs.end(), *input) == inputs.end())
+      kept.set(name, tensor);
+  }
+  tensors = std::move(kept);
+}
+
+Matrices matrices_of(const Shape& shape, const AxisList& axes, std::size_t heads) {
+  Matrices view;
+  const bool has_queries = axes.contains(Axis::L);
+  std::size_t stride = 1;
+  for (std::size_t k = shape.size(); k-- > 0; stride *= shape[k]) {
+    const Axis letter = axes[k];
+    const bool is_row =
+        has_queries
+            ? letter == Axis::L
+            : (letter == Axis::N || letter == Axis::S || letter == Axis::P) && k + 1 < shape.size();
+    if (letter == Axis::B) {
+      view.B = shape[k], view.stride_B = stride;
+    } else if (is_head(letter)) {
+      view.H = shape[k], view.stride_H = stride;
+    } else if (is_row) {
+      view.R = shape[k], view.stride_R = stride;
+    } else if (is_packed(letter) && heads > 0 && shape[k] % heads == 0) {
+      view.H = heads, view.C = shape[k] / heads;
+      view.stride_C = stride, view.stride_H = stride * view.C;
+    } else {
+      view.C = shape[k], view.stride_C = stride;
+    }
+  }
+  return view;
+}
+
+Tensor taken(const Tensor& tensor, const Matrices& view, const std::vector<std::size_t>& rows) {
+  Tensor result(DType::f64, {view.B, view.H, rows.size(), view.C});
+  double* out = result.mutable_data<double>().data();
+  visit(tensor.dtype(), [&]<class T>(Type<T>) {
+    const auto from = tensor.data<T>();
+    for (std::size_t b = 0; b < view.B; ++b)
+      for (std::size_t h = 0; h < view.H; ++h)
+        for (const std::size_t r : rows)
+          for (std::size_t c = 0; c < view.C; ++c)
+            *out++ = static_cast<double>(from[view.at(b, h, r, c)]);
+  });
+  return result;
+}
+
+Tensor taken(const Tensor& tensor, const Matrices& view) {
+  std::vector<std::size_t> rows(view.R);
+  std::iota(rows.begin(), rows.end(), std::size_t{0});
+  return taken(tensor, view, rows);
+}
+
+namespace {
+
+/// The argument of a sigmoid with this value.
+Tensor logits(const Tensor& gates) {
+  Tensor result = cast(gates, DType::f64);
+  for (double& x : result.mutable_data<double>()) x = std::log(x) - std::log1p(-x);
+  return result;
+}
+
+}  // namespace
+
+Variant attention_only(const Variant& given) {
+  Variant variant = given;
+  variant.options.compute = Compute::f64;
+  variant.options.rows.clear();
+  const Inputs in = make_inputs(variant.tensors, variant.options);
+  std::vector<Request> requests = {Output::queries, Output::keys, Output::values};
+  const bool has_gate = in[Input::gate] || in[Input::W_gate];
+  if (has_gate) requests.emplace_back(Output::gates);
+  const TensorMap computed = attend(in, requests);
+  const Plan shapes = plan(in, requests);
+  const auto computed_matrix = [&](std::size_t i, std::size_t heads) {
+    const Tensor& tensor = computed.at(name_of(requests[i]));
+    return taken(tensor, matrices_of(tensor.shape(), shapes.outputs[i].axes, heads));
+  };
+
+  variant.erase({Input::embeddings,
+                 Input::memory,
+                 Input::memory_V,
+                 Input::W_Q,
+                 Input::W_K,
+                 Input::W_V,
+                 Input::b_Q,
+                 Input::b_K,
+                 Input::b_V,
+                 Input::q_norm,
+                 Input::k_norm,
+                 Input::q_norm_bias,
+                 Input::k_norm_bias,
+                 Input::cos,
+                 Input::sin,
+                 Input::position_ids,
+                 Input::key_position_ids,
+                 Input::short_factor,
+                 Input::long_factor,
+                 Input::W_gate,
+                 Input::b_gate,
+                 Input::gate,
+                 Input::input_norm_weight,
+                 Input::input_norm_bias});
+  variant.set(Input::Q, computed_matrix(0, in.H));
+  variant.set(Input::K, computed_matrix(1, in.G));
+  variant.set(Input::V, computed_matrix(2, in.G));
+  if (has_gate) variant.set(Input::gate, logits(computed_matrix(3, in.H)));
+  for (const Input input : {Input::past_K, Input::past_V, Input::mask, Input::bias,
+                            Input::dropout_mask, Input::relative_bias})
+    if (in[input]) variant.set(input, *in[input]);
+  if (in[Input::key_mask]) {
+    const Tensor& mask = *in[Input::key_mask];
+    const std::size_t items = mask.shape()[0], keys = mask.shape()[3];
+    variant.set(Input::key_mask, mask.reshaped(items == 1 ? Shape{keys} : Shape{items, keys}));
+  }
+  if (in[Input::alibi_slopes]) {
+    const Tensor& slopes = *in[Input::alibi_slopes];
+    variant.set(Input::alibi_slopes,
+                slopes.shape()[0] == 1 ? slopes.reshaped({slopes.size()}) : slopes);
+  }
+  Options& options = variant.options;
+  options.heads = static_cast<std::int64_t>(in.H),
+  options.kv_heads = static_cast<std::int64_t>(in.G);
+  options.layout = Layout::bhld;
+  options.batch_second = false;
+  options.short_mask = ShortMask::refuse;
+  options.position = {};
+  options.clip_qkv = 0;
+  options.input_norm = options.qk_norm = QkNorm::none;
+  options.norm_offset = 0;
+  options.rotary = {};
+  options.query_scale = {};
+  options.alibi = false;
+  if (options.relative.direction == RelativeBias::Direction::automatic)
+    options.relative.direction =
+        options.causal ? RelativeBias::Direction::past : RelativeBias::Direction::both;
+  return variant;
+}
+
+}  // namespace attn

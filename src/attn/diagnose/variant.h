@@ -1,0 +1,64 @@
+// Problems that a kernel may have computed instead of its job.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attn/core/inputs.h"
+#include "attn/core/options.h"
+#include "attn/core/output_table.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+/// What a kernel does with the rows of the weights that no option expresses.
+enum class RowChange {
+  none,
+  times_sum,          ///< exp(score), not divided by the sum
+  times_shifted_sum,  ///< exp(score - the largest), not divided by the sum
+  over_all_keys,      ///< divided by the sum over all keys, also hidden ones
+  maximum,            ///< the largest score instead of logsumexp
+  minus_maximum,      ///< logsumexp of the scores minus the largest
+};
+
+/// Tensors and options of a job, with the changes that a hypothesis makes.
+struct Variant {
+  TensorMap tensors;  ///< by the names of core/input_table.h
+  Options options;
+  RowChange row_change = RowChange::none;
+
+  const Tensor* find(Input input) const { return attn::find(tensors, input); }
+  bool has(Input input) const { return find(input) != nullptr; }
+  void set(Input input, Tensor tensor) {
+    tensors.set(std::string(name_of(input)), std::move(tensor));
+  }
+  void erase(std::initializer_list<Input> inputs);
+};
+
+/// The variant from its queries, keys and values on: Q (B, H, L, D), K (B, G, N, D), V (B, G, N,
+/// Dv) and past_K, past_V (B, G, P, .) in f64, as they are after projection, normalisation and
+/// rotary positions; mask, bias and dropout_mask with four axes. All its outputs have axes B and,
+/// unless heads are concatenated, H. Errors: data.
+Variant attention_only(const Variant& given);
+
+/// A tensor as matrices (B, heads, rows, columns), of which any axis may have length 1.
+struct Matrices {
+  std::size_t B = 1, H = 1, R = 1, C = 1;
+  std::size_t stride_B = 0, stride_H = 0, stride_R = 0, stride_C = 0;
+
+  std::size_t at(std::size_t b, std::size_t h, std::size_t r, std::size_t c) const {
+    return b * stride_B + h * stride_H + r * stride_R + c * stride_C;
+  }
+};
+
+/// `axes` are the letters of `shape`; packed heads are split into `heads`.
+Matrices matrices_of(const Shape& shape, const AxisList& axes, std::size_t heads);
+
+/// These rows of a tensor with this view, (B, H, rows, C), f64.
+Tensor taken(const Tensor& tensor, const Matrices& view, const std::vector<std::size_t>& rows);
+
+/// All rows.
+Tensor taken(const Tensor& tensor, const Matrices& view);
+
+}  // namespace attn

@@ -1,0 +1,133 @@
+"""compare --reference names the mistake of a kernel. The kernels are those of diagnose/kernel.py, in NumPy."""
+
+import json
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+from diagnose.kernel import MISTAKES, forward, random_job
+from support.attn import ATTN, attn
+from support.diagnosed import diagnosed, write_job
+
+DTYPES = ["f16", "bf16", "f32"]
+# One job for each mistake, of another dtype each; the full table is made by scripts/stress/diagnose.
+QUICK = [(mistake, DTYPES[i % 3]) for i, mistake in enumerate(MISTAKES)]
+
+
+def jobs_with(mistake, dtype, most=96):
+    """Random jobs in which the mistake changes the result, and the wrong results."""
+    for seed in range(1, 3000):
+        tensors, options = random_job(seed, dtype, most)
+        if not MISTAKES[mistake][0](tensors, options):
+            continue
+        right, _ = forward(tensors, options, dtype)
+        wrong, _ = forward(tensors, options, dtype, mistake)
+        if np.abs(right - wrong).max() > .3:
+            yield tensors, options, wrong
+
+
+@pytest.mark.parametrize("mistake, dtype", QUICK)
+def test_mistake_is_named(tmp_path, mistake, dtype):
+    for tensors, options, wrong in jobs_with(mistake, dtype):  # in bfloat16, some are within the bound
+        report, code = diagnosed(tmp_path, tensors, options, dtype, wrong, "--diagnose")
+        if code == 1:
+            break
+    assert MISTAKES[mistake][1] & {finding["id"] for finding in report["diagnosis"]}
+    assert len(report["diagnosis"]) <= 3
+    best = report["diagnosis"][0]
+    assert best["explained"] >= .99 and best["residual_after"] < best["residual_before"]
+
+
+@pytest.mark.parametrize("dtype, arithmetic, name", [
+    ("f16", "weights in bf16", "bf16"), ("f32", "weights in f16", "tf32"), ("f32", "tf32", "tf32")])
+def test_arithmetic_is_no_mistake(tmp_path, dtype, arithmetic, name):
+    tensors, options = random_job(3, dtype, shape=(4, 64, 64))
+    tensors = {key: tensors[key] for key in "QKV"}
+    out, _ = forward(tensors, {}, dtype, arithmetic=arithmetic)
+    report, code = diagnosed(tmp_path, tensors, {}, dtype, out, "--diagnose")
+    assert code == 1
+    assert report["diagnosis"] == [] and name in report["arithmetic"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_right_kernel_has_no_diagnosis(tmp_path, dtype):
+    for seed in range(3):
+        tensors, options = random_job(seed, dtype, most=96)
+        report, code = diagnosed(tmp_path, tensors, options, dtype, forward(tensors, options, dtype)[0], "--diagnose")
+        assert code == 0 and "diagnosis" not in report
+
+
+def plain_job(L=128, H=2, D=16, seed=5):
+    r = np.random.default_rng(seed)
+    return {name: r.normal(size=(1, H, L, D)).astype("f4") for name in "QKV"}
+
+
+def lines_of(folder, tensors, options, wrong, *flags):
+    job = write_job(folder, tensors, options, "f32")
+    np.save(folder / "a.npy", wrong.astype("f4"))
+    return attn("compare", folder / "a.npy", "--reference", job, *flags).stdout.decode().splitlines()
+
+
+def test_cause_is_the_first_line_after_the_verdict(tmp_path):
+    tensors, options = plain_job(), {"causal": True, "window": [32, 0]}
+    wrong, _ = forward(tensors, options, "f32", "window - 1")
+    lines = lines_of(tmp_path, tensors, options, wrong)
+    assert lines[1] == "  agrees with --window 31,0 (the job has 32,0)"
+    assert lines[2] == "  wrong: rows 32 to 127 of 128: rows with more than 32 visible keys"
+
+
+def test_two_mistakes_are_named(tmp_path):
+    tensors, options = plain_job(), {"causal": True, "softcap": 2.0}
+    wrong, _ = forward(tensors, dict(options, scale=1.0), "f32", "softcap dropped")
+    report, _ = diagnosed(tmp_path, tensors, options, "f32", wrong, "--diagnose")
+    assert [set(finding["id"].split("+")) for finding in report["diagnosis"]] == [{"scale.none", "softcap.dropped"}]
+
+
+def test_base_of_logsumexp(tmp_path):
+    tensors, options = plain_job(), {"causal": True}
+    _, lse = forward(tensors, options, "f32")
+    report, _ = diagnosed(tmp_path, tensors, options, "f32", lse / np.log(2), output="logsumexp")
+    assert [(finding["id"], finding["flags"]) for finding in report["diagnosis"]] == [("logsumexp.base", "--lse-base 2")]
+
+
+@pytest.mark.parametrize("change, pattern", [
+    (lambda x: x[:, 1:2, 64:80], ["head 1 of 2", "rows 64 to 79 of 128"]),
+    (lambda x: x[..., 3::16, :], ["rows every 16th from 3 to 115 of 128"]),
+    (lambda x: x[..., 12:], ["columns 12 to 15 of 16"])])
+def test_pattern_of_a_result_that_nothing_explains(tmp_path, change, pattern):
+    tensors = plain_job()
+    wrong, _ = forward(tensors, {}, "f32")
+    change(wrong)[:] += np.random.default_rng(1).normal(size=change(wrong).shape)
+    report, _ = diagnosed(tmp_path, tensors, {}, "f32", wrong)
+    assert report["diagnosis"] == [] and report["pattern"] == pattern
+
+
+def test_hypotheses_beyond_the_time_limit_are_listed(tmp_path):
+    tensors = plain_job(L=512, H=4, D=64)
+    wrong = np.random.default_rng(1).normal(size=(1, 4, 512, 64))
+    report, _ = diagnosed(tmp_path, tensors, {"causal": True}, "f32", wrong)
+    assert report["search"]["untested"]
+    lines = lines_of(tmp_path, tensors, {"causal": True}, wrong)
+    assert any(line.startswith("  not tested within 2 s; --diagnose tests all: ") for line in lines)
+
+
+def test_interrupt_prints_what_was_found(tmp_path):
+    tensors = plain_job(L=512, H=4, D=64)
+    job = write_job(tmp_path, tensors, {}, "f32")
+    np.save(tmp_path / "a.npy", np.random.default_rng(1).normal(size=(1, 4, 512, 64)).astype("f4"))
+    run = subprocess.Popen([ATTN, "compare", tmp_path / "a.npy", "--reference", job, "--diagnose", "--json"],
+                           stdout=subprocess.PIPE)
+    time.sleep(.5)
+    run.send_signal(signal.SIGINT)
+    report = json.loads(run.communicate()[0])
+    assert run.returncode == 1
+    assert report["tensors"][0]["search"]["untested"]
+
+
+def test_diagnose_requires_a_reference(tmp_path):
+    np.save(tmp_path / "a.npy", np.ones(3))
+    run = attn("compare", "a.npy", "a.npy", "--diagnose", cwd=tmp_path)
+    assert run.returncode == 2 and b"--diagnose" in run.stderr
