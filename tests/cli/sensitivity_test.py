@@ -77,3 +77,47 @@ def test_output_without_a_row_for_each_query_is_refused(job):
 
 def test_a_job_is_required():
     assert_error(attn("sensitivity"), 2, "expected a job")
+
+
+class TestAdversarialInputs:
+    @pytest.fixture(scope="class", params=[
+        {"softcap": 50}, {"causal": True, "window": [24, 0]}, {"sinks": True}, {"alignment": "bottom-right", "causal": True}],
+        ids=lambda keys: " ".join(keys))
+    def jobs(self, request, class_path):
+        r = np.random.default_rng(5)
+        keys = 90 if "alignment" in request.param else 75
+        tensors = {"Q": r.normal(size=(2, 4, 75, 32)), "K": r.normal(size=(2, 2, keys, 32)), "V": r.normal(size=(2, 2, keys, 32))}
+        options = dict(request.param)
+        if options.pop("sinks", False):
+            tensors["sinks"] = np.zeros(4)
+        np.savez(class_path / "in.npz", **{name: x.astype("f2") for name, x in tensors.items()})
+        for name, file in ("usual", "in.npz"), ("adversarial", "new.npz"):
+            (class_path / f"{name}.json").write_text(json.dumps({key: f"{file}#{key}" for key in tensors} | options))
+        run = attn("random", "--kind", "adversarial", "--for", class_path / "usual.json", "-o", class_path / "new.npz",
+                   "--force")
+        assert run.returncode == 0, run.stderr
+        return class_path
+
+    def test_more_mistakes_are_seen(self, jobs):
+        tolerance = ["--rtol", "1e-2", "--atol", "1e-2"]
+        usual, new = (mistakes(jobs / f"{name}.json", *tolerance) for name in ("usual", "adversarial"))
+        assert usual.keys() == new.keys()
+        blind = [name for name, mistake in new.items() if mistake["verdict"] == "not seen"]
+        assert len(blind) <= 1, blind
+        assert sum(m["verdict"] == "seen" for m in new.values()) >= sum(m["verdict"] == "seen" for m in usual.values())
+
+    def test_shapes_and_dtypes_stay(self, jobs):
+        with np.load(jobs / "in.npz") as old, np.load(jobs / "new.npz") as new:
+            assert {name: (old[name].shape, old[name].dtype) for name in old} == \
+                {name: (new[name].shape, new[name].dtype) for name in new}
+
+    def test_the_same_seed_gives_the_same_numbers(self, jobs, tmp_path):
+        command = ["random", "--kind", "adversarial", "--for", jobs / "usual.json"]
+        assert attn(*command, "--seed", 1).stdout == attn(*command, "--seed", 1).stdout != attn(*command).stdout
+
+
+@pytest.mark.parametrize("words, message", [
+    (["--kind", "adversarial"], "requires --for JOB"), (["--for", "job.json"], "requires --kind adversarial"),
+    (["randn", "--kind", "adversarial"], "not used with a method"), ([], "METHOD is required")])
+def test_words_that_do_not_fit(words, message):
+    assert_error(attn("random", *words), 2, message)

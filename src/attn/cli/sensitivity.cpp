@@ -153,7 +153,7 @@ Command sensitivity_command() {
       "--atol, otherwise the error bound of the precision, as in 'attn compare --reference'.";
   command.example =
       "  attn sensitivity job.json --rtol 1e-2 --atol 1e-2\n"
-      "  attn sensitivity --q q.npy --k k.npy --v v.npy --causal --precision bf16 --suggest";
+      "  attn sensitivity --q q.npy --k k.npy --v v.npy --causal --suggest";
   command.add(positional("JOB", args->job, "job file (.json, .npz or .safetensors)"));
   command.add(in_group(
       "Tolerance",
