@@ -23,12 +23,13 @@ struct HashOfId {
 };
 using FileIds = std::unordered_set<FileId, HashOfId>;
 
+/// Not a member, so that nothing is allocated between the files of a result if nothing is recorded.
+constinit std::atomic<bool> is_recording = false;
+
 class UsedFiles {
  public:
-  std::atomic<bool> is_on = false;
-
   void record(bool starts) {
-    is_on = starts;
+    is_recording = starts;
     const std::lock_guard lock(mutex_);
     if (!starts) inputs_.clear(), outputs_.clear();
   }
@@ -90,7 +91,7 @@ std::optional<FileId> id_of_file(const std::string& path) {
 }
 
 void note_input(const struct stat& info) {
-  if (used_files().is_on && S_ISREG(info.st_mode)) used_files().add_input(id_of(info));
+  if (is_recording && S_ISREG(info.st_mode)) used_files().add_input(id_of(info));
 }
 
 void note_input(const std::string& path) {
@@ -99,7 +100,7 @@ void note_input(const std::string& path) {
 }
 
 void note_output(const struct stat& info) {
-  if (used_files().is_on) used_files().add_output(id_of(info));
+  if (is_recording) used_files().add_output(id_of(info));
 }
 
 void record_used_files(bool is_on) { used_files().record(is_on); }
