@@ -218,8 +218,8 @@ class GradOps {
                     const std::pair<const Operand*, std::optional<Tensor>*> given[] = {
                         {&w.W, &of.weights.W}, {&w.W_Q, &of.weights.W_Q}, {&w.W_K, &of.weights.W_K},
                         {&w.b, &of.weights.b}, {&w.v, &of.weights.v},     {&w.g, &of.weights.g}};
-                    for (const auto& [operand, derivative] : given)
-                      if (*operand) tape_.pass(**operand, [&] { return **derivative; });
+                    for (const auto& pair : given)
+                      if (*pair.first) tape_.pass(**pair.first, [&] { return **pair.second; });
                   });
   }
 
@@ -355,8 +355,8 @@ class GradOps {
 
   /// The same with one operand. Backward: Tensor -> Tensor.
   template <class Backward>
-  Traced unary(const Traced& x, Tensor value, Backward backward) {
-    return record(std::move(value), {x}, [this, node = x.node, backward](const Tensor& g) {
+  Traced unary(const Traced& x, const Tensor& value, Backward backward) {
+    return record(value, {x}, [this, node = x.node, backward](const Tensor& g) {
       tape_.pass({{}, node}, [&] { return backward(g); });
     });
   }
