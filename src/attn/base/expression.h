@@ -6,11 +6,14 @@
 //   not         "not" not | comparison
 //   comparison  sum (("<" | "<=" | ">" | ">=" | "==" | "!=") sum)*
 //   sum         product (("+" | "-") product)*
-//   product     unary (("*" | "/" | "//" | "%") unary)*      "/" with real numbers, else "//" and
-//   "%" unary       "-" unary | atom atom        number | name | name "(" argument ("," argument)*
-//   ")"
-//               | name "[" sum ("," sum)* "]" | "(" expression ")"
-//   argument    (word "=")? sum
+//   product     unary (OPERATOR unary)*
+//   unary       "-" unary | atom
+//   atom        NUMBER | NAME | call | element | "(" expression ")"
+//   call        NAME "(" argument ("," argument)* ")"
+//   element     NAME "[" sum ("," sum)* "]"
+//   argument    (WORD "=")? sum
+//
+// OPERATOR is "*" or, with real numbers, "/", otherwise "//" or "%".
 //
 // a < b < c means a < b and b < c, as in Python. Comparisons, "and", "or" and "not" have truth
 // values, everything else numbers; operators do not accept the other kind, except that "and", "or"
