@@ -52,6 +52,19 @@ def test_arithmetic_is_no_mistake(tmp_path, dtype, arithmetic, name):
     assert report["diagnosis"] == [] and name in report["arithmetic"]
 
 
+def test_errors_as_large_as_the_values_are_not_arithmetic(tmp_path):
+    """A kernel has a window that the job lacks. The bound of sums in bfloat16 contains its errors, because it is for
+    the worst case."""
+    q, k, v = np.random.default_rng(1).standard_normal((3, 1, 2, 64, 16))
+    distance = np.arange(64)[:, None] - np.arange(64)
+    scores = np.where((distance >= 0) & (distance <= 16), q @ k.swapaxes(-1, -2) / 4, -np.inf)
+    weights = np.exp(scores)
+    out = weights / weights.sum(-1, keepdims=True) @ v
+    report, code = diagnosed(tmp_path, {"Q": q, "K": k, "V": v}, {"causal": True}, "f64", out, "--diagnose")
+    assert code == 1
+    assert report["arithmetic"] is None
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_right_kernel_has_no_diagnosis(tmp_path, dtype):
     for seed in range(3):

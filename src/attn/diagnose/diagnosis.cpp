@@ -298,6 +298,16 @@ class Search {
     }
   }
 
+  /// Of the finite elements of all parts.
+  double reference_rms() const {
+    double squares = 0, count = 0;
+    for (const Part& part : parts_)
+      for (const double value : part.reference.data<double>())
+        if (std::isfinite(value)) squares += value * value, ++count;
+    return count > 0 ? std::sqrt(squares / count) : 0;
+  }
+
+  /// Whether the errors are those of a lower precision: within its bound, and of its size.
   void test_arithmetic(const std::vector<std::string>& names, bool sums) {
     if (evidence_.precision == nullptr || !by_score_) return;
     for (const std::string& name : names) {
@@ -317,6 +327,9 @@ class Search {
         continue;
       }
       if (total.explained() < kExplained || 10 * total.outside > before_.outside) continue;
+      // Bounds for the worst case can be as large as the values, and then contain any mistake.
+      const double unit = std::max(tried.factor, tried.sum);
+      if (total.rms() > std::min(64 * unit, 0.2) * reference_rms()) continue;
       found_.arithmetic = sums ? "sums in " + name : name;
       return;
     }
