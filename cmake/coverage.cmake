@@ -27,7 +27,7 @@ target_link_libraries(attn-counted PRIVATE attn_cli)
 
 add_executable(attn_tests-counted EXCLUDE_FROM_ALL $<TARGET_OBJECTS:attn_tests> ${counted_end}
                $<TARGET_OBJECTS:attn_counted>)
-target_link_libraries(attn_tests-counted PRIVATE attn_cli attn_api Catch2::Catch2WithMain)
+target_link_libraries(attn_tests-counted PRIVATE attn_ranks attn_api Catch2::Catch2WithMain)
 
 foreach(counted attn-counted attn_tests-counted)
   target_link_libraries(${counted} PRIVATE ${CMAKE_DL_LIBS})
