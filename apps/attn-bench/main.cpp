@@ -7,10 +7,12 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <string>
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
+#include "backward.h"
 #include "measure.h"
 #include "reference.h"
 #include "workload.h"
@@ -69,12 +71,10 @@ double measure_blas(const Workload<T>& workload, const Shape& shape, std::size_t
   return std::min(seconds_of(blas).wall, seconds_of(blas).wall);
 }
 
+/// Measures calls of attend(), which takes `amount` flops, or bytes when decoding.
 template <class T>
-Measured measure(const Shape& shape, const Arguments& arguments, kernel::ThreadPool& pool) {
-  const Workload<T> workload(shape);
-  const bool decode = shape.L == 1;
-  const double amount = decode ? workload.bytes_read() : workload.flops();
-  const auto attend = [&] { kernel::attend(workload.problem(), workload.results(), pool); };
+Measured measure_calls(const std::function<void()>& attend, double amount, bool decode,
+                       const Arguments& arguments, kernel::ThreadPool& pool) {
   attend();  // starts threads and faults in memory
   const double once = seconds_of(attend).wall, budget = arguments.quick ? 0.3 : 2;
   const int repetitions = std::clamp(static_cast<int>(budget / (once + 0.01)), 5, 41);
@@ -95,12 +95,23 @@ Measured measure(const Shape& shape, const Arguments& arguments, kernel::ThreadP
     fractions.push_back(kernel.rate() / peak.rate());
     cpu_fractions.push_back(kernel.cpu_rate() / peak.cpu_rate());
   }
-  return {summarize(seconds),
-          summarize(rates),
-          summarize(peaks),
-          summarize(fractions),
-          summarize(cpu_fractions),
-          shape.beside_blas ? measure_blas(workload, shape, pool.threads()) : 0};
+  return {summarize(seconds), summarize(rates), summarize(peaks), summarize(fractions),
+          summarize(cpu_fractions)};
+}
+
+template <class T>
+Measured measure(const Shape& shape, const Arguments& arguments, kernel::ThreadPool& pool) {
+  if (shape.backward) {
+    const BackwardWorkload<T> workload(shape, pool);
+    return measure_calls<T>([&] { workload.run(pool); }, workload.flops(), false, arguments, pool);
+  }
+  const Workload<T> workload(shape);
+  const bool decode = shape.L == 1;
+  Measured measured =
+      measure_calls<T>([&] { kernel::attend(workload.problem(), workload.results(), pool); },
+                       decode ? workload.bytes_read() : workload.flops(), decode, arguments, pool);
+  if (shape.beside_blas) measured.blas_seconds = measure_blas(workload, shape, pool.threads());
+  return measured;
 }
 
 void print_text(const Shape& shape, const Measured& m) {

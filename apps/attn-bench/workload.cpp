@@ -19,7 +19,8 @@ std::string name_of(const Shape& s) {
   std::string name = s.f64 ? "f64" : "f32";
   name += " H" + std::to_string(s.H) + ":" + std::to_string(s.G) + " L" + std::to_string(s.L);
   name += " S" + std::to_string(s.S) + " D" + std::to_string(s.D) + " ";
-  return name += name_of(s.extra);
+  name += name_of(s.extra);
+  return s.backward ? name + " backward" : name;
 }
 
 std::vector<Shape> shapes(bool quick) {
@@ -37,6 +38,10 @@ std::vector<Shape> shapes(bool quick) {
     for (std::size_t d : {64, 128}) all.push_back({"decode", false, 8, groups, 1, 8192, d});
   all.push_back({"decode", true, 8, 8, 1, 8192, 64});
   sizes("double", true, 8, true);
+  for (std::size_t n : {512, 2048})
+    for (std::size_t d : {64, 128})
+      for (Extra extra : {Extra::none, Extra::causal})
+        all.push_back({"backward", false, 8, 8, n, n, d, extra, false, true});
   for (int extra = 0; extra <= static_cast<int>(Extra::stages); ++extra)
     all.push_back({"options", false, 8, 8, 2048, 2048, 64, static_cast<Extra>(extra)});
   return all;

@@ -39,12 +39,13 @@ struct Shape {
   std::size_t H = 8, G = 8, L = 0, S = 0, D = 0;
   Extra extra = Extra::none;
   bool beside_blas = false;  ///< also measure the unfused BLAS reference
+  bool backward = false;     ///< the derivatives by queries, keys and values
 };
 
 /// All workloads in the order of the table; `quick` omits the largest.
 std::vector<Shape> shapes(bool quick);
 
-/// "f32 H8:2 L2048 S2048 D64 causal".
+/// "f32 H8:2 L2048 S2048 D64 causal", "... causal backward".
 std::string name_of(const Shape& shape);
 std::string_view name_of(Extra extra);
 

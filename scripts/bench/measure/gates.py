@@ -55,6 +55,12 @@ def gates(results):
         most = max(times, key=times.get)
         yield f"options on / off, maximum of {len(times)} ({most})", times[most], 1.25, 1.1, True
         yield "additive mask for each head, on / off", head_mask, None, 1.25, True
+    if "backward" in results:
+        yield ("backward, f32, 512 and 2048, fraction of peak, minimum",
+               min(median(row["fraction"]) for row in results["backward"]), 0.75, None, False)
+        yield ("backward, attn / torch, f32, maximum",
+               max((1 / median(row["torch"]) for row in results["backward"] if row["torch"]), default=None),
+               0.7, None, True)
     if "threads" in results and results["machine"]["threads"] >= 4:
         four = [values for key, values in results["threads"].items() if key.endswith(" full, 4")]
         yield "threads 1 to 4, full, 2048", median(four[0]), 3.4, 3.9, False

@@ -29,7 +29,7 @@ def problems(quick):
 def name(p):
     """The name that attn-bench uses."""
     dtype = {"float32": "f32", "float64": "f64"}[p["dtype"]]
-    kind = "causal" if p["causal"] else "full"
+    kind = ("causal" if p["causal"] else "full") + (" backward" if p.get("backward") else "")
     return f"{dtype} H{p['H']}:{p['G']} L{p['L']} S{p['S']} D{p['D']} {kind}"
 
 
@@ -134,6 +134,27 @@ def measure(arguments):
               + " | ".join(map(spread, row["times"].values())) + " |", flush=True)
     for peer in peers.values():
         peer.close()
+    return rows
+
+
+def measure_backward(arguments):
+    """Time of the gradients of Q, K and V, and of PyTorch's backward pass as a multiple of it."""
+    print("| problem | attn, ms | of peak | torch |\n| --- | ---: | ---: | ---: |")
+    rows, peer = [], Peer("torch", arguments.threads)
+    for p in (problem(8, 8, n, n, d, causal=causal) | {"backward": True}
+              for n in (512, 2048) for d in (64, 128) for causal in (False, True)):
+        row = {"name": name(p), "problem": p, "seconds": [], "fraction": [], "peak": [], "torch": []}
+        for _ in range(arguments.rounds):
+            ours = bench([name(p)], arguments.threads)[name(p)]
+            for key in ("seconds", "fraction", "peak"):
+                row[key].append(ours[key])
+            theirs = peer.seconds(p, 0.5)
+            if theirs is not None:
+                row["torch"].append(theirs / ours["seconds"])
+        rows.append(row)
+        print(f"| {row['name']} | {1e3 * statistics.median(row['seconds']):.3g} | {spread(row['fraction'])} "
+              f"| {spread(row['torch'])} |", flush=True)
+    peer.close()
     return rows
 
 

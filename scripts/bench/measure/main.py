@@ -13,7 +13,8 @@ import kernels
 import memory
 import processes
 
-PARTS = {"kernels": kernels.measure, "options": kernels.measure_options, "threads": kernels.measure_threads,
+PARTS = {"kernels": kernels.measure, "options": kernels.measure_options, "backward": kernels.measure_backward,
+         "threads": kernels.measure_threads,
          "errors": errors.measure, "processes": processes.measure, "memory": memory.measure}
 
 

@@ -60,6 +60,19 @@ class Formula {
   Value all_keys() { return with_appended(at(Output::present_K), Input::bias_K); }
   Value all_values() { return with_appended(at(Output::present_V), Input::bias_V); }
 
+  /// An operand that the problem may lack.
+  std::optional<Value> given(Input input) {
+    return in_[input] ? std::optional<Value>(ops_.given(input)) : std::nullopt;
+  }
+
+  /// The tensors that are added to scores.
+  Biases<Value> biases() {
+    Biases<Value> biases;
+    for (const Input input : kBiasInputs)
+      if (in_[input] && is_added(input, *in_[input])) biases.push_back({input, ops_.given(input)});
+    return biases;
+  }
+
   /// Weighted values (B, H, rows, Dv) times the output gates, if there are any.
   Value gated(const Value& context) {
     return in_[Input::gate] || in_[Input::W_gate] ? ops_.gated(context, at(Output::gates))
@@ -178,21 +191,9 @@ class Formula {
 
   Value memory() { return in_[Input::memory] ? ops_.given(Input::memory) : all_inputs(); }
 
-  /// An operand that the problem may lack.
-  std::optional<Value> given(Input input) {
-    return in_[input] ? std::optional<Value>(ops_.given(input)) : std::nullopt;
-  }
-
   ScoreWeights<Value> score_weights() {
     return {given(Input::W_score), given(Input::W_score_Q), given(Input::W_score_K),
             given(Input::b_score), given(Input::v_score),   given(Input::g_score)};
-  }
-
-  Biases<Value> biases() {
-    Biases<Value> biases;
-    for (const Input input : kBiasInputs)
-      if (in_[input] && is_added(input, *in_[input])) biases.push_back({input, ops_.given(input)});
-    return biases;
   }
 
   Ops& ops_;

@@ -27,16 +27,6 @@ struct DeletePool {
 };
 thread_local std::unique_ptr<kernel::ThreadPool, DeletePool> t_pool;
 
-kernel::ThreadPool& pool() {
-  if (!t_pool || t_pool->is_copy_without_threads())
-    t_pool.reset(new kernel::ThreadPool(thread_count()));
-  return *t_pool;
-}
-
-kernel::Operand operand(const Tensor& tensor) {
-  return {tensor.raw(), tensor.dtype(), strides_of(tensor)};
-}
-
 /// The data of a new tensor, or nullptr if it is not wanted.
 template <class T>
 T* allocate_if(bool wanted, std::optional<Tensor>& tensor, const Shape& shape) {
@@ -236,12 +226,12 @@ void recompute_overflowed(kernel::Problem<T>& problem, const Tensor& values, Ten
     value = std::ldexp(value, -shift);
   }
   if (!overflows) return;
-  problem.v = operand(small);
+  problem.v = operand_of(small);
   Tensor again(dtype_of<T>, context.shape());
   kernel::Results<T> results;
   results.context = again.mutable_data<T>().data();
   results.context_strides = strides_of(again);
-  kernel::attend(problem, results, pool());
+  kernel::attend(problem, results, thread_pool());
   const auto from = again.data<T>();
   const auto to = context.mutable_data<T>();
   for (std::size_t i = 0; i < to.size(); ++i)
@@ -256,8 +246,8 @@ FusedResult attend_as(const Tensor& queries, const Tensor& keys, const Tensor& v
   KernelProblem<T> given(in);
   kernel::Problem<T>& problem = given.problem;
   problem.D = keys.shape()[3], problem.Dv = wants_context ? in.Dv : 0;
-  problem.q = operand(queries), problem.k = operand(keys);
-  if (wants_context) problem.v = operand(values);
+  problem.q = operand_of(queries), problem.k = operand_of(keys);
+  if (wants_context) problem.v = operand_of(values);
 
   FusedResult result;
   FusedOutputs& outputs = result.outputs;
@@ -270,7 +260,7 @@ FusedResult attend_as(const Tensor& queries, const Tensor& keys, const Tensor& v
   results.context_strides = strides_of(*context);
   results.key_part = in.key_part;
   set_row_outputs(results, outputs, request, {in.B, in.H, problem.L, in.S}, in, overflowed);
-  kernel::attend(problem, results, pool());
+  kernel::attend(problem, results, thread_pool());
   const auto logs = outputs[index_of(Output::logsumexp)]->template data<T>();
   for (std::size_t i = 0; i < logs.size(); ++i)
     if (overflowed.contains(i, logs[i])) result.overflowed.push_back(i);
@@ -365,6 +355,12 @@ FusedResult attend_fused(const Tensor& queries, const Tensor& keys, const Tensor
 }
 
 void count_rows(std::atomic<std::size_t>* rows) { kernel::count_rows(rows); }
+
+kernel::ThreadPool& thread_pool() {
+  if (!t_pool || t_pool->is_copy_without_threads())
+    t_pool.reset(new kernel::ThreadPool(thread_count()));
+  return *t_pool;
+}
 
 std::size_t thread_count() { return t_threads == 0 ? kernel::available_cpus() : t_threads; }
 

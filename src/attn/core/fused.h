@@ -18,6 +18,10 @@
 
 namespace attn {
 
+namespace kernel {
+class ThreadPool;
+}
+
 /// The key of the first option that the kernels do not support; nullptr if they support this
 /// problem. An option counts as unsupported unless it is listed as supported, so that none is
 /// ignored by mistake. docs/semantics.md, "Numbers", gives the reasons.
@@ -59,6 +63,8 @@ FusedResult attend_fused(const Tensor& queries, const Tensor& keys, const Tensor
 void set_threads(std::size_t threads);
 /// The number of threads that set_threads() has set, or that of the processors.
 std::size_t thread_count();
+/// The threads for the kernels that the calling thread starts.
+kernel::ThreadPool& thread_pool();
 
 /// From now on, the kernels add the number of rows (B * H * queries) that they have computed to
 /// `rows`, block by block; with nullptr they do not count.

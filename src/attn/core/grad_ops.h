@@ -2,6 +2,8 @@
 // derivatives can be computed in the opposite order (reverse-mode differentiation).
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <initializer_list>
 #include <map>
@@ -12,12 +14,14 @@
 
 #include "attn/base/error.h"
 #include "attn/core/derivatives.h"
+#include "attn/core/fused_gradients.h"
 #include "attn/core/gemm.h"
 #include "attn/core/inputs.h"
 #include "attn/core/projection.h"
 #include "attn/core/qk_norm.h"
 #include "attn/core/query_scale.h"
 #include "attn/core/rotary.h"
+#include "attn/core/tape.h"
 #include "attn/core/tensor_ops.h"
 #include "attn/core/token_positions.h"
 
@@ -28,47 +32,6 @@ namespace attn {
 struct Traced {
   Tensor value;
   std::optional<std::size_t> node = {};
-};
-
-/// The operations that were computed, in order.
-class Tape {
- public:
-  /// Passes the derivative by the node's tensor on to the operands of its operation.
-  using Backward = std::function<void(const Tensor& g)>;
-
-  std::size_t add(Backward backward) {
-    nodes_.push_back({std::move(backward), {}});
-    return nodes_.size() - 1;
-  }
-
-  /// Adds derivative() to that by the operand, if it is wanted.
-  template <class Derivative>
-  void pass(const Traced& operand, Derivative&& derivative) {
-    if (!operand.node) return;
-    std::optional<Tensor>& sum = nodes_[*operand.node].derivative;
-    sum = sum ? sum_of(std::move(*sum), derivative()) : derivative();
-  }
-
-  /// Computes the derivatives by all nodes, and keeps those by nodes without operation.
-  void run() {
-    for (std::size_t i = nodes_.size(); i-- > 0;) {
-      Node& node = nodes_[i];
-      if (!node.backward) continue;
-      if (node.derivative) node.backward(*node.derivative);
-      node = {};  // frees the tensors of the operation
-    }
-  }
-
-  const std::optional<Tensor>& derivative(std::size_t node) const {
-    return nodes_[node].derivative;
-  }
-
- private:
-  struct Node {
-    Backward backward;
-    std::optional<Tensor> derivative;
-  };
-  std::vector<Node> nodes_;
 };
 
 class GradOps {
@@ -292,14 +255,40 @@ class GradOps {
   [[noreturn]] Traced sum_over_queries(const Traced&) const { throw_undefined(); }
   [[noreturn]] Traced row_statistic(Output, const Traced&) const { throw_undefined(); }
 
+  /// The context of attend_for_gradients(), and its derivatives; `of_logsumexp` is the derivative
+  /// of the loss by the natural logsumexp, if it depends on it.
+  Traced attended(const Traced& queries, const Traced& keys, const Traced& values,
+                  const Attended& of, const Biases<Traced>& biases, const Operand& sinks,
+                  const std::optional<Tensor>& of_logsumexp) {
+    std::vector<Operand> operands = {queries, keys, values, sinks};
+    std::array<Operand, kKernelBiases.size()> by_input;
+    for (const auto& [input, bias] : biases) {
+      const auto at = std::find(kKernelBiases.begin(), kKernelBiases.end(), input);
+      if (at == kKernelBiases.end()) continue;
+      operands.emplace_back(bias);
+      by_input[static_cast<std::size_t>(at - kKernelBiases.begin())] = bias;
+    }
+    if (wants_delta_) operands.push_back(Traced{{}, tape_.add(nullptr)});
+    return record(cast(of.context, DType::f64), operands, [=, this](const Tensor& g) {
+      if (wants_delta_) delta_ = delta_of(of.context, g);
+      std::array<bool, kKernelBiases.size()> wanted{};
+      for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] = by_input[i] && by_input[i]->node;
+      const AttendedDerivatives derivatives = attended_derivatives(of, g, of_logsumexp, wanted);
+      tape_.pass(queries, [&] { return derivatives.queries; });
+      tape_.pass(keys, [&] { return derivatives.keys; });
+      tape_.pass(values, [&] { return derivatives.values; });
+      if (sinks) tape_.pass(*sinks, [&] { return *derivatives.sinks; });
+      for (std::size_t i = 0; i < wanted.size(); ++i)
+        if (wanted[i]) tape_.pass(*by_input[i], [&] { return *derivatives.biases[i]; });
+    });
+  }
+
   Traced weighted_values(const Traced& weights, const Traced& values, const VisibleKeys& visible) {
     const Tensor context = exact_.weighted_values(weights.value, values.value, visible);
     Operand of_delta;  // an operand that is always wanted
     if (wants_delta_) of_delta = {{}, tape_.add(nullptr)};
     return record(context, {weights, values, of_delta}, [=, this](const Tensor& g) {
-      const Shape& rows = context.shape();
-      delta_ = sum_to(chained(context, g), {rows[0], rows[1], rows[2], 1})
-                   .reshaped({rows[0], rows[1], rows[2]});
+      if (wants_delta_) delta_ = delta_of(context, g);
       tape_.pass(values, [&] {
         return sum_of_groups(transposed_product(weights.value, g), values.value.shape()[1]);
       });
@@ -347,7 +336,8 @@ class GradOps {
   }
 
   /// The result of an operation, with a node if one of its operands has one.
-  Traced record(Tensor value, const std::vector<Operand>& operands, Tape::Backward backward) {
+  Traced record(Tensor value, const std::vector<Operand>& operands,
+                Tape<Tensor>::Backward backward) {
     for (const Operand& operand : operands)
       if (operand && operand->node) return {std::move(value), tape_.add(std::move(backward))};
     return {std::move(value)};
@@ -357,7 +347,7 @@ class GradOps {
   template <class Backward>
   Traced unary(const Traced& x, const Tensor& value, Backward backward) {
     return record(value, {x}, [this, node = x.node, backward](const Tensor& g) {
-      tape_.pass({{}, node}, [&] { return backward(g); });
+      tape_.pass(Traced{{}, node}, [&] { return backward(g); });
     });
   }
 
@@ -419,7 +409,7 @@ class GradOps {
   const bool wants_delta_;
   std::map<Input, Traced> leaves_;
   std::optional<Tensor> delta_;
-  Tape tape_;
+  Tape<Tensor> tape_;
 };
 
 }  // namespace attn

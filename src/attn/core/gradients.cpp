@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "attn/core/formula.h"
+#include "attn/core/fused_gradients.h"
 #include "attn/core/layout.h"
 #include "attn/core/plan.h"
 #include "attn/core/row_block.h"
@@ -41,9 +41,31 @@ Gradients::Gradients(const Inputs& in, const std::vector<Request>& requests)
       compute_(in.compute),
       ops_(in_, wanted_inputs(requests), wants_delta(requests)) {
   Formula<GradOps> formula(ops_, in_);
+  Inputs fast = in;
+  fast.options.empty_rows = in_.options.empty_rows;
+  fast.key_part = nullptr;
+  const bool is_fused =
+      gradient_fallback_reason(in, requests) == nullptr && provide_context(formula, fast);
   for (const auto& [seed, output] : kSeeds)
-    if (in_[seed]) ops_.seed(formula.at(same_numbers_as(output)), cast(*in_[seed], DType::f64));
+    if (in_[seed] && !(is_fused && seed == Input::grad_logsumexp))
+      ops_.seed(formula.at(same_numbers_as(output)), cast(*in_[seed], DType::f64));
   ops_.run();
+}
+
+bool Gradients::provide_context(Formula<GradOps>& formula, const Inputs& fast) {
+  const Traced queries = formula.at(Output::queries), keys = formula.all_keys(),
+               values = formula.all_values();
+  const std::optional<Attended> attended =
+      attend_for_gradients(queries.value, keys.value, values.value, fast, in_);
+  if (!attended) return false;
+  std::optional<Tensor> of_logsumexp;
+  if (const auto& seed = in_[Input::grad_logsumexp])
+    of_logsumexp = TensorOps(in_).in_lse_base(cast(*seed, DType::f64));
+  const Traced context = ops_.attended(queries, keys, values, *attended, formula.biases(),
+                                       formula.given(Input::sinks), of_logsumexp);
+  if (of_logsumexp) ops_.seed(context, Tensor(DType::f64, context.value.shape()));
+  formula.provide(Output::head_context, formula.gated(context));
+  return true;
 }
 
 Tensor Gradients::of(const Request& request) const {

@@ -2,13 +2,16 @@
 //
 // The loss is the sum of the elements of the context times those of grad_context, and so on for
 // each given seed (InputKind::seed). Computed in float64 with the operations of the formula
-// (core/grad_ops.h), which keep all stages in memory. docs/semantics.md has the formulas and the
-// rules for queries without keys and for hidden values.
+// (core/grad_ops.h), which keep all stages in memory, except that everything from scores to
+// head_context is left to kernels if they support the problem (core/fused_gradients.h). These
+// compute in the dtype of the problem and keep no scores. docs/semantics.md has the formulas and
+// the rules for queries without keys and for hidden values.
 #pragma once
 
 #include <optional>
 #include <vector>
 
+#include "attn/core/formula.h"
 #include "attn/core/grad_ops.h"
 #include "attn/core/inputs.h"
 #include "attn/core/output_table.h"
@@ -27,6 +30,9 @@ class Gradients {
   Tensor of(const Request& request) const;
 
  private:
+  /// Computes head_context with kernels, in the dtype of `fast`. Returns whether they can.
+  bool provide_context(Formula<GradOps>& formula, const Inputs& fast);
+
   const Inputs in_;  ///< in float64
   const DType result_, compute_;
   GradOps ops_;

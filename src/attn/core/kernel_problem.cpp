@@ -113,6 +113,10 @@ kernel::Strides strides_of(const Tensor& tensor) {
   return {strides[0], strides[1], strides[2], strides[3]};
 }
 
+kernel::Operand operand_of(const Tensor& tensor) {
+  return {tensor.raw(), tensor.dtype(), strides_of(tensor)};
+}
+
 template <class T>
 KernelProblem<T>::KernelProblem(const Inputs& in) {
   problem.B = in.B, problem.H = in.H, problem.G = in.G;

@@ -40,5 +40,7 @@ std::size_t bytes_of_kernel_problem(const Inputs& in);
 
 /// Strides of a contiguous (B, heads, rows, columns) tensor; an axis of length 1 is broadcast.
 kernel::Strides strides_of(const Tensor& tensor);
+/// The data of such a tensor, which must outlive it.
+kernel::Operand operand_of(const Tensor& tensor);
 
 }  // namespace attn

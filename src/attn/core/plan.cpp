@@ -7,6 +7,7 @@
 
 #include "attn/core/formula.h"
 #include "attn/core/fused.h"
+#include "attn/core/fused_gradients.h"
 #include "attn/core/gradients.h"
 #include "attn/core/kernel_problem.h"
 #include "attn/core/layout.h"
@@ -285,20 +286,22 @@ std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in) {
 }
 
 /// Adds what the gradients cost, in equal shares. Each product has two derivatives, which are
-/// products of the same size.
-void add_gradients(const Inputs& in, Plan& plan) {
+/// products of the same size. Kernels compute the scores twice, and keep none.
+void add_gradients(const Inputs& in, const std::vector<Request>& outputs, Plan& plan) {
+  const char* reason = gradient_fallback_reason(in, outputs);
   const CostOps costs = costs_of(outputs_of_loss(in), in);
   std::size_t bytes = 0, largest = 0;
   double flops = 0;
   for (const OutputRow& row : kOutputs) {
     const std::optional<Cost>& cost = costs.cost(row.output);
     if (!cost) continue;
+    flops += (!reason && row.output == Output::scores ? 4 : 3) * cost->flops;
+    if (!reason && is_score_matrix(row.output)) continue;
     const std::size_t wide =
         saturating_product({saturating_product(cost->shape),
                             sizeof(double) + (row.output == Output::masked_scores ? 1 : 0)});
     bytes = saturating_sum(bytes, wide);
     largest = std::max(largest, wide);
-    flops += 3 * cost->flops;
   }
   plan.flops += flops;
   const auto count =
@@ -307,8 +310,9 @@ void add_gradients(const Inputs& in, Plan& plan) {
   for (PlannedOutput& output : plan.outputs)
     if (is_of_gradients(output.request)) output.flops = flops / static_cast<double>(count);
   plan.bytes = saturating_sum(plan.bytes, bytes_of_gradients(bytes, largest, in));
-  plan.path = "reference";
-  if (!plan.fallback_reason) plan.fallback_reason = "gradients";
+  if (!reason) plan.bytes = saturating_sum(plan.bytes, bytes_of_attended(in));
+  if (!plan.fallback_reason) plan.fallback_reason = reason;
+  plan.path = plan.fallback_reason ? "reference" : "kernels";
 }
 
 /// Whether queries, keys or values are integers, which only the reference path computes.
@@ -378,7 +382,8 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
   }
   result.bytes =
       saturating_sum(result.bytes, saturating_sum(largest, bytes_of_inputs(in.given, in)));
-  if (std::any_of(outputs.begin(), outputs.end(), is_of_gradients)) add_gradients(in, result);
+  if (std::any_of(outputs.begin(), outputs.end(), is_of_gradients))
+    add_gradients(in, outputs, result);
   return result;
 }
 

@@ -32,7 +32,7 @@ struct Plan {
   std::size_t bytes = 0;               ///< upper bound of the peak memory, including the tensors
   double flops = 0;                    ///< of everything that is computed for the outputs
   const char* path = nullptr;  ///< "kernels" or "reference"; nullptr: no scores are computed
-  /// Why the reference path is used: the key of an option, "integers" or "gradients"; or nullptr.
+  /// Why the reference path is used: the key of an option, "integers" or a gradient; or nullptr.
   const char* fallback_reason = nullptr;
 };
 

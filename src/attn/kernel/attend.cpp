@@ -13,8 +13,6 @@
 namespace attn::kernel {
 namespace {
 
-constexpr double kWorkOfOneWorker = 8e6;  // below this, waking a thread costs more than it saves
-
 std::atomic<std::atomic<std::size_t>*> g_computed_rows = nullptr;
 
 void add_computed_rows(std::size_t count) {

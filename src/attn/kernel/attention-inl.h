@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "attn/kernel/backward-inl.h"
 #include "attn/kernel/begin-inl.h"
 #include "attn/kernel/finish-inl.h"
 #include "attn/kernel/kernels.h"
@@ -177,6 +178,8 @@ Kernels<T> make_kernels() {
   kernels.merge = merge<T>;
   kernels.finish = finish<T>;
   kernels.single_block = single_block<T>;
+  kernels.backward_begin = backward_begin<T>;
+  kernels.backward_rows = backward_rows<T>;
   kernels.multiply_add = multiply_add<T>;
   return kernels;
 }

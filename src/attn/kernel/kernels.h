@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "attn/kernel/backward_kernel.h"
 #include "attn/kernel/isa.h"
 #include "attn/kernel/rows.h"
 
@@ -139,6 +140,14 @@ struct Kernels {
 
   /// begin(), stream() and finish() in one, if all keys are one block.
   void (*single_block)(QueryBlock<T>& block, const Results<T>& results);
+
+  /// Packs keys and values and resets the sums of their gradients.
+  void (*backward_begin)(const BackwardKeys<T>& keys);
+
+  /// Adds query rows [first, first + rows) of one head, at most kBackwardRows, to the gradients of
+  /// the keys, values and biases, and leaves what the keys add to those of the queries in
+  /// scratch.grad_query.
+  void (*backward_rows)(const BackwardKeys<T>& keys, std::size_t first, std::size_t rows);
 
   /// Runs `rounds` rounds of independent multiply-adds in registers and returns the number of
   /// floating point operations. For measuring the machine's peak.

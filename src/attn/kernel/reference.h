@@ -1,5 +1,5 @@
-// The definition of what attend() computes, in plain loops, one query at a time. The fast kernels
-// are tested against it. It shares no code with them.
+// The definition of what attend() and attend_backward() compute, in plain loops, one query at a
+// time. The fast kernels are tested against it. It shares no code with them.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "attn/base/dtype.h"
+#include "attn/kernel/backward.h"
 #include "attn/kernel/problem.h"
 
 namespace attn::kernel::reference {
@@ -147,6 +148,74 @@ Outputs<N> attend(const Problem<T>& p) {
       for (std::size_t d = 0; d < p.Dv; ++d)
         out.context[i * p.Dv + d] += weights[j] * N(element(p.v, q.b, g, j, d));
     }
+  }
+  return out;
+}
+
+/// The gradients, contiguous.
+template <class N>
+struct BackwardOutputs {
+  std::vector<N> q, k, v;  ///< (B, H, L, D), (B, G, S, D), (B, G, S, Dv)
+  std::vector<N> masked;   ///< (B, H, L, S): of a bias, before any sum over broadcast axes
+  std::vector<N> sinks;    ///< (H)
+  std::vector<N> delta;    ///< (B, H, L)
+};
+
+/// The factor of a weight: 0 if it is dropped, 1 / (1 - p) if it is kept, 1 without dropout.
+template <class T>
+double dropout(const BackwardProblem<T>& in, Query q, std::size_t j) {
+  const auto& [data, strides, hides] = in.dropout;
+  if (!data) return 1;
+  return (data[offset(strides, q.b, q.h, q.l, j)] != 0) == hides ? 0 : double(in.dropout_factor);
+}
+
+/// Computes all gradients in N from the formula: in.logsumexp and in.delta are not used.
+template <class N, class T>
+BackwardOutputs<N> attend_backward(const BackwardProblem<T>& in) {
+  const Problem<T>& p = in.problem;
+  const Outputs<N> forward = attend<N>(p);
+  const std::size_t queries = p.B * p.H * p.L;
+  BackwardOutputs<N> out{std::vector<N>(queries * p.D),
+                         std::vector<N>(p.B * p.G * p.S * p.D),
+                         std::vector<N>(p.B * p.G * p.S * p.Dv),
+                         std::vector<N>(queries * p.S),
+                         std::vector<N>(p.H),
+                         std::vector<N>(queries)};
+  for (std::size_t i = 0; i < queries; ++i) {
+    const Query q{i / p.L / p.H, i / p.L % p.H, i % p.L};
+    const std::size_t g = q.h / (p.H / p.G);
+    const N* const weights = forward.weights.data() + i * p.S;
+    const auto counts = [&](std::size_t j) { return is_visible(p, q, j) && weights[j] != 0; };
+    const N grad_logsumexp = in.grad_logsumexp ? N(in.grad_logsumexp[i]) : N(0);
+
+    std::vector<N> grad_weights(p.S);
+    for (std::size_t j = 0; j < p.S; ++j) {
+      if (!counts(j) || dropout(in, q, j) == 0) continue;
+      for (std::size_t d = 0; d < p.Dv; ++d)
+        grad_weights[j] += N(element(in.grad_context, q.b, q.h, q.l, d)) *
+                           element(p.v, q.b, g, j, d) * dropout(in, q, j);
+      out.delta[i] += weights[j] * grad_weights[j];
+    }
+    const N scale = N(p.scale) * head_scale(p, q);
+    for (std::size_t j = 0; j < p.S; ++j) {
+      if (!counts(j)) continue;
+      const N capped = p.softcap_last ? forward.masked[i * p.S + j] : forward.scaled[i * p.S + j];
+      const N slope = p.softcap > 0 ? 1 - capped / p.softcap * (capped / p.softcap) : N(1);
+      const N masked =
+          weights[j] * (grad_weights[j] - out.delta[i] + grad_logsumexp) / p.temperature;
+      const std::size_t key = (q.b * p.G + g) * p.S + j;
+      out.masked[i * p.S + j] = p.softcap_last ? masked * slope : masked;
+      for (std::size_t d = 0; d < p.D; ++d) {
+        out.q[i * p.D + d] += scale * masked * slope * element(p.k, q.b, g, j, d);
+        out.k[key * p.D + d] += scale * masked * slope * element(p.q, q.b, q.h, q.l, d);
+      }
+      for (std::size_t d = 0; dropout(in, q, j) != 0 && d < p.Dv; ++d)
+        out.v[key * p.Dv + d] +=
+            weights[j] * dropout(in, q, j) * element(in.grad_context, q.b, q.h, q.l, d);
+    }
+    if (!std::isinf(sink(p, q)))
+      out.sinks[q.h] +=
+          std::exp(sink(p, q) - forward.logsumexp[i]) * (grad_logsumexp - out.delta[i]);
   }
   return out;
 }

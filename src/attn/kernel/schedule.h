@@ -41,6 +41,9 @@ struct Schedule {
 /// was read once.
 inline constexpr std::size_t kMaxRows = 96;
 
+/// Operations of a worker, below which waking a thread costs more than it saves.
+inline constexpr double kWorkOfOneWorker = 8e6;
+
 template <class T>
 Schedule make_schedule(const Problem<T>& problem, const Results<T>& results,
                        const Geometry& geometry);

@@ -227,12 +227,12 @@ const T* key_panels(const QueryBlock<T>& block, std::size_t number) {
   return panels;
 }
 
-/// Computes the scores of key block `number`, with `keys` from key_panels(), from column `column`
-/// on. Returns the span of panels outside of which no key is visible.
+/// Computes the scores of the keys in `all`, at most kKeyBlock, from column `column` on, with
+/// `keys` packed or nullptr and `unpacked` the matrix of all keys. Returns the span of panels
+/// outside of which no key is visible.
 template <class T>
-Span score_block(const QueryBlock<T>& block, const RowGroup<T>& group, std::size_t number,
-                 const T* keys, std::size_t column) {
-  const Span all = key_block_span(number);
+Span score_keys_of(const RowGroup<T>& group, Span all, const T* keys, const Matrix& unpacked,
+                   std::size_t column) {
   const std::int64_t end = min64(static_cast<std::int64_t>(group.p.S), all.last);
   Span visible;
   for (std::int64_t first = all.first; first < end;) {
@@ -240,11 +240,18 @@ Span score_block(const QueryBlock<T>& block, const RowGroup<T>& group, std::size
                                     : longest_run(group, first, end);
     first = run.last<T>();
     const auto at = static_cast<std::size_t>(run.first - all.first);
-    score_run(group, run, {keys ? keys + at * group.p.D : nullptr, block.kv.k}, column + at);
+    score_run(group, run, {keys ? keys + at * group.p.D : nullptr, unpacked}, column + at);
     if (!run.is_visible()) continue;
     visible = {min64(visible.first, run.first), min64(first, end)};
   }
   return visible;
+}
+
+/// score_keys_of() for key block `number`, with `keys` from key_panels().
+template <class T>
+Span score_block(const QueryBlock<T>& block, const RowGroup<T>& group, std::size_t number,
+                 const T* keys, std::size_t column) {
+  return score_keys_of(group, key_block_span(number), keys, block.kv.k, column);
 }
 
 }  // namespace attn::kernel::HWY_NAMESPACE

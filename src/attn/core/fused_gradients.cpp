@@ -1,0 +1,160 @@
+#include "attn/core/fused_gradients.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "attn/core/derivatives.h"
+#include "attn/core/fused.h"
+#include "attn/core/kernel_problem.h"
+#include "attn/core/mask.h"
+#include "attn/core/plan.h"
+#include "attn/kernel/backward.h"
+
+namespace attn {
+namespace {
+
+template <class T>
+T* data_of(std::optional<Tensor>& tensor) {
+  return tensor ? tensor->mutable_data<T>().data() : nullptr;
+}
+
+/// The derivative by a bias (core/inputs.h) from that by fitted_mask() of it.
+Tensor unfitted(Tensor g, const Tensor& bias, const Inputs& in) {
+  const Shape shape = bias.shape();
+  if (in.E > 0) {
+    const Shape& wide = g.shape();
+    const std::size_t keys = in.P + in.N, rows = wide[0] * wide[1] * wide[2];
+    Tensor narrow(DType::f64, {wide[0], wide[1], wide[2], shape[3]});
+    const auto to = narrow.mutable_data<double>();
+    for (std::size_t row = 0; row < rows; ++row)
+      for (std::size_t j = 0; j < keys; ++j)
+        to[row * shape[3] + (shape[3] == 1 ? 0 : j)] += g.data<double>()[row * in.S + j];
+    g = narrow;
+  }
+  return g.shape() == shape ? g : scattered_rows(g, in.rows, shape[2]);
+}
+
+template <class T>
+AttendedDerivatives derivatives_as(const Attended& of, const Tensor& g,
+                                   const std::optional<Tensor>& of_logsumexp,
+                                   const std::array<bool, kKernelBiases.size()>& wanted) {
+  const Inputs& in = *of.in;
+  const Tensor grad = cast(g, dtype_of<T>);
+  const Tensor delta = cast(delta_of(of.context, g), dtype_of<T>);
+  const Tensor extra = of_logsumexp ? cast(*of_logsumexp, dtype_of<T>) : Tensor();
+  KernelProblem<T> given(in);
+  kernel::BackwardProblem<T> problem;
+  problem.problem = given.problem;
+  problem.problem.D = of.keys.shape()[3], problem.problem.Dv = of.values.shape()[3];
+  problem.problem.q = operand_of(of.queries), problem.problem.k = operand_of(of.keys);
+  problem.problem.v = operand_of(of.values), problem.grad_context = operand_of(grad);
+  problem.logsumexp = of.logsumexp.data<T>().data();
+  problem.delta = delta.data<T>().data();
+  if (of_logsumexp) problem.grad_logsumexp = extra.data<T>().data();
+
+  std::optional<Tensor> queries(Tensor(dtype_of<T>, of.queries.shape())),
+      keys(Tensor(dtype_of<T>, of.keys.shape())), values(Tensor(dtype_of<T>, of.values.shape())),
+      sinks;
+  if (in[Input::sinks]) sinks.emplace(dtype_of<T>, Shape{in.H});
+  std::array<std::optional<Tensor>, kKernelBiases.size()> biases;
+  kernel::Gradients<T> gradients{.q = data_of<T>(queries),
+                                 .k = data_of<T>(keys),
+                                 .v = data_of<T>(values),
+                                 .biases = {},
+                                 .sinks = data_of<T>(sinks)};
+  std::size_t slot = 0;  // in problem.biases, in the same order
+  for (std::size_t i = 0; i < kKernelBiases.size(); ++i) {
+    const std::optional<Tensor>& bias = in[kKernelBiases[i]];
+    if (!bias || !is_added(kKernelBiases[i], *bias)) continue;
+    if (wanted[i]) {
+      biases[i].emplace(dtype_of<T>, fitted_mask(*bias, in, in.options.mask_polarity).shape());
+      gradients.biases[slot] = data_of<T>(biases[i]);
+    }
+    ++slot;
+  }
+  kernel::attend_backward(problem, gradients, thread_pool());
+
+  AttendedDerivatives result{
+      cast(*queries, DType::f64), cast(*keys, DType::f64), cast(*values, DType::f64), {}, {}};
+  for (std::size_t i = 0; i < kKernelBiases.size(); ++i)
+    if (biases[i])
+      result.biases[i] = unfitted(cast(*biases[i], DType::f64), *in[kKernelBiases[i]], in);
+  if (sinks) result.sinks = cast(*sinks, DType::f64);
+  return result;
+}
+
+}  // namespace
+
+const char* gradient_fallback_reason(const Inputs& in, const std::vector<Request>& requests) {
+  if (const char* reason = fallback_reason(in)) return reason;
+  if (in.options.score != Score::dot) return "score";
+  if (in.options.empty_rows == EmptyRows::uniform) return "empty_rows";
+  if (in[Input::grad_weights]) return "grad_weights";
+  for (const auto& [input, name] : {std::pair{Input::head_scale, "grad_head_scale"},
+                                    {Input::alibi_slopes, "grad_alibi_slopes"},
+                                    {Input::relative_bias, "grad_relative_bias"}})
+    if (std::find(requests.begin(), requests.end(), Request{Gradient{input}}) != requests.end())
+      return name;
+  return nullptr;
+}
+
+std::optional<Attended> attend_for_gradients(const Tensor& queries, const Tensor& keys,
+                                             const Tensor& values, const Inputs& in,
+                                             const Inputs& wide) {
+  FusedRequest request;
+  request.kept.insert(Output::head_context);
+  for (const Inputs* problem : {&in, &wide}) {
+    Attended result{.in = problem,
+                    .queries = cast(queries, problem->compute),
+                    .keys = cast(keys, problem->compute),
+                    .values = cast(values, problem->compute),
+                    .context = {},
+                    .logsumexp = {}};
+    auto [outputs, overflowed] =
+        attend_fused(result.queries, result.keys, result.values, *problem, request);
+    if (!overflowed.empty()) continue;
+    result.context = std::move(*outputs[index_of(Output::head_context)]);
+    result.logsumexp = std::move(*outputs[index_of(Output::logsumexp)]);
+    return result;
+  }
+  return std::nullopt;
+}
+
+Tensor delta_of(const Tensor& context, const Tensor& g) {
+  const Shape& shape = context.shape();
+  const std::size_t columns = shape[3];
+  const Tensor wide = cast(context, DType::f64);
+  const auto elements = wide.data<double>(), factors = g.data<double>();
+  Tensor delta(DType::f64, {shape[0], shape[1], shape[2]});
+  std::size_t i = 0;
+  for (double& sum : delta.mutable_data<double>()) {
+    const auto row = elements.subspan(i * columns, columns);
+    // A query without keys has the context 0, whatever its derivative is.
+    if (std::any_of(row.begin(), row.end(), [](double x) { return x != 0; }))
+      for (std::size_t j = 0; j < columns; ++j) sum += chained(factors[i * columns + j], row[j]);
+    ++i;
+  }
+  return delta;
+}
+
+AttendedDerivatives attended_derivatives(const Attended& of, const Tensor& g,
+                                         const std::optional<Tensor>& of_logsumexp,
+                                         const std::array<bool, kKernelBiases.size()>& biases) {
+  return of.in->compute == DType::f32 ? derivatives_as<float>(of, g, of_logsumexp, biases)
+                                      : derivatives_as<double>(of, g, of_logsumexp, biases);
+}
+
+std::size_t bytes_of_attended(const Inputs& in) {
+  // Operands and their derivatives, in the dtype of the computation and in float64.
+  const std::size_t queries = saturating_product({in.B, in.H, in.rows.size(), in.D + in.Dv + 4});
+  const std::size_t keys = saturating_product({in.B, in.G, in.S, in.D + in.Dv});
+  std::size_t elements = saturating_sum(queries, keys);
+  for (const Input input : kKernelBiases)
+    if (in[input] && is_added(input, *in[input]))
+      elements = saturating_sum(elements, in[input]->size());
+  return saturating_sum(saturating_product({4, elements, sizeof(double)}),
+                        saturating_product({2, bytes_of_kernel_problem(in)}));
+}
+
+}  // namespace attn

@@ -1,0 +1,58 @@
+// Derivatives through the fused kernels: everything from scores to head_context is one operation,
+// whose derivatives kernel/backward.h computes without a matrix of scores.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "attn/core/inputs.h"
+#include "attn/core/options.h"
+#include "attn/core/output_table.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+/// The key of the first option, input or derivative that the backward kernels do not support;
+/// nullptr if they support this problem and the gradients among `requests`.
+const char* gradient_fallback_reason(const Inputs& in, const std::vector<Request>& requests);
+
+/// The operands of the kernels and what they computed, in float32 or float64.
+struct Attended {
+  const Inputs* in = nullptr;    ///< that with the masks of this dtype
+  Tensor queries, keys, values;  ///< (B, H, R, D), (B, G, S, D), (B, G, S, Dv)
+  Tensor context;                ///< (B, H, R, Dv)
+  Tensor logsumexp;              ///< (B, H, R), a natural logarithm
+};
+
+/// Computes the context from float64 operands in the dtype of `in`, or in float64 where its numbers
+/// do not suffice; `wide` is the same problem in float64. nullopt: float64 does not suffice either.
+/// Both problems must outlive the result.
+std::optional<Attended> attend_for_gradients(const Tensor& queries, const Tensor& keys,
+                                             const Tensor& values, const Inputs& in,
+                                             const Inputs& wide);
+
+/// The additive tensors that the kernels take.
+inline constexpr std::array kKernelBiases = {Input::bias, Input::mask, Input::key_mask};
+
+/// All float64.
+struct AttendedDerivatives {
+  Tensor queries, keys, values;  ///< in the shapes of the operands
+  std::array<std::optional<Tensor>, kKernelBiases.size()> biases;  ///< in the shapes of Inputs
+  std::optional<Tensor> sinks;                                     ///< (H)
+};
+
+/// Sums over columns of the context times its derivative g, (B, H, R), float64; 0 for queries whose
+/// context is 0.
+Tensor delta_of(const Tensor& context, const Tensor& g);
+
+/// Derivatives by the operands, from g, that by the context, and from that by the natural logsumexp
+/// (nullopt: 0). `biases` says which derivatives by biases are wanted.
+AttendedDerivatives attended_derivatives(const Attended& of, const Tensor& g,
+                                         const std::optional<Tensor>& of_logsumexp,
+                                         const std::array<bool, kKernelBiases.size()>& biases);
+
+/// An upper bound of the memory of both functions, in bytes.
+std::size_t bytes_of_attended(const Inputs& in);
+
+}  // namespace attn

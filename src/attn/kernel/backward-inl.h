@@ -1,0 +1,372 @@
+// One step of the backward pass: a block of queries of one head and a block of keys (see
+// backward.h). Scores are those of the forward pass, with all modifiers.
+#pragma once
+
+#include "attn/kernel/begin-inl.h"
+#include "attn/kernel/pack_keys-inl.h"
+#include "attn/kernel/values-inl.h"
+
+namespace attn::kernel::HWY_NAMESPACE {
+
+/// A matrix with contiguous rows, `stride` elements apart.
+template <class T>
+struct Factor {
+  const T* data;
+  std::size_t stride;
+  bool finite = true;  ///< otherwise NaN and infinite elements were replaced with zeros
+};
+
+/// Rows [first, first + count) of a matrix, contiguous: in place, or converted into `buffer`.
+template <class T>
+const T* contiguous_rows(const Matrix& matrix, std::size_t first, std::size_t count,
+                         std::size_t columns, T* buffer) {
+  const Rows<T> source(matrix, columns);
+  if (source.in_place() && matrix.row == static_cast<std::int64_t>(columns))
+    return source.at(first, nullptr);
+  for (std::size_t i = 0; i < count; ++i) {
+    T* to = buffer + i * columns;
+    const T* from = source.at(first + i, to);
+    for (std::size_t j = 0; from != to && j < columns; ++j) to[j] = from[j];
+  }
+  return buffer;
+}
+
+/// The right factor of a product, in whole vectors: `rows` times `scale`, in place if possible. A
+/// product with a hidden key or query is 0 * x, so NaN and infinite elements become 0.
+template <class T>
+Factor<T> finite_factor(const T* rows, std::size_t count, std::size_t columns, std::size_t stride,
+                        T scale, T* buffer) {
+  if (scale == 1 && columns == stride && all_finite(rows, count * columns)) return {rows, stride};
+  Factor<T> factor{buffer, stride};
+  for (std::size_t i = 0; i < count; ++i) {
+    T* to = buffer + i * stride;
+    factor.finite &= copy_row(rows + i * columns, columns, stride, to);
+    for (std::size_t j = 0; j < columns; ++j) to[j] = is_finite(to[j]) ? to[j] * scale : T(0);
+  }
+  return factor;
+}
+
+template <class T>
+void backward_begin(const BackwardKeys<T>& keys) {
+  const Problem<T>& p = keys.in.problem;
+  const BackwardScratch<T>& s = keys.scratch;
+  const Matrix k = matrix_of(p.k, keys.b, keys.g), v = matrix_of(p.v, keys.b, keys.g);
+  for (std::size_t key = 0; key < keys.count; key += kPanel<T>) {
+    const std::size_t count = HWY_MIN(kPanel<T>, keys.count - key);
+    pack_keys(k, keys.first + key, count, p.D, s.widened, s.key_panels + key * p.D);
+    pack_keys(v, keys.first + key, count, p.Dv, s.widened, s.value_panels + key * p.Dv);
+  }
+  const Rows<T> rows(k, p.D);
+  for (std::size_t key = 0; key < keys.count; ++key) {
+    T* to = s.key_factor + key * s.depth;
+    if (copy_row(rows.at(keys.first + key, s.widened), p.D, s.depth, to)) continue;
+    for (std::size_t j = 0; j < p.D; ++j)
+      if (!is_finite(to[j])) to[j] = 0;
+  }
+  fill(s.grad_key, keys.count * s.depth, T(0));
+  fill(s.grad_value, keys.count * s.value_depth, T(0));
+}
+
+/// Columns [from, to) of the weights and slopes of a tile of rows; the others are 0.
+struct Columns {
+  std::size_t from = 0, to = 0;
+};
+
+/// A tile of A^T B, added to rows of `out`: sums over rows [from, to) of `a` and `b`, whose columns
+/// are the rows and columns of the tile.
+template <class T, std::size_t Rows, std::size_t Vectors>
+HWY_INLINE void add_transposed_tile(std::size_t from, std::size_t to, const T* a,
+                                    std::size_t a_stride, const T* b, std::size_t b_stride, T* out,
+                                    std::size_t out_stride) {
+  const Tag<T> d;
+  Vec<T> sums[Rows][Vectors];
+  unrolled<Rows>([&](std::size_t i) ATTN_INLINE {
+    unrolled<Vectors>([&](std::size_t j) ATTN_INLINE { sums[i][j] = hn::Zero(d); });
+  });
+  a += from * a_stride;
+  b += from * b_stride;
+#pragma GCC unroll 1
+  for (std::size_t k = from; k < to; ++k, a += a_stride, b += b_stride) {
+    Vec<T> b_row[Vectors];
+#pragma GCC unroll 8
+    for (std::size_t j = 0; j < Vectors; ++j) b_row[j] = hn::LoadU(d, b + j * kLanes<T>);
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < Rows; ++i) {
+      const Vec<T> a_element = hn::Set(d, a[i]);
+#pragma GCC unroll 8
+      for (std::size_t j = 0; j < Vectors; ++j)
+        sums[i][j] = hn::MulAdd(a_element, b_row[j], sums[i][j]);
+    }
+  }
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+    for (std::size_t j = 0; j < Vectors; ++j) {
+      T* at = out + i * out_stride + j * kLanes<T>;
+      hn::Store(hn::Add(hn::Load(d, at), sums[i][j]), d, at);
+    }
+}
+
+/// Adds the transpose of a step's `weights` (rows, weights_stride) times `factor` to the sums of
+/// keys [keys.from, keys.to), in tiles of keys. Each tile uses only the rows that may see it.
+template <class T>
+HWY_NOINLINE void add_transposed(const Columns* visible, std::size_t rows, const Columns& keys,
+                                 const T* weights, std::size_t weights_stride,
+                                 const Factor<T>& factor, std::size_t width, T* out) {
+  const std::size_t tiles = (rows + kTileRows - 1) / kTileRows;
+  for (std::size_t key = keys.from; key < keys.to; key += kTileRows) {
+    const std::size_t end = HWY_MIN(key + kTileRows, keys.to);
+    const auto sees = [&](std::size_t t) { return visible[t].from < end && key < visible[t].to; };
+    std::size_t first = 0, last = tiles;
+    while (first < last && !sees(first)) ++first;
+    while (first < last && !sees(last - 1)) --last;
+    if (first == last) continue;
+    const std::size_t from = first * kTileRows, to = HWY_MIN(last * kTileRows, rows);
+    with_constant<kTileRows>(end - key, [&](auto r) ATTN_INLINE {
+      in_powers_of_two<kTileVectors>(width / kLanes<T>, [&](auto v, std::size_t at) ATTN_INLINE {
+        add_transposed_tile<T, decltype(r)::value, decltype(v)::value>(
+            from, to, weights + key, weights_stride, factor.data + at * kLanes<T>, factor.stride,
+            out + key * width + at * kLanes<T>, width);
+      });
+    });
+  }
+}
+
+/// One step of the backward pass.
+template <class T>
+class BackwardStep {
+ public:
+  BackwardStep(const BackwardKeys<T>& keys, std::size_t first, std::size_t rows)
+      : keys_(keys), p_(keys.in.problem), s_(keys.scratch), first_(first), rows_(rows) {}
+
+  void run() {
+    const Results<T> no_results;
+    make_rows(p_, no_results, first_, rows_, s_.row);
+    const Span all{static_cast<std::int64_t>(keys_.first),
+                   static_cast<std::int64_t>(keys_.first + keys_.count)};
+    const Reach reach = reach_of(s_.row, rows_);
+    hull_ = columns(intersection(all, {reach.first, reach.last}));
+    fill(s_.grad_query, rows_ * s_.depth, T(0));
+    fill(s_.running_max, rows_ * kLanes<T>, -kInfinity<T>);  // is computed, but not used
+    if (hull_.from == hull_.to) return;
+
+    QueryBlock<T> block{
+        .problem = p_, .first = first_, .rows = rows_, .kv = {}, .scratch = score_scratch()};
+    block.query =
+        load_queries(p_, s_.row, rows_, p_.head_scales != nullptr && s_.raw == nullptr, s_.query);
+    grad_ = load_grad();
+    const bool all_visible = !has_masks(p_) && !has_biases(p_) && reach.all_first <= all.first &&
+                             reach.all_last >= all.last;
+    block.group_rows = all_visible ? kGroupRows : kTileRows;
+    for (std::size_t i = 0; i < rows_; i += block.group_rows)
+      s_.reach[i / block.group_rows] = reach_of(s_.row + i, HWY_MIN(block.group_rows, rows_ - i));
+    for (std::size_t i = 0; i < rows_; i += block.group_rows)
+      group_of_rows(RowGroup<T>(block, i), all);
+    add_to_keys(block.query);
+  }
+
+ private:
+  /// The panels of the keys in `span`.
+  Columns columns(Span span) const {
+    if (span.empty()) return {};
+    const auto from = static_cast<std::size_t>(span.first) - keys_.first;
+    const auto to = static_cast<std::size_t>(span.last) - keys_.first;
+    return {from - from % kPanel<T>, round_up(to, kPanel<T>)};
+  }
+
+  Scratch<T> score_scratch() const {
+    Scratch<T> scratch;
+    scratch.row = s_.row;
+    scratch.reach = s_.reach;
+    scratch.full_rows = true;
+    scratch.scores = s_.weights;
+    scratch.raw = s_.raw, scratch.scaled = s_.scaled, scratch.masked = s_.masked;
+    scratch.score_stride = s_.stride;
+    scratch.running_max = s_.running_max;
+    scratch.widened = s_.widened;
+    return scratch;
+  }
+
+  const T* load_grad() const {
+    const std::size_t head = first_ / p_.L % p_.H;
+    return contiguous_rows(matrix_of(keys_.in.grad_context, keys_.b, head), first_ % p_.L, rows_,
+                           p_.Dv, s_.grad);
+  }
+
+  /// Computes weights, slopes and gradients of the queries for a group of rows.
+  void group_of_rows(const RowGroup<T>& group, Span all) {
+    const Span visible = score_keys_of(group, all, s_.key_panels, Matrix{}, 0);
+    const Columns here = columns(group.reached(visible));
+    for (std::size_t r = 0; r < group.rows; r += kTileRows)
+      visible_[(group.i + r) / kTileRows] = here;
+    T* const weights = s_.weights + group.i * s_.stride;
+    T* const slopes = s_.slopes + group.i * s_.stride;
+    for (std::size_t r = 0; r < group.rows; ++r)
+      for (T* row : {weights + r * s_.stride, slopes + r * s_.stride}) {
+        const bool none = here.from == here.to;
+        const std::size_t from = none ? hull_.to : here.from;
+        fill(row + hull_.from, from - hull_.from, T(0));
+        if (!none) fill(row + here.to, hull_.to - here.to, T(0));
+      }
+    if (here.from == here.to) return;
+    score_rows<T>(group.rows, kTileVectors, (here.to - here.from) / kPanel<T>, p_.Dv,
+                  grad_ + group.i * p_.Dv, s_.value_panels + here.from * p_.Dv, 1 / p_.temperature,
+                  slopes + here.from, s_.stride, nullptr);
+    for (std::size_t r = 0; r < group.rows; ++r) differentiate(group.i + r, here);
+    if (keys_.out.q) add_to_queries(group, here);
+  }
+
+  /// Turns scores into weights, and gradients of these into gradients of scaled scores.
+  void differentiate(std::size_t i, Columns here) {
+    const Row<T>& row = s_.row[i];
+    T* const weights = s_.weights + i * s_.stride;
+    T* const slopes = s_.slopes + i * s_.stride;
+    const std::size_t flat = first_ + i;
+    const T log = keys_.in.logsumexp[flat];
+    const T shift = log == -kInfinity<T> ? T(0) : static_cast<T>(log * kLog2e);
+    const T extra = keys_.in.grad_logsumexp ? keys_.in.grad_logsumexp[flat] : T(0);
+    const T center = (keys_.in.delta[flat] - extra) / p_.temperature;
+    if (keys_.in.dropout.data)
+      weigh<true>(weights, slopes, here, shift, center, dropout_of(i, here));
+    else
+      weigh<false>(weights, slopes, here, shift, center, nullptr);
+    if (!(p_.softcap > 0)) return add_to_biases(row, slopes, here);
+    if (!p_.softcap_last) add_to_biases(row, slopes, here);
+    apply_cap((p_.softcap_last ? s_.masked : s_.scaled) + i * s_.stride, slopes, here);
+    if (p_.softcap_last) add_to_biases(row, slopes, here);
+  }
+
+  const std::uint8_t* dropout_of(std::size_t i, Columns here) {
+    const Mask& mask = keys_.in.dropout;
+    const std::size_t flat = first_ + i;
+    const auto times = [](std::size_t n, std::int64_t stride) {
+      return static_cast<std::int64_t>(n) * stride;
+    };
+    const std::uint8_t* at = mask.data + times(keys_.b, mask.strides.batch) +
+                             times(flat / p_.L % p_.H, mask.strides.head) +
+                             times(flat % p_.L, mask.strides.row);
+    return contiguous(at, mask.strides.column, static_cast<std::int64_t>(keys_.first + here.from),
+                      static_cast<std::int64_t>(here.to - here.from),
+                      static_cast<std::int64_t>(p_.S), dropped_);
+  }
+
+  template <bool kDropout>
+  HWY_INLINE void weigh(T* weights, T* slopes, Columns here, T log, T center,
+                        const std::uint8_t* mask) const {
+    const Tag<T> d;
+    const Vec<T> shift = hn::Set(d, log), mean = hn::Set(d, center);
+    const Vec<T> factor = hn::Set(d, keys_.in.dropout_factor);
+    const bool hides = keys_.in.dropout.hides;
+    for (std::size_t j = here.from; j < here.to; j += kPanel<T>) {
+      Vec<T> w[kTileVectors];
+      unrolled<kTileVectors>(
+          [&](std::size_t n) { w[n] = hn::Sub(hn::Load(d, weights + j + n * kLanes<T>), shift); });
+      exp2_each<T>(w);
+      unrolled<kTileVectors>([&](std::size_t n) {
+        const std::size_t at = j + n * kLanes<T>;
+        // The difference is NaN for all keys if a visible one is NaN.
+        const auto hidden = hn::Eq(hn::Load(d, weights + at), hn::Set(d, -kInfinity<T>));
+        const Vec<T> weight = hn::IfThenZeroElse(hidden, w[n]);
+        Vec<T> kept = weight, slope = hn::Load(d, slopes + at);
+        if constexpr (kDropout) {
+          const auto marked = nonzero(mask + at - here.from, d);
+          const Vec<T> keeps =
+              hides ? hn::IfThenZeroElse(marked, factor) : hn::IfThenElseZero(marked, factor);
+          const auto stays = hn::Ne(keeps, hn::Zero(d));
+          kept = hn::IfThenElseZero(stays, hn::Mul(weight, keeps));
+          slope = hn::IfThenElseZero(stays, hn::Mul(slope, keeps));
+        }
+        hn::Store(kept, d, weights + at);
+        hn::Store(
+            hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)), hn::Mul(weight, hn::Sub(slope, mean))),
+            d, slopes + at);
+      });
+    }
+  }
+
+  /// The derivative of c tanh(x / c) is 1 - tanh^2.
+  void apply_cap(const T* capped, T* slopes, Columns here) const {
+    const Tag<T> d;
+    const Vec<T> inverse = hn::Set(d, 1 / p_.softcap), one = hn::Set(d, T(1));
+    for (std::size_t j = here.from; j < here.to; j += kLanes<T>) {
+      const Vec<T> tanh = hn::Mul(hn::Load(d, capped + j), inverse);
+      const Vec<T> slope = hn::Load(d, slopes + j);
+      hn::Store(hn::IfThenZeroElse(hn::Eq(slope, hn::Zero(d)),
+                                   hn::Mul(slope, hn::NegMulAdd(tanh, tanh, one))),
+                d, slopes + j);
+    }
+  }
+
+  void add_to_biases(const Row<T>& row, const T* slopes, Columns here) const {
+    const std::size_t end = HWY_MIN(here.to, keys_.count);
+    for (std::size_t m = 0; m < keys_.out.biases.size(); ++m) {
+      if (!keys_.out.biases[m]) continue;
+      const std::int64_t stride = p_.biases[m].strides.column;
+      T* const to = keys_.out.biases[m] + (row.biases[m] - p_.biases[m].data) +
+                    static_cast<std::int64_t>(keys_.first) * stride;
+      for (std::size_t j = here.from; j < end; ++j)
+        to[static_cast<std::int64_t>(j) * stride] += slopes[j];
+    }
+  }
+
+  /// grad_query = scale * head_scale * slopes K for a group of rows.
+  void add_to_queries(const RowGroup<T>& group, Columns here) const {
+    PerRow<T> scale;
+    for (std::size_t r = 0; r < group.rows; ++r)
+      scale.of[r] = p_.scale * s_.row[group.i + r].head_scale;
+    const ValueBlock<T> factor{s_.key_factor, 0, 0, s_.depth, false, true};
+    ValueProduct<T> product{};
+    product.from = here.from;
+    product.to = HWY_MIN(here.to, keys_.count);
+    product.weights = s_.slopes + group.i * s_.stride;
+    product.weights_stride = s_.stride;
+    const Sums<T> to{s_.grad_query + group.i * s_.depth, s_.depth, nullptr, scale.of};
+    in_tiles(group.rows,
+             [&](const TileRows& some) { multiply_values(some, factor, s_.depth, product, to); });
+  }
+
+  void add_to_keys(const T* query) {
+    const Columns keys{hull_.from, HWY_MIN(hull_.to, keys_.count)};
+    if (keys_.out.v) {
+      const Factor<T> factor =
+          finite_factor(grad_, rows_, p_.Dv, s_.value_depth, T(1), s_.grad_factor);
+      add_transposed(visible_, rows_, keys, s_.weights, s_.stride, factor, s_.value_depth,
+                     s_.grad_value);
+      if (!factor.finite) add_non_finite_grads(keys);
+    }
+    if (keys_.out.k) {
+      const T scale = s_.raw == nullptr ? T(1) : s_.row[0].head_scale;  // or `query` has it
+      const Factor<T> factor = finite_factor(query, rows_, p_.D, s_.depth, scale, s_.query_factor);
+      add_transposed(visible_, rows_, keys, s_.slopes, s_.stride, factor, s_.depth, s_.grad_key);
+    }
+  }
+
+  /// Adds NaN and infinite gradients of the context to the values that they depend on.
+  void add_non_finite_grads(Columns keys) const {
+    for (std::size_t i = 0; i < rows_; ++i)
+      for (std::size_t j = 0; j < p_.Dv; ++j) {
+        const T grad = grad_[i * p_.Dv + j];
+        if (is_finite(grad)) continue;
+        for (std::size_t key = keys.from; key < keys.to; ++key) {
+          const T weight = s_.weights[i * s_.stride + key];
+          if (weight != 0) s_.grad_value[key * s_.value_depth + j] += weight * grad;
+        }
+      }
+  }
+
+  const BackwardKeys<T>& keys_;
+  const Problem<T>& p_;
+  const BackwardScratch<T>& s_;
+  std::size_t first_, rows_;  ///< flat rows
+  Columns hull_;              ///< of the panels that any row may see
+  Columns visible_[kBackwardRows / kTileRows];
+  const T* grad_ = nullptr;  ///< (rows, Dv)
+  std::uint8_t dropped_[kBackwardKeys];
+};
+
+template <class T>
+void backward_rows(const BackwardKeys<T>& keys, std::size_t first, std::size_t rows) {
+  BackwardStep<T>(keys, first, rows).run();
+}
+
+}  // namespace attn::kernel::HWY_NAMESPACE

@@ -1,0 +1,50 @@
+// The part of the backward kernels that does not depend on the instruction set: one block of keys
+// and its scratch memory.
+#pragma once
+
+#include <cstddef>
+
+#include "attn/kernel/backward.h"
+#include "attn/kernel/rows.h"
+
+namespace attn::kernel {
+
+struct Reach;
+
+/// Keys and queries of one step. Two matrices of weights of a step, and keys, values and their
+/// gradients with up to 64 elements, fit into a level 2 cache of 512 KiB. 192 is a multiple of all
+/// panels and of the rows of a tile.
+inline constexpr std::size_t kBackwardKeys = 192, kBackwardRows = 48;
+
+template <class T>
+struct BackwardScratch {
+  Row<T>* row = nullptr;      ///< (rows)
+  Reach* reach = nullptr;     ///< of each tile of rows
+  T* query = nullptr;         ///< (rows, D), if queries cannot be read in place
+  T* grad = nullptr;          ///< (rows, Dv), of the context, likewise
+  T* query_factor = nullptr;  ///< (rows, depth): queries times their head's scale, all finite
+  T* grad_factor = nullptr;   ///< (rows, value_depth): gradients of the context, all finite
+  T* weights = nullptr;       ///< (rows, stride): scores, then weights after dropout
+  T* slopes = nullptr;        ///< (rows, stride): grad_A, then grad_scaled
+  T *raw = nullptr, *scaled = nullptr, *masked = nullptr;  ///< (rows, stride), with a softcap
+  T* running_max = nullptr;                                ///< (rows, lanes)
+  T* widened = nullptr;                                    ///< (panel, max(D, Dv))
+  T* key_panels = nullptr;                                 ///< keys, packed
+  T* value_panels = nullptr;                               ///< values, packed as keys
+  T* key_factor = nullptr;                                 ///< (keys, depth): keys, all finite
+  T* grad_query = nullptr;  ///< (rows, depth): what the block adds to grad_Q
+  T* grad_key = nullptr;    ///< (keys, depth): sums of grad_K / scale
+  T* grad_value = nullptr;  ///< (keys, value_depth): sums of grad_V
+  std::size_t stride = 0, depth = 0, value_depth = 0;  ///< the last two in whole vectors
+};
+
+/// Keys [first, first + count) of a batch item and key/value head.
+template <class T>
+struct BackwardKeys {
+  const BackwardProblem<T>& in;
+  const Gradients<T>& out;
+  std::size_t b = 0, g = 0, first = 0, count = 0;
+  BackwardScratch<T> scratch;
+};
+
+}  // namespace attn::kernel
