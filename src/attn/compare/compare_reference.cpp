@@ -354,8 +354,7 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
                       {},         "",           tolerance};
     const Precision precision = precision_of(match.tensor, typed);
     if (bounded[i] && compared.a.size() == compared.b.size()) {  // for hints in any shape
-      compared.bounds =
-          expected_error(std::get<Output>(job.outputs[i]), prepared.inputs, precision);
+      compared.bounds = expected_error(job.outputs[i], prepared.inputs, precision);
       compared.bound_of = precision.name;
       require_finite_bounds(compared);
     }

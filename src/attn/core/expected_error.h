@@ -69,13 +69,13 @@ Precision with_sums_in(Precision precision, const Precision& sums);
 
 /// Why this output of the problem has no error bound; "" if it has one. There are bounds
 /// for queries, keys, values and, with dot products and softmax over keys, for everything from
-/// scores to output, with any masks.
+/// scores to output, with any masks. core/gradient_error.h has those of gradients.
 std::string missing_bound_reason(const Request& request, const Options& options);
 
-/// The error bound of each element of `output`, f64, in the shape of attend()'s result.
-/// `in` must be computed in f64. For f64 the bound is doubled, because the reference has the same
-/// rounding errors. The bounds of NaN and infinite elements are unspecified: compare these for
-/// equality. Errors: data, if an input does not fit the stored dtype.
-Tensor expected_error(Output output, const Inputs& in, const Precision& precision);
+/// The error bound of each element of an output or gradient, f64, in the shape of attend()'s
+/// result. `in` must be computed in f64. For f64 the bound is doubled, because the reference has
+/// the same rounding errors. The bounds of NaN and infinite elements are unspecified: compare these
+/// for equality. Errors: data, if an input does not fit the stored dtype.
+Tensor expected_error(const Request& request, const Inputs& in, const Precision& precision);
 
 }  // namespace attn

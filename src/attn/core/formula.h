@@ -4,11 +4,12 @@
 //   weights = softmax(scale * scores + bias, over the visible keys)
 //   context = weights V                               (weights after dropout, if there is any)
 //
-// An interpreter gives the operations their meaning. There are four:
-//   TensorOps  the numbers themselves                (core/tensor_ops.h)
-//   GradOps    the numbers, and derivatives by inputs (core/grad_ops.h)
-//   CostOps    shapes, dtypes and flops              (core/plan.cpp)
-//   ErrorOps   values with error bounds             (core/expected_error.cpp)
+// An interpreter gives the operations their meaning. There are five:
+//   TensorOps     the numbers themselves                 (core/tensor_ops.h)
+//   GradOps       the numbers, and derivatives by inputs (core/grad_ops.h)
+//   CostOps       shapes, dtypes and flops               (core/plan.cpp)
+//   ErrorOps      values with error bounds               (core/error_ops.h)
+//   GradErrorOps  the same, and bounds of derivatives    (core/gradient_error.cpp)
 // An output without a case below, or an operation that an interpreter lacks, does not compile.
 #pragma once
 

@@ -1,0 +1,522 @@
+// The operations of the formula on values and error bounds (core/expected_error.h explains the
+// letters).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numbers>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attn/base/error.h"
+#include "attn/core/expected_error.h"
+#include "attn/core/gemm.h"
+#include "attn/core/inputs.h"
+#include "attn/core/layout.h"
+#include "attn/core/mask.h"
+#include "attn/core/projection.h"
+#include "attn/core/qk_norm.h"
+#include "attn/core/rotary.h"
+#include "attn/core/score.h"
+#include "attn/core/tensor_ops.h"
+
+namespace attn {
+
+/// Arithmetic of error bounds. All tensors are float64.
+namespace bounds {
+
+inline constexpr double kSpread = 4;  // in practice, n roundings add up to at most kSpread sqrt(n)
+
+/// f(element, elements...) for the elements of f64 tensors of the same shape. Reuses the memory of
+/// `first` if it is not shared.
+template <class F, class... Others>
+Tensor each(F f, Tensor first, const Others&... others) {
+  double* const out = first.mutable_data<double>().data();
+  const std::size_t count = first.size();
+  for (std::size_t i = 0; i < count; ++i) out[i] = f(out[i], others.template data<double>()[i]...);
+  return first;
+}
+
+inline double finite(double value) { return std::isfinite(value) ? value : 0; }
+
+inline Tensor wide(const Tensor& x) { return cast(x, DType::f64); }
+
+/// |x| in f64; 0 if x is not finite: such elements have weight 0 or are compared for equality.
+inline Tensor magnitude(const Tensor& x) {
+  return each([](double v) { return finite(std::abs(v)); }, wide(x));
+}
+
+inline Tensor plus(Tensor a, const Tensor& b) { return each(std::plus<>(), std::move(a), b); }
+
+inline Tensor times(Tensor a, double factor) {
+  return each([=](double v) { return v * factor; }, std::move(a));
+}
+
+inline Tensor product(const Tensor& a, const Tensor& b, Second second = Second::plain) {
+  return matmul(a, b, second, "error");
+}
+
+inline double growth(std::size_t roundings) {
+  const auto n = static_cast<double>(roundings);
+  return std::min(n, kSpread * std::sqrt(n));
+}
+
+}  // namespace bounds
+
+/// A tensor of the formula and the bound of its error.
+struct Bounded {
+  Tensor value;            ///< computed in f64
+  Tensor error;            ///< bound for each element, f64
+  bool is_stored = false;  ///< `error` includes rounding to the stored dtype
+};
+
+/// The rounding of the sum is in the bounds of what adds up.
+inline Bounded sum_of(Bounded a, const Bounded& b) {
+  return {bounds::plus(std::move(a.value), b.value), bounds::plus(std::move(a.error), b.error),
+          true};
+}
+
+class ErrorOps {
+ public:
+  using Value = Bounded;
+  using Visible = VisibleKeys;
+
+  ErrorOps(const Inputs& inputs, const Precision& precision)
+      : in_(inputs),
+        exact_(inputs),
+        r_(precision.result),
+        f_(precision.factor),
+        s_(precision.sum),
+        precision_(precision) {}
+
+  Bounded evaluated(Output, Bounded value) const { return value; }
+
+  Bounded stored(const Bounded& x) const {
+    return x.is_stored ? x : Bounded{x.value, rounded(x.error, x.value), true};
+  }
+
+  /// Errors: data, if an element overflows the stored dtype.
+  Bounded given(Input input) const {
+    const Tensor& x = *in_[input];
+    return {x, distance_when_stored(x), true};
+  }
+
+  Bounded chosen_rows(const Bounded& x) const {
+    return {exact_.chosen_rows(x.value), exact_.chosen_rows(x.error), x.is_stored};
+  }
+
+  [[noreturn]] Bounded positions() const { throw_unbounded(); }
+
+  /// Embeddings times their scale plus positions.
+  Bounded add_positions(const Bounded& embeddings) const {
+    const Position& position = in_.options.position;
+    if (position.kind == Position::Kind::none && position.embedding_scale == 1 &&
+        !position.embedding_scale_sqrt)
+      return embeddings;
+    const Tensor inputs = exact_.add_positions(embeddings.value);
+    const double scale = position.embedding_scale_sqrt
+                             ? std::sqrt(static_cast<double>(embeddings.value.shape()[2]))
+                             : std::abs(position.embedding_scale);
+    // The error of an angle grows with its position.
+    const auto last = static_cast<double>(in_.L + in_.P) + std::abs(double(position.first));
+    const double angle = position.kind == Position::Kind::none ? 0 : (last + 4) * s_;
+    const Tensor error =
+        bounds::each([&](double e, double x) { return e * scale + 2 * s_ * x + angle; },
+                     embeddings.error, bounds::magnitude(inputs));
+    return {inputs, rounded(error, inputs), true};
+  }
+
+  Bounded input_normalised(const Bounded& x, const std::optional<Bounded>& weight,
+                           const std::optional<Bounded>& bias) const {
+    if (in_.options.input_norm == QkNorm::none) return x;
+    Inputs norm = in_;
+    norm.options = with_input_norm(in_.options);
+    const Shape& shape = x.value.shape();
+    const Shape one_head{shape[0], 1, shape[1], shape[2]};
+    const Bounded normalised =
+        ErrorOps(norm, precision_)
+            .qk_normalised({x.value.reshaped(one_head), x.error.reshaped(one_head), x.is_stored},
+                           weight, bias);
+    return {normalised.value.reshaped(shape), normalised.error.reshaped(shape), true};
+  }
+
+  Bounded project(const Bounded& x, const std::optional<Bounded>& W,
+                  const std::optional<Bounded>& b, Output stage) const {
+    if (!W && !b) return x;
+    const Tensor y = exact_.project(x.value, value_of(W), value_of(b), stage);
+    Tensor total = x.error;
+    if (W) {
+      const Tensor magnitudes = bounds::magnitude(x.value), w = bounds::magnitude(W->value);
+      total = bounds::plus(
+          bounds::plus(bounds::product(x.error, w), bounds::product(magnitudes, W->error)),
+          bounds::times(bounds::product(magnitudes, w), sum_of_products(W->value.shape()[0])));
+    }
+    if (b) {  // added to any of the partial sums of the product
+      const Tensor size = bounds::magnitude(b->value);
+      const auto e = b->error.data<double>(), bias = size.data<double>();
+      const double of_sums = W ? bounds::growth(W->value.shape()[0]) * s_ : 0;
+      const auto out = total.mutable_data<double>();
+      for (std::size_t i = 0; i < out.size(); ++i)
+        out[i] += e[i % e.size()] + of_sums * bias[i % e.size()];
+    }
+    return {y, rounded(bounds::plus(total, bounds::times(bounds::magnitude(y), s_)), y), true};
+  }
+
+  Bounded split_heads(const Bounded& x, std::size_t heads) const {
+    return {exact_.split_heads(x.value, heads), exact_.split_heads(x.error, heads), x.is_stored};
+  }
+
+  Bounded clipped(const Bounded& x) const {
+    if (in_.options.clip_qkv == 0) return x;
+    const Tensor limited = exact_.clipped(x.value);
+    return {limited, rounded(x.error, limited), true};
+  }
+
+  Bounded qk_normalised(const Bounded& x, const std::optional<Bounded>& weight,
+                        const std::optional<Bounded>& bias) const {
+    if (in_.options.qk_norm == QkNorm::none) return x;
+    const Tensor normalised = exact_.qk_normalised(x.value, value_of(weight), value_of(bias));
+    auto [unweighted, error] = without_weight(x);
+    if (weight)
+      error = bounds::each(
+          [this](double e, double u, double w, double of_w) { return e * w + u * (of_w + r_ * w); },
+          std::move(error), bounds::magnitude(unweighted),
+          norm_terms(bounds::magnitude(weight->value), x.value),
+          norm_terms(weight->error, x.value));
+    if (bias) error = bounds::plus(std::move(error), norm_terms(bias->error, x.value));
+    error = bounds::plus(std::move(error), bounds::times(bounds::magnitude(normalised), s_));
+    return {normalised, rounded(std::move(error), normalised), true};
+  }
+
+  Bounded rotated_queries(const Bounded& x, const std::optional<Bounded>& cos,
+                          const std::optional<Bounded>& sin) const {
+    if (in_.options.rotary.kind == Rotary::Kind::none) return x;
+    const auto [angles, errors] = angles_at(in_.query_positions, cos, sin);
+    return rotated(x, exact_.rotated_queries(x.value, value_of(cos), value_of(sin)),
+                   {exact_.chosen_rows(angles.cos), exact_.chosen_rows(angles.sin)},
+                   {exact_.chosen_rows(errors.cos), exact_.chosen_rows(errors.sin)});
+  }
+  Bounded rotated_keys(const Bounded& x, const std::optional<Bounded>& cos,
+                       const std::optional<Bounded>& sin) const {
+    if (in_.options.rotary.kind == Rotary::Kind::none) return x;
+    const auto [angles, errors] = angles_at(in_.key_positions, cos, sin);
+    return rotated(x, exact_.rotated_keys(x.value, value_of(cos), value_of(sin)), angles, errors);
+  }
+
+  Bounded scaled_by_position(const Bounded& queries) const {
+    if (in_.options.query_scale.factor == 0) return queries;
+    const Tensor scaled = exact_.scaled_by_position(queries.value);
+    const Tensor error = bounds::plus(bounds::magnitude(exact_.scaled_by_position(queries.error)),
+                                      bounds::times(bounds::magnitude(scaled), 4 * s_));
+    return {scaled, rounded(error, scaled), true};
+  }
+
+  Bounded append(const Bounded& before, const Bounded& behind) const {
+    return {exact_.append(before.value, behind.value), append_rows(before.error, behind.error),
+            true};
+  }
+  Bounded append_zero(const Bounded& x) const {
+    return {exact_.append_zero(x.value), exact_.append_zero(x.error), true};
+  }
+
+  /// Score::dot only, which has no weights.
+  Bounded score(const Bounded& queries, const Bounded& keys, const ScoreWeights<Bounded>&) const {
+    const Tensor q = bounds::magnitude(queries.value), k = bounds::magnitude(keys.value);
+    Tensor total = bounds::times(bounds::product(q, k, Second::transposed), sum_of_products(in_.D));
+    total = bounds::plus(std::move(total), bounds::product(queries.error, k, Second::transposed));
+    total = bounds::plus(std::move(total), bounds::product(q, keys.error, Second::transposed));
+    return {exact_.score(queries.value, keys.value, {}), std::move(total)};
+  }
+
+  Bounded scale(const Bounded& scores, const std::optional<Bounded>& head_scale) const {
+    const double scale = std::abs(in_.scale.factor());
+    const double own = in_.options.softcap > 0 ? 6 * s_ : 2 * s_;
+    const Tensor scaled = exact_.scale(scores.value, value_of(head_scale));
+    Tensor error = bounds::each(
+        [&](double e, double s) { return (e + 2 * s_ * bounds::finite(std::abs(s))) * scale; },
+        scores.error, bounds::wide(scores.value));
+    if (head_scale) error = times_by_head(error, bounds::magnitude(head_scale->value));
+    return {scaled, bounds::plus(std::move(error), bounds::times(bounds::magnitude(scaled), own))};
+  }
+
+  /// Hidden scores are exact. The score and its biases may be added in any order: all sums but the
+  /// last are at most the sum of the magnitudes, even if biases cancel.
+  std::pair<Bounded, VisibleKeys> mask(const Bounded& scaled, Biases<Bounded> biases) const {
+    Biases<Tensor> exact_biases;
+    bool are_rounded = false;
+    for (auto& [input, bias] : biases) {
+      are_rounded = are_rounded || is_rounded(bias);
+      exact_biases.push_back({input, std::move(bias.value)});
+    }
+    biases.clear();  // their errors take memory
+    const auto [sizes, count] = bias_magnitudes(exact_biases, in_);
+    const double of_bias = 2 * s_ + (are_rounded ? r_ : 0);
+    const double of_sums = count > 1 ? static_cast<double>(count - 1) * s_ : 0;
+    const double own = in_.options.softcap > 0 ? 5 * s_ : s_;
+    auto [masked, visible] = exact_.mask(scaled.value, exact_biases);
+    Tensor error = bounds::each(
+        [&](double e, double before, double bias, double x) {
+          if (!std::isfinite(x)) return 0.0;
+          return e + of_bias * bias + of_sums * (std::abs(before) + bias) + own * std::abs(x);
+        },
+        scaled.error, bounds::wide(scaled.value), sizes, masked);
+    return {{std::move(masked), std::move(error)}, std::move(visible)};
+  }
+
+  std::pair<Bounded, Bounded> normalise(const Bounded& masked, const VisibleKeys& visible,
+                                        const std::optional<Bounded>& given_sinks) const {
+    const auto [weights, logsumexp] =
+        exact_.normalise(masked.value, visible, value_of(given_sinks));
+    Tensor of_weights = masked.error;  // replaced by the errors of the weights, row by row
+    Tensor of_logsumexp(DType::f64, logsumexp.shape());
+    const auto out = of_weights.mutable_data<double>();
+    const auto sums = of_logsumexp.mutable_data<double>();
+    const double roundings = bounds::growth(in_.S + (given_sinks ? 1 : 0)) * s_;
+    const double temperature = std::abs(in_.options.temperature);
+    const Tensor sinks =
+        given_sinks ? bounds::magnitude(given_sinks->value) : Tensor(DType::f64, {in_.H});
+    const Tensor of_sinks = given_sinks ? given_sinks->error : sinks;
+    std::vector<double> n(in_.S);
+    for (std::size_t row = 0; row < sums.size(); ++row) {
+      const std::size_t head = row / in_.rows.size() % in_.H;
+      const std::size_t from = row * in_.S;
+      const auto scores = masked.value.data<double>().subspan(from, in_.S);
+      const auto w = weights.data<double>().subspan(from, in_.S);
+      const double sink = sinks.data<double>()[head];
+      double largest = sink, shared = 0,
+             of_sink = given_sinks ? 1 : 0;  // its share of the sum
+      for (const double score : scores)
+        largest = std::max(largest, bounds::finite(std::abs(score)) / temperature);
+      for (std::size_t j = 0; j < in_.S; ++j) {
+        const double argument = bounds::finite(std::abs(scores[j])) / temperature + largest;
+        n[j] = out[from + j] / temperature + (2 * argument + 4) * s_;
+        shared += bounds::finite(w[j]) * n[j];
+        of_sink -= bounds::finite(w[j]);
+      }
+      if (of_sink > 0)
+        shared += of_sink * (of_sinks.data<double>()[head] + (2 * (sink + largest) + 4) * s_);
+      for (std::size_t j = 0; j < in_.S; ++j)
+        out[from + j] = bounds::finite(w[j]) * std::expm1(n[j] + shared + roundings + 2 * s_);
+      const double lse = bounds::finite(std::abs(logsumexp.data<double>()[row]));
+      sums[row] = shared + roundings + 4 * s_ + 2 * s_ * lse;
+    }
+    return {{weights, std::move(of_weights)}, {logsumexp, std::move(of_logsumexp)}};
+  }
+
+  Bounded in_lse_base(const Bounded& logsumexp) const {
+    if (in_.options.lse_base == std::numbers::e) return logsumexp;
+    const Tensor converted = exact_.in_lse_base(logsumexp.value);
+    const double factor = 1 / std::log(in_.options.lse_base);
+    return {converted, bounds::plus(bounds::times(logsumexp.error, factor),
+                                    bounds::times(bounds::magnitude(converted), 2 * s_))};
+  }
+
+  /// The factor 1 / (1 - p) has two roundings, the product a third.
+  Bounded dropped(const Bounded& weights) const {
+    const Tensor result = exact_.dropped(weights.value);
+    const Tensor of_weights = exact_.dropped(weights.error);
+    return {result, bounds::plus(of_weights, bounds::times(bounds::magnitude(result), 3 * s_))};
+  }
+
+  [[noreturn]] Bounded mean_over_heads(const Bounded&) const { throw_unbounded(); }
+  [[noreturn]] Bounded sum_over_queries(const Bounded&) const { throw_unbounded(); }
+  Bounded row_statistic(Output statistic, const Bounded& matrix) const {
+    if (statistic != Output::entropy) throw_unbounded();
+    return entropy(matrix);
+  }
+
+  /// The derivative of w log w is at most 1 + |log w|. A weight near 0 has an error below the
+  /// smallest positive number.
+  Bounded entropy(const Bounded& weights) const {
+    const Tensor entropies = exact_.row_statistic(Output::entropy, weights.value);
+    Tensor errors(DType::f64, entropies.shape());
+    const auto w = weights.value.data<double>(), e = weights.error.data<double>();
+    const double roundings = (bounds::growth(in_.S) + 3) * s_, least = precision_.least;
+    std::size_t i = 0;
+    for (double& error : errors.mutable_data<double>())
+      for (std::size_t j = 0; j < in_.S; ++j, ++i) {
+        const double log = std::abs(std::log(std::max(bounds::finite(w[i]), least)));
+        error += (e[i] + least) * (1 + log) + roundings * bounds::finite(w[i]) * log;
+      }
+    return {entropies, errors};
+  }
+
+  Bounded weighted_values(const Bounded& weights, const Bounded& values,
+                          const VisibleKeys& visible) const {
+    return {exact_.weighted_values(weights.value, values.value, visible),
+            weighted_sum_error(weights, values)};
+  }
+
+  /// The derivative of the sigmoid is at most 1/4.
+  Bounded sigmoid(const Bounded& x) const {
+    const Tensor result = exact_.sigmoid(x.value);
+    return {result, bounds::plus(bounds::times(x.error, 0.25), bounds::times(result, 4 * s_))};
+  }
+
+  Bounded gated(const Bounded& context, const Bounded& gates) const {
+    const Tensor result = exact_.gated(context.value, gates.value);
+    Tensor error =
+        bounds::each([](double e, double f, double x, double g) { return e * (g + f) + f * x; },
+                     context.error, gates.error, bounds::magnitude(context.value), gates.value);
+    return {result, bounds::plus(std::move(error), bounds::times(bounds::magnitude(result), s_))};
+  }
+
+  /// The context is rounded to the stored dtype before it is projected.
+  Bounded join_heads(const Bounded& x) const {
+    return {exact_.join_heads(x.value), exact_.join_heads(stored(x).error), true};
+  }
+
+  /// The error of x after rounding to the stored dtype.
+  Tensor rounded(Tensor error, const Tensor& x) const {
+    return bounds::each(
+        [&](double e, double v) { return e + r_ * bounds::finite(std::abs(v)) + precision_.least; },
+        std::move(error), bounds::wide(x));
+  }
+
+  /// c(n) of core/expected_error.h.
+  double sum_of_products(std::size_t n) const {
+    return bounds::growth(n) * s_ + (f_ > r_ ? 2 * f_ : 0);
+  }
+
+  /// The angles of all tokens and the errors of their stored cosines and sines.
+  std::pair<Angles, Angles> angles_at(const Tensor& positions, const std::optional<Bounded>& cos,
+                                      const std::optional<Bounded>& sin) const {
+    Angles angles = rotary_angles(in_, positions, value_of(cos), value_of(sin));
+    if (cos) return {angles, rotary_angles(in_, positions, cos->error, sin->error)};
+    const Tensor error = rotary_angle_errors(in_, positions, s_);
+    return {angles, {rounded(error, angles.cos), rounded(error, angles.sin)}};
+  }
+
+  /// A kernel may also store the four products of each pair.
+  Bounded rotated(const Bounded& x, Tensor turned, const Angles& angles,
+                  const Angles& errors) const {
+    const Tensor magnitudes = bounds::magnitude(x.value);
+    const auto before = magnitudes.data<double>(), e = x.error.data<double>();
+    const auto of_product = [&](std::size_t i, double factor, double of_factor) {
+      return e[i] * std::abs(factor) + before[i] * (of_factor + r_ * std::abs(factor)) +
+             precision_.least;
+    };
+    const auto cos = angles.cos.data<double>(), of_cos = errors.cos.data<double>();
+    const auto sin = angles.sin.data<double>(), of_sin = errors.sin.data<double>();
+    Tensor total = x.error;
+    const auto out = total.mutable_data<double>();
+    each_rotated_pair(
+        turned.shape(), angles, in_.options.rotary.kind,
+        [&](std::size_t i, std::size_t j, std::size_t k) {
+          out[i] = of_product(i, cos[k], of_cos[k]) + of_product(j, sin[k], of_sin[k]);
+          out[j] = of_product(i, sin[k], of_sin[k]) + of_product(j, cos[k], of_cos[k]);
+        });
+    Tensor error = rounded(std::move(total), turned);
+    return {std::move(turned), std::move(error), true};
+  }
+
+  /// The error of the matrix product of weights (B, H, m, n) that the computation itself produces,
+  /// and therefore rounds as factors, and `values`, stored before.
+  Tensor weighted_sum_error(const Bounded& weights, const Bounded& values) const {
+    const Tensor v = bounds::magnitude(values.value), w = bounds::magnitude(weights.value);
+    Tensor total = bounds::product(weights.error, v);
+    const auto square = [](double x) { return x * x; };
+    const Tensor v2 = bounds::each(square, v);
+    const Tensor terms = bounds::product(w, v);
+    const Tensor squares = bounds::product(bounds::each(square, w), v2);
+    const Tensor weighted =
+        bounds::product(bounds::each([](double x) { return x > 0 ? 1.0 : 0.0; }, w), v2);
+    const double of_sum = sum_of_products(w.shape().back());
+    total = bounds::each(
+        [&](double e, double t, double t2, double s2) {
+          return e + of_sum * t + f_ * std::min(t, bounds::kSpread * std::sqrt(t2)) +
+                 bounds::kSpread * precision_.least * std::sqrt(s2);
+        },
+        std::move(total), terms, squares, weighted);
+    return bounds::plus(std::move(total), bounds::product(w, values.error));
+  }
+
+  const Precision& precision() const { return precision_; }
+
+ private:
+  [[noreturn]] static void throw_unbounded() {
+    throw Error(ErrorKind::internal, "no error bound is known for this operation");
+  }
+
+  /// |x - x rounded to the stored dtype|. Errors: data, if x overflows it.
+  Tensor distance_when_stored(const Tensor& x) const {
+    if (!is_float(x.dtype()) && precision_.stored == DType::f64)
+      return Tensor(DType::f64, x.shape());
+    const Tensor exact = cast(x, DType::f64);
+    const Tensor kept = cast(cast(exact, precision_.stored), DType::f64);
+    return bounds::each(
+        [&](double a, double b) {
+          if (std::isfinite(a) && !std::isfinite(b))
+            throw Error(ErrorKind::data, "inputs: " + std::string(name_of(precision_.stored)) +
+                                             " cannot represent " + std::to_string(a));
+          return bounds::finite(std::abs(a - b));
+        },
+        exact, kept);
+  }
+
+  /// x (B, heads, N, D) normalised without weight and bias, and its error.
+  std::pair<Tensor, Tensor> without_weight(const Bounded& x) const {
+    const bool all = in_.options.qk_norm_axis == QkNormAxis::all;
+    const std::size_t heads = x.value.shape()[1];
+    Tensor columns = all ? exact_.join_heads(bounds::wide(x.value)) : bounds::wide(x.value);
+    Tensor errors = all ? exact_.join_heads(x.error) : x.error;
+    const std::size_t count = columns.shape().back();
+    const double terms = in_.options.qk_norm == QkNorm::l2 ? 1 : static_cast<double>(count);
+    const auto values = columns.mutable_data<double>(), bounds = errors.mutable_data<double>();
+    for (std::size_t from = 0; from < values.size(); from += count)
+      normalise_token(values.subspan(from, count), bounds.subspan(from, count), terms);
+    if (!all) return {columns, errors};
+    return {exact_.split_heads(columns, heads), exact_.split_heads(errors, heads)};
+  }
+
+  /// Normalises the columns x of a token and replaces their errors e by those of the result. The
+  /// norm is that of x / sqrt(terms), which changes by at most the norm of the errors.
+  void normalise_token(std::span<double> x, std::span<double> e, double terms) const {
+    const double sum = bounds::growth(x.size()) * s_;
+    double of_mean = 0;
+    if (in_.options.qk_norm == QkNorm::layer)
+      for (std::size_t i = 0; i < x.size(); ++i) of_mean += (e[i] + sum * std::abs(x[i])) / terms;
+    const double norm = normalise_columns(x, in_.options);
+    double squares = 0;
+    for (double& error : e) error += of_mean, squares += error * error;
+    const double of_norm = std::sqrt(squares / terms) / norm + sum / 2 + 6 * s_;
+    const double largest = 2 * std::sqrt(static_cast<double>(x.size()) / terms);
+    for (std::size_t i = 0; i < x.size(); ++i)
+      e[i] = of_norm < 1
+                 ? std::min((e[i] / norm + std::abs(x[i]) * of_norm) / (1 - of_norm), largest)
+                 : largest;
+  }
+
+  /// The terms of a norm, (heads or 1, D), for each element of x (B, heads, N, D).
+  static Tensor norm_terms(const Tensor& terms, const Tensor& x) {
+    Tensor repeated(DType::f64, x.shape());
+    const std::size_t heads = x.shape()[1], N = x.shape()[2], D = x.shape()[3];
+    const auto from = terms.data<double>();
+    const auto out = repeated.mutable_data<double>();
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = from[(i / (N * D) % heads * D + i % D) % from.size()];
+    return repeated;
+  }
+
+  static std::optional<Tensor> value_of(const std::optional<Bounded>& x) {
+    return x ? std::optional(x->value) : std::nullopt;
+  }
+
+  static bool is_rounded(const Bounded& x) {
+    const auto errors = x.error.data<double>();
+    return is_float(x.value.dtype()) &&
+           std::any_of(errors.begin(), errors.end(), [](double e) { return e > 0; });
+  }
+
+  const Inputs& in_;
+  const TensorOps exact_;
+  const double r_, f_, s_;
+  const Precision& precision_;
+};
+
+}  // namespace attn

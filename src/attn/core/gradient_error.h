@@ -1,0 +1,40 @@
+// Bounds of the rounding errors of gradients that a kernel computes in a given precision, in the
+// letters of core/expected_error.h, which has the bounds of results.
+//
+// With dO, dL the derivatives by context and logsumexp, P and A the weights before and after
+// dropout, m = A / P, O the stored context, D = sum dO O, y the capped score, c the softcap:
+//
+//   dP      (e(dO) |V|' + |dO| e(V)' + c(Dv) |dO| |V|') m + 3 s |.| with dropout
+//   D       min(sum |dO| e(O), 4 sqrt(sum (dO e(O))^2)) + sum e(dO) |O| + g(Dv) s sum |dO| |O|
+//   dx      e(P) |dP - D + dL| + P (e(dP) + e(D) + e(dL)) + 3 s P (|dP| + |D| + |dL|)
+//   ds      dx / temperature: e(dx) + 2 s |.|; with softcap also |.| (2 |y| e(y) / c^2 + 6 s)
+//   dV      e(A)' |dO| + |A|' e(dO) + c(L) |A|' |dO| + min(f |A|' |dO|, 4 f |A|'_2 |dO|_2)
+//             + 4 tiny |dO|_2, because weights are factors, too, and may become subnormal
+//   dQ, dK  scale times the same of ds and K or Q, + 4 s |.|
+//   dbias   sum e(ds) + g(n) s sum |ds|, over n elements
+//   dsinks  sum p (|dL| + |D|) (e(logsumexp) + 2 s (|sink| + |logsumexp|) + 8 s)
+//             + sum p (e(D) + e(dL)), p the share of the sink
+//
+// Heads that share keys add up. Derivatives are stored before they are passed through rotations and
+// projections, whose own derivatives are such operations again. delta is D.
+#pragma once
+
+#include <string>
+
+#include "attn/core/expected_error.h"
+#include "attn/core/inputs.h"
+#include "attn/core/options.h"
+#include "attn/core/output_table.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+/// Why the gradient, or delta, has no error bound; "" if it has one. Those through norms, and of
+/// tables, have none.
+std::string missing_gradient_bound_reason(const Request& request, const Options& options);
+
+/// As expected_error(), for a gradient or delta.
+Tensor expected_gradient_error(const Request& request, const Inputs& in,
+                               const Precision& precision);
+
+}  // namespace attn

@@ -1,0 +1,151 @@
+"""Error bounds of gradients: kernels computed here with NumPy, with every rounding of a kernel, and planted faults.
+
+The kernel computes in float32, stores in its precision, and rounds weights and derivatives of scores to it before
+matrix products, as FlashAttention does.
+"""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from support.attn import ROOT, attn
+from support.jobs import run_arrays
+from support.rounding import rounded
+
+F = np.float32
+B, H, G, L, S, D = 2, 4, 2, 40, 56, 16
+SCALE, CAP, RATE = 0.3, 3.0, 0.25
+WANTED = ["grad_Q", "grad_K", "grad_V", "grad_bias", "grad_sinks", "delta"]
+OPTIONS = {"causal": "bottom-right", "scale": SCALE, "softcap": CAP, "dropout_p": RATE, "rotary": {"kind": "half"}}
+PRECISIONS = ["f16", "bf16", "f32"]
+
+
+def tensors(precision, seed=0):
+    rng = np.random.default_rng(seed)
+    t = {"Q": (B, H, L, D), "K": (B, G, S, D), "V": (B, G, S, D), "grad_context": (B, H, L, D), "bias": (H, L, S), "sinks": (H,)}
+    t = {name: rounded(rng.standard_normal(shape), precision) for name, shape in t.items()}
+    t["sinks"] = np.abs(t["sinks"]) + 2  # about a tenth of the sum of 56 keys
+    return {**t, "dropout_mask": rng.random((B, H, L, S)) > RATE}
+
+
+def heads(x):
+    """Keys or values for each query head."""
+    return np.repeat(x, H // G, 1)
+
+
+def turned(x, sign, store):
+    angles = np.arange(x.shape[2])[:, None] * 10000.0 ** (-np.arange(0, D, 2) / D)
+    cos, sin = store(np.cos(angles)), store(sign * np.sin(angles))
+    a, b = x[..., :D // 2], x[..., D // 2:]
+    return store(np.concatenate([a * cos - b * sin, a * sin + b * cos], -1))
+
+
+def gradients(t, precision, fault=""):
+    """What a kernel with this fault computes."""
+    def store(x):
+        return rounded(np.asarray(x, F), precision).astype(F)
+
+    t = {name: x if x.dtype == bool else x.astype(F) for name, x in t.items()}
+    q, k = turned(t["Q"], 1, store), heads(turned(t["K"], 1, store))
+    v, dO, kept = heads(t["V"]), t["grad_context"], t["dropout_mask"] * F(1 / (1 - RATE))
+    hidden = np.arange(S) > np.arange(L)[:, None] + S - L
+    capped = F(CAP) * np.tanh(q @ k.swapaxes(2, 3) * F(SCALE) / F(CAP))
+    x = np.where(hidden, -np.inf, capped + t["bias"]).astype(F)
+    sinks = t["sinks"][:, None, None]
+    largest = np.maximum(x.max(-1, keepdims=True), sinks)
+    terms, of_sink = np.exp(x - largest).sum(-1, keepdims=True), np.exp(sinks - largest)
+    log = largest + np.log(terms + (0 if fault == "sink not in the logsumexp" else of_sink))
+    weights = np.exp(x - largest) / (terms + of_sink)
+    O = store(store(weights * kept) @ v)
+    delta = (dO * O).sum(-1, keepdims=True)
+
+    if fault == "no causal mask":
+        x = capped + t["bias"]
+    if fault == "causal mask aligned to the top left":
+        x = np.where(np.arange(S) > np.arange(L)[:, None], -np.inf, capped + t["bias"])
+    P = np.exp(x.astype(F) - log)
+    dropped = kept if fault != "no dropout factor" else t["dropout_mask"].astype(F)
+    dP = dO @ v.swapaxes(2, 3) * (1 if fault == "no dropout mask" else dropped)
+    dx = P * (dP - delta)
+    ds = dx * (1 if fault == "no derivative of the softcap" else 1 - (capped / F(CAP)) ** 2)
+    dQ = store(F(SCALE) * (store(ds) @ k))
+    dK = F(1 if fault == "grad_K not scaled" else SCALE) * (store(ds).swapaxes(2, 3) @ q)
+    dV = store(P * kept).swapaxes(2, 3) @ dO
+
+    def of_group(x):
+        x = x.reshape(B, G, H // G, S, D)
+        return store(x[:, :, -1] if fault == "not summed over the group" else x.sum(2))
+
+    back = 0 if fault == "not rotated back" else -1
+    return {"grad_Q": turned(dQ, back, store), "grad_K": turned(of_group(dK), back, store), "grad_V": of_group(dV),
+            "grad_bias": store(dx.sum(0)), "grad_sinks": store(-(np.exp(sinks - log) * delta).sum((0, 2, 3))),
+            "delta": delta[..., 0]}
+
+
+FAULTS = ["no causal mask", "causal mask aligned to the top left", "not summed over the group", "no dropout mask",
+          "no dropout factor", "sink not in the logsumexp", "no derivative of the softcap", "grad_K not scaled",
+          "not rotated back"]
+
+
+def fractions(folder, t, found, precision, options=None):
+    """The largest error of each gradient, as a fraction of its bound."""
+    np.savez(folder / "in.npz", **t)
+    np.savez(folder / "kernel.npz", **found)
+    job = {**(OPTIONS if options is None else options), **{name: f"in.npz#{name}" for name in t}}
+    (folder / "job.json").write_text(json.dumps(job))
+    run = attn("compare", "kernel.npz", "--reference", "job.json", "--precision", precision, "--json", cwd=folder)
+    assert run.returncode in (0, 1), run.stderr.decode()
+    return {x["name"]: (x["bound"]["worst"] or {"value": 0})["value"] for x in json.loads(run.stdout)["tensors"]}
+
+
+def test_the_kernel_without_rounding_is_right(tmp_path):
+    t = tensors("f64")
+    exact = run_arrays(tmp_path, t, **OPTIONS, outputs=WANTED)
+    for name, found in gradients(t, "f32").items():
+        assert np.abs(found - exact[name]).max() <= 1e-5 * np.abs(exact[name]).max(), name
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_right_kernels_are_within_the_bound(tmp_path, precision):
+    t = tensors(precision, seed=1)
+    found = fractions(tmp_path, t, gradients(t, precision), precision)
+    assert set(found) == set(WANTED) and max(found.values()) <= 1, found
+
+
+def documented():
+    text = (ROOT / "docs" / "error-bounds.md").read_text().split("| backward kernel |")[1]
+    return {name: cells.split(" | ") for name, cells in re.findall(r"^\| ([^|:]*) \| ([0-9.| over]+) \|$", text, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("fault", ["", *FAULTS])
+def test_faults_exceed_the_bound_as_documented(tmp_path, fault):
+    for precision, figure in zip(PRECISIONS, documented()[fault or "right"]):
+        t = tensors(precision)
+        found = max(fractions(tmp_path, t, gradients(t, precision, fault), precision).values())
+        assert (found > 1) == (fault != "")
+        assert found > 1000 if figure == "over 1000" else found == pytest.approx(float(figure), rel=0.06)
+
+
+def test_layers(tmp_path):
+    """Projections in float32 by attn itself."""
+    rng = np.random.default_rng(5)
+    t = {name: rng.standard_normal(shape).astype(F) for name, shape in
+         {"embeddings": (2, 9, 6), "W_Q": (6, 8), "b_Q": (8,), "W_K": (6, 4), "W_V": (6, 4), "W_gate": (6, 8), "W_O": (8, 5),
+          "b_O": (5,), "grad_output": (2, 9, 5)}.items()}
+    options = {"heads": 4, "kv_heads": 2, "causal": True, "rotary": {"kind": "interleaved"}}
+    wanted = [f"grad_{name}" for name in t if name != "grad_output"]
+    found = run_arrays(tmp_path, t, **options, outputs=wanted)
+    assert max(fractions(tmp_path, t, found, "f32", options).values()) <= 1
+    for name in wanted:
+        wrong = {name: found[name] * F(1.002)}
+        assert fractions(tmp_path, t, wrong, "f32", options)[name] > 1
+
+
+def test_norms_have_no_bound(tmp_path):
+    t = {name: np.ones((1, 1, 2, 4)) for name in ("Q", "K", "V", "grad_context")}
+    found = run_arrays(tmp_path, t, qk_norm="rms", outputs=["grad_Q"])
+    np.savez(tmp_path / "kernel.npz", **found)
+    run = attn("compare", "kernel.npz", "--reference", "job.json", cwd=tmp_path)
+    assert run.returncode == 2 and "no error bound is known for gradients through norms" in run.stderr.decode()
