@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any, Mapping, Sequence
 
 from attn._library import LIBRARY
@@ -16,10 +17,22 @@ def _are_strings(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and len(value) > 0 and all(isinstance(item, str) for item in value)
 
 
+def _with_gradients(context: Any, arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The context and the gradients of the arrays that require them, and all arrays without their history."""
+    if isinstance(context, Mapping) or not getattr(context, "requires_grad", False):
+        raise ValueError("backward=True: out must be the context, a torch.Tensor that requires gradients")
+    if arrays.get("grad_context") is None:
+        raise ValueError("backward=True requires grad_context, the derivative of a loss by out")
+    leaves = {name: array for name, array in arrays.items() if getattr(array, "requires_grad", False)}
+    gradients = sys.modules["torch"].autograd.grad(context, list(leaves.values()), arrays["grad_context"])
+    outputs = {"context": context.detach(), **{f"grad_{name}": x for name, x in zip(leaves, gradients)}}
+    return outputs, {name: x.detach() if name in leaves else x for name, x in arrays.items()}
+
+
 def assert_attention(out: Any, q: Any, k: Any, v: Any, *, precision: str | None = None, sums: str | None = None,
                      rtol: float | None = None, atol: float | None = None, ulp: int | None = None,
                      gate: Any = None, preset: str | Sequence[str] | None = None,
-                     baseline: bool | float | None = None, max_memory: int | str | None = None,
+                     baseline: bool | float | None = None, max_memory: int | str | None = None, backward: bool = False,
                      **job: Any) -> dict[str, Any]:
     """Asserts that `out` is the attention of q, k and v, apart from the rounding errors of its precision.
 
@@ -41,15 +54,21 @@ def assert_attention(out: Any, q: Any, k: Any, v: Any, *, precision: str | None 
     baseline    True: out passes if its largest error is at most twice that of the same formula in its
                 precision, plus 1e-5, which is FlashAttention's rule; a number is used instead of 2
 
+    backward    True: also calls the backward pass of out, a torch.Tensor, with grad_context (required), and
+                compares the gradients of those among q, k, v and other tensors of the job that require them
+
     Returns the report of `attn compare --json` as a dict. Raises AssertionError with the report as text if an
     element differs; Error as attn.run().
     """
     __tracebackhide__ = True
     if gate is not None and not isinstance(gate, str) and not _are_strings(gate):
         job["gate"], gate = gate, None
+    arrays = {"Q": q, "K": k, **({} if v is None else {"V": v}), **job}
+    if backward:
+        out, arrays = _with_gradients(out, arrays)
     outputs = out if isinstance(out, Mapping) else {"": out}
     given = [tensor_of(name, array) for name, array in outputs.items()]
-    options, tensors = split_job({"Q": q, "K": k, **({} if v is None else {"V": v}), **job})
+    options, tensors = split_job(arrays)
     settings = {"precision": precision, "sums": sums, "rtol": rtol, "atol": atol, "ulp": ulp,
                 "gate": gate, "preset": preset, "baseline": baseline, "max_memory": max_memory}
     compared, inputs = packed(given), packed(tensors)

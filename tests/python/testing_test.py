@@ -1,5 +1,8 @@
 """attn.testing: correct kernels pass, wrong ones fail with the report of `attn compare --reference`."""
 
+import sys
+import types
+
 import numpy as np
 import pytest
 
@@ -91,6 +94,51 @@ def test_report_is_that_of_the_program(assert_attention, tmp_path):
     with pytest.raises(AssertionError) as raised:
         assert_attention(out, Q, K, V, causal=True)
     assert str(raised.value) == expected.stdout.decode()
+
+
+class Tracked(np.ndarray):
+    """An array with the part of torch.Tensor that backward=True uses."""
+    requires_grad = False
+
+    def detach(self):
+        return np.asarray(self)
+
+
+def tracked(x):
+    x = np.asarray(x).view(Tracked)
+    x.requires_grad = True
+    return x
+
+
+@pytest.mark.parametrize("wrong", [None, "grad_K"])
+def test_backward(assert_attention, monkeypatch, wrong):
+    """Gradients of one head in float64 by hand, in the place of autograd's."""
+    q, k, v, g = (RNG.standard_normal((6, 4)) for _ in range(4))
+    scores = q @ k.T / 2
+    weights = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    slopes = weights * (g @ v.T - (g * (weights @ v)).sum(1, keepdims=True)) / 2
+    found = {"grad_Q": slopes @ k, "grad_K": slopes.T @ q * (2 if wrong else 1), "grad_V": weights.T @ g}
+
+    def grad(context, leaves, of_context):
+        assert len(leaves) == 3 and of_context is g
+        return list(found.values())
+
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(autograd=types.SimpleNamespace(grad=grad)))
+    arguments = [tracked(x) for x in (weights @ v, q, k, v)]
+    if wrong:
+        with pytest.raises(AssertionError, match="grad_K"):
+            assert_attention(*arguments, grad_context=g, backward=True)
+    else:
+        report = assert_attention(*arguments, grad_context=g, backward=True)
+        assert [tensor["name"] for tensor in report["tensors"]] == ["context", *found]
+
+
+@pytest.mark.parametrize("out, job, message", [
+    (V, {"grad_context": V}, "out must be the context, a torch.Tensor that requires gradients"),
+    (tracked(V), {}, "backward=True requires grad_context")])
+def test_backward_without_what_it_needs(assert_attention, out, job, message):
+    with pytest.raises(ValueError, match=message):
+        assert_attention(out, Q, K, V, backward=True, **job)
 
 
 def test_wrong_job_is_an_error(assert_attention, attn_module):

@@ -245,6 +245,12 @@ class TestDtypes:
         assert facts["signed"]
         assert facts["limits"] == [-6, 6]
 
+    @pytest.mark.parametrize("name", ["grad_V", "dk"])
+    def test_gradients_have_a_symmetric_scale(self, tmp_path, name):
+        np.savez(tmp_path / "g.npz", **{name: np.arange(1.0, 13).reshape(3, 4)})
+        facts = Numbers(page(tmp_path, "g.npz", "--of", name)[0]).facts
+        assert facts["signed"] and facts["limits"] == [-12, 12]
+
     def test_float16_is_stored_as_float32(self, numbers):
         found = numbers("half")
         assert found.facts["bits"] == 32

@@ -276,7 +276,8 @@ HeatSource heat_source(const ResultFile& result, const std::string& requested,
   if (const std::optional<Output> output = output_named(own_name))
     source.description = with_superscript_t(std::string(row_of(*output).description));
   source.zero_is_hidden = output_named(own_name) == Output::weights;
-  source.is_signed = whole.ends_with(name_of(Output::scores));  // also of other programs
+  source.is_signed = whole.ends_with(name_of(Output::scores)) ||  // also of other programs
+                     gradient_named(own_name).has_value();
   source.is_weights = !source.is_signed && may_be_weights(whole);
   const AxisNames axes = axis_names(result, source.name);
   source.row_axis = axes.rows;
