@@ -8,6 +8,7 @@
 #include <limits>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 
 #include "attn/base/error.h"
 
@@ -54,43 +55,28 @@ struct Scientific {
   std::string_view text() const { return {buffer.data(), size}; }
 };
 
-/// std::to_chars alone writes 100000.0 as "1e+05" and 123456789.0f with digits that are not the
-/// shortest, so the digits are taken from its scientific form and laid out here.
+double double_with_digits(std::string_view text) {
+  double value = 0;
+  std::from_chars(text.begin(), text.end(), value);
+  return value;
+}
+
+/// Without std::chars_format::fixed, std::to_chars writes 100000.0 as "1e+05". With it, it writes
+/// all digits of whole numbers, of which floats from 2^24 on need fewer.
 template <class T>
 void append_float(std::string& out, T value) {
-  const Scientific scientific(value);
-  const char* const end = scientific.buffer.data() + scientific.size;
-  const char* e = end - 1;  // the exponent is the shorter part
-  while (*e != 'e') --e;
-  int exponent = 0;
-  for (const char* digit = e + 2; digit < end; ++digit) exponent = 10 * exponent + (*digit - '0');
-  if (e[1] == '-') exponent = -exponent;
-  if (exponent < -4 || exponent >= 16) {
-    out += scientific.text();
+  const T size = std::fabs(value);
+  if ((size > 0 && size < static_cast<T>(1e-4)) || size >= static_cast<T>(1e16)) {
+    out += Scientific(value).text();
     return;
   }
-  // "-1.234e+01": a sign if any, one digit, and a point with more digits if any.
-  std::array<char, 48> text;
-  char* to = text.data();
-  const char* from = scientific.buffer.data();
-  if (*from == '-') *to++ = *from++;
-  const char first = *from;
-  const int more = e - from > 1 ? static_cast<int>(e - from) - 2 : 0;
-  from += 2;
-  if (exponent < 0) {
-    to = std::copy_n("0.0000", 1 - exponent, to);
-    *to++ = first;
-    to = std::copy_n(from, more, to);
-  } else {
-    const int before_point = std::min(exponent, more);
-    *to++ = first;
-    to = std::copy_n(from, before_point, to);
-    to = std::fill_n(to, exponent - before_point, '0');
-    *to++ = '.';
-    to = more > before_point ? std::copy_n(from + before_point, more - before_point, to)
-                             : std::fill_n(to, 1, '0');
-  }
-  out.append(text.data(), to);
+  if constexpr (std::is_same_v<T, float>)
+    if (size >= 0x1p24F) return append_float(out, double_with_digits(Scientific(value).text()));
+  std::array<char, 32> text;
+  char* const begin = text.data();
+  char* end = std::to_chars(begin, begin + text.size(), value, std::chars_format::fixed).ptr;
+  if (std::trunc(value) == value) end = std::copy_n(".0", 2, end);
+  out.append(begin, end);
 }
 
 /// d.ddd * 10^exponent, without zeros at the end; zero is "0" and 0.
