@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <map>
+#include <memory>
 #include <numbers>
 #include <optional>
 #include <vector>
@@ -164,7 +165,7 @@ TensorMap attend(const Inputs& in, const std::vector<Request>& outputs,
   Rounding rounding(in.result);
   const RowConsumers exact = in.result == in.compute ? consumers : rounding.before(consumers);
   Computation computation(in, set, exact);
-  std::optional<Gradients> gradients;
+  std::unique_ptr<const Gradients> gradients;  // large, and seldom needed
   TensorMap results;
   for (const Request& request : outputs) {
     const std::string name(name_of(request));
@@ -173,7 +174,7 @@ TensorMap attend(const Inputs& in, const std::vector<Request>& outputs,
       continue;
     }
     if (is_of_gradients(request)) {
-      if (!gradients) gradients.emplace(in, outputs);
+      if (!gradients) gradients = std::make_unique<const Gradients>(in, outputs);
       results.set(name, gradients->of(request));
       continue;
     }

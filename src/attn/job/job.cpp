@@ -79,11 +79,12 @@ std::vector<std::string> strings(const Entry* entry) {
 
 /// The tensors' entries, in the order of kInputs.
 std::vector<const Entry*> tensor_entries(const Document& document) {
-  std::vector<const Entry*> entries(kInputs.size());
-  for (const Entry& entry : document.entries) {
-    if (entry.field->input) entries[index_of(*entry.field->input)] = &entry;
-  }
-  std::erase(entries, nullptr);
+  std::vector<const Entry*> entries;
+  for (const Entry& entry : document.entries)
+    if (entry.field->input) entries.push_back(&entry);
+  std::sort(entries.begin(), entries.end(), [](const Entry* one, const Entry* other) {
+    return *one->field->input < *other->field->input;
+  });
   return entries;
 }
 
@@ -492,12 +493,11 @@ std::vector<Request> outputs_named(const std::vector<std::string>& names, const 
 
 PreparedJob prepare_job(const Job& job, const Document& document, const OutputSet& offered) {
   return with_origins(job, document, [&] {
-    PreparedJob prepared{make_inputs(job.tensors, job.options), {}};
-    prepared.plan = plan(prepared.inputs, job.outputs, offered);
+    Inputs inputs = make_inputs(job.tensors, job.options);
+    Plan planned = plan(inputs, job.outputs, offered);
     if (needs_visibility(job.outputs))
-      prepared.plan.bytes =
-          saturating_sum(prepared.plan.bytes, bytes_of_visibility(prepared.inputs));
-    return prepared;
+      planned.bytes = saturating_sum(planned.bytes, bytes_of_visibility(inputs));
+    return PreparedJob{std::move(inputs), std::move(planned)};
   });
 }
 
