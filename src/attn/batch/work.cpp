@@ -177,7 +177,7 @@ class LayersOfItem {
       throw ReadBudget::Busy{saturating_sum(kept_, busy.bytes)};
     }
     if (context_.dry_run) {
-      outcome_.text = dry_run_json(attempt_.item, context_, outcome_, &*joined_, memory_);
+      outcome_.text = dry_run_json(attempt_.item, context_, outcome_, &joined_->all(), memory_);
       return true;
     }
     result_.outputs = results_->outputs();
@@ -201,7 +201,7 @@ class LayersOfItem {
     const auto read = [&] {
       document = series.document(number);
       shared = limit - files_.budget().left();
-      kept_ = saturating_sum(shared, joined_ ? bytes_kept(*joined_) : 0);
+      kept_ = saturating_sum(shared, joined_ ? joined_->bytes_kept() : 0);
       own.budget().share(
           reservation_.bytes() - std::min(kept_, reservation_.bytes()),
           [&](std::size_t bytes) { return reservation_.grow_to(saturating_sum(kept_, bytes)); });
@@ -209,13 +209,14 @@ class LayersOfItem {
       add_batch_axis(job_);
       if (context_.naming) require_one_output(job_, *context_.naming);
       prepared = prepare_job(job_, document);
-      add_plan(prepared->plan, series.layers().size());
+      if (!joined_) joined_.emplace(series.layers().size());
+      joined_->add(prepared->plan, "the first layer");
     };
     within(name, read);
     MemoryEstimate memory(prepared->plan, "tensors of " + name);
     memory.add("inputs of all layers", shared);
-    memory.add("outputs of all layers", bytes_kept(*joined_));
-    add_copies(*joined_, context_, memory);
+    memory.add("outputs of all layers", joined_->bytes_kept());
+    add_copies(joined_->all(), context_, memory);
     if (memory.bytes() > memory_.bytes()) memory_ = memory;
     if (context_.dry_run) return true;
     memory.require("", limit);
@@ -223,9 +224,9 @@ class LayersOfItem {
     attempt_.needed = std::max(attempt_.needed, memory.bytes());
     if (!reservation_.grow_to(attempt_.needed)) return false;
     if (!results_) {
-      results_.emplace(*joined_, nullptr);
-      result_ =
-          describe_job(job_, prepared->inputs, *joined_, series.whole(), files_, series.layers());
+      results_.emplace(joined_->all(), nullptr);
+      result_ = describe_job(job_, prepared->inputs, joined_->all(), series.whole(), files_,
+                             series.layers());
       add_digests_of(files_);
     } else {
       keep_common_visibility(prepared->inputs, result_.made_by);
@@ -237,17 +238,6 @@ class LayersOfItem {
     for (const std::string& warning : execution.warnings) warnings_.push_back({number, warning});
     results_->add(execution.result);
     return true;
-  }
-
-  /// Adds a layer to the plan of all.
-  void add_plan(const Plan& plan, std::size_t layers) {
-    if (!joined_) {
-      first_ = plan;
-      joined_ = joined_plan(plan, layers, {});
-      return;
-    }
-    require_same_shapes(plan, first_, "the first layer");
-    add_flops(plan, *joined_);
   }
 
   void add_digests_of(const TensorFiles& files) {
@@ -262,8 +252,7 @@ class LayersOfItem {
   MemoryBudget::Reservation& reservation_;
   Outcome& outcome_;
   Job job_;  ///< of the last layer
-  Plan first_;
-  std::optional<Plan> joined_;
+  std::optional<JoinedPlan> joined_;
   std::optional<JoinedResults> results_;
   std::size_t kept_ = 0;   ///< bytes of what is in memory besides the current layer
   MemoryEstimate memory_;  ///< of the layer that needs most

@@ -34,6 +34,7 @@ struct ReadLayer {
   TensorFiles files;
   Document document;  ///< the explicit job
   Job job;
+  PreparedJob prepared;
 
   ReadLayer(TensorFiles& all, const ReadLimits& limits) : files(all, limits) {}
 };
@@ -108,11 +109,11 @@ class LayersRun {
   /// Bytes of the document and of the hidden states that are all in one file.
   std::size_t shared_bytes() const { return limits_.memory - files_.budget().left(); }
 
-  std::unique_ptr<ReadLayer> read(std::int64_t number) const {
+  std::unique_ptr<ReadLayer> read(std::int64_t number) {
     std::unique_ptr<ReadLayer> layer;
     const auto inside = [&] {
       Document document = series_.document(number);
-      const std::size_t kept = saturating_sum(shared_bytes(), joined_ ? bytes_kept(*joined_) : 0);
+      const std::size_t kept = saturating_sum(shared_bytes(), joined_ ? joined_->bytes_kept() : 0);
       ReadLimits rest = limits_;
       rest.memory -= std::min(kept, rest.memory);
       layer = std::make_unique<ReadLayer>(files_, rest);
@@ -122,6 +123,10 @@ class LayersRun {
       layer->job.outputs = outputs_of(layer->job, layer->document, destination_);
     };
     within(name_of_number(number), inside);
+    if (!by_rows_)
+      by_rows_ = destination_.shown ? OutputSet{}
+                                    : outputs_for_rows(destination_.targets, layer->job.outputs);
+    layer->prepared = prepare_job(layer->job, layer->document, *by_rows_);
     return layer;
   }
 
@@ -144,28 +149,24 @@ class LayersRun {
     std::vector<std::int64_t> kept;
     for (const std::int64_t number : series_.layers()) {
       const std::unique_ptr<ReadLayer> layer = read(number);
-      if (!by_rows_)
-        by_rows_ = destination_.shown ? OutputSet{}
-                                      : outputs_for_rows(destination_.targets, layer->job.outputs);
-      const PreparedJob prepared = prepare_job(layer->job, layer->document, *by_rows_);
-      const Plan& plan = prepared.plan;
+      const Plan& plan = layer->prepared.plan;
       names_ = names_of(layer->job.outputs);
       if (args_.no_clobber && !is_joined_ && has_file(number)) {
         skipped_.push_back({number, "skipped, as an output file exists"});
         continue;
       }
       kept.push_back(number);
-      rows_ += counted_rows(prepared), flops_ += plan.flops;
+      rows_ += counted_rows(layer->prepared), flops_ += plan.flops;
       if (is_joined_) join(number, plan);
       MemoryEstimate memory(plan, "tensors of " + name_of_number(number));
-      const Plan& written = is_joined_ ? *joined_ : plan;
+      const Plan& written = is_joined_ ? joined_->all() : plan;
       memory.add("inputs of all layers", shared_bytes());
-      if (is_joined_) memory.add("outputs of all layers", bytes_kept(written));
+      if (is_joined_) memory.add("outputs of all layers", joined_->bytes_kept());
       if (has_text(destination_, args_.show.format)) memory.add_output_text(written);
       if (!args_.dry_run) memory.require(name_, limits_.memory);
       if (memory.bytes() > memory_.bytes()) memory_ = memory;
       if (is_joined_ && needs_description(destination_, args_) && !args_.dry_run)
-        describe(*layer, prepared.inputs);
+        describe(*layer);
       else if (!is_joined_)
         for (OutputPath& path : output_paths(targets_of(number), names_))
           paths_.push_back(std::move(path));
@@ -182,22 +183,17 @@ class LayersRun {
 
   /// Adds a layer to the plan of all.
   void join(std::int64_t number, const Plan& plan) {
-    const std::size_t count = layers_.size();
-    if (joined_) {
-      within(name_of_number(number), [&] {
-        require_same_shapes(plan, *first_, name_of_number(layers_.front()),
-                            "write a file for each layer: -o 'out.{layer}.npz'");
-      });
-      add_flops(plan, *joined_);
-      return;
-    }
-    first_ = plan;
-    joined_ = joined_plan(plan, count, *by_rows_);
+    if (!joined_) joined_.emplace(layers_.size(), *by_rows_);
+    within(name_of_number(number), [&] {
+      joined_->add(plan, name_of_number(layers_.front()),
+                   "write a file for each layer: -o 'out.{layer}.npz'");
+    });
   }
 
-  void describe(const ReadLayer& layer, const Inputs& in) {
+  void describe(const ReadLayer& layer) {
+    const Inputs& in = layer.prepared.inputs;
     if (described_.made_by.find("inputs") == nullptr)
-      described_ = describe_job(layer.job, in, *joined_, series_.whole(), files_, layers_);
+      described_ = describe_job(layer.job, in, joined_->all(), series_.whole(), files_, layers_);
     else
       keep_common_visibility(in, described_.made_by);
     for (auto& digest : layer.files.digests()) digests_.insert(std::move(digest));
@@ -220,16 +216,15 @@ class LayersRun {
   /// The end of what --dry-run prints: the plan of joined outputs.
   std::string end_of_plans() const {
     if (!prints_json(args_))
-      return is_joined_ ? "all layers:\n" + plan_text(*joined_, memory_) : "";
-    return is_joined_ ? "]," + plan_json(*joined_, memory_).substr(1) + "\n" : "]}\n";
+      return is_joined_ ? "all layers:\n" + plan_text(joined_->all(), memory_) : "";
+    return is_joined_ ? "]," + plan_json(joined_->all(), memory_).substr(1) + "\n" : "]}\n";
   }
 
   /// Computes a layer; its rows go to `receiver`.
   Result compute(std::int64_t number, const ReadLayer& layer, const TensorFiles* described_by,
                  RowReceiver* receiver) {
-    const PreparedJob prepared = prepare_job(layer.job, layer.document, *by_rows_);
     Execution execution = within(name_of_number(number), [&] {
-      return execute({layer.job, prepared, layer.document, described_by, layer.job.outputs,
+      return execute({layer.job, layer.prepared, layer.document, described_by, layer.job.outputs,
                       args_.nan, shared_inputs_},
                      receiver);
     });
@@ -240,8 +235,8 @@ class LayersRun {
   /// `progress` may be nullptr.
   void compute_joined(RunProgress* progress) {
     ResultWriter writer(destination_.targets, names_, policy_of(args_));
-    writer.begin(*joined_, described_);
-    JoinedResults joined(*joined_, &writer);
+    writer.begin(joined_->all(), described_);
+    JoinedResults joined(joined_->all(), &writer);
     for (const std::int64_t number : layers_) {
       const std::unique_ptr<ReadLayer> layer = read(number);
       joined.add(compute(number, *layer, nullptr, &joined));
@@ -285,7 +280,7 @@ class LayersRun {
   std::vector<OutputPath> paths_;     ///< of files for each layer
   /// Digests of what was read for all layers, recorded in the file of each layer.
   std::map<std::string, std::string> shared_inputs_;
-  std::optional<Plan> first_, joined_;
+  std::optional<JoinedPlan> joined_;
   std::size_t rows_ = 0;                        ///< of all layers, that the kernels count
   double flops_ = 0;                            ///< of all layers
   Result described_;                            ///< of joined outputs

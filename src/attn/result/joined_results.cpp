@@ -20,6 +20,34 @@ std::size_t elements_of_axes(const Shape& shape, std::size_t first, std::size_t 
   return count;
 }
 
+/// The plan of `count` jobs with the shapes of this one.
+Plan with_first_axis(const Plan& one, std::size_t count, const OutputSet& by_rows) {
+  Plan plan = one;
+  for (PlannedOutput& output : plan.outputs) {
+    output.shape.insert(output.shape.begin(), count);
+    output.bytes = saturating_product({output.bytes, count});
+    if (!output.axes.empty()) output.axes.insert(0, Axis::layer);
+    const Output* const computed = std::get_if<Output>(&output.request);
+    output.streamed = computed != nullptr && by_rows.contains(*computed);
+  }
+  return plan;
+}
+
+void require_same_shapes(const Plan& plan, const Plan& first, const std::string& first_name,
+                         const std::string& hint) {
+  for (std::size_t i = 0; i < first.outputs.size(); ++i) {
+    const PlannedOutput &one = plan.outputs[i], &other = first.outputs[i];
+    if (one.shape == other.shape && one.dtype == other.dtype) continue;
+    const auto described = [](const PlannedOutput& output) {
+      return std::string(name_of(output.dtype)) + " " + to_string(output.shape);
+    };
+    throw Error(ErrorKind::data, Problem{.subject = name_in(one),
+                                         .expected = described(other) + " as in " + first_name,
+                                         .found = described(one),
+                                         .hint = hint});
+  }
+}
+
 }  // namespace
 
 void add_batch_axis(Job& job) {
@@ -41,46 +69,25 @@ void add_inputs(const std::map<std::string, std::string>& more, Json& made_by) {
   digests.assign(std::make_move_iterator(all.begin()), std::make_move_iterator(all.end()));
 }
 
-Plan joined_plan(const Plan& one, std::size_t count, const OutputSet& by_rows) {
-  Plan plan = one;
-  for (PlannedOutput& output : plan.outputs) {
-    output.shape.insert(output.shape.begin(), count);
-    output.bytes = saturating_product({output.bytes, count});
-    if (!output.axes.empty()) output.axes.insert(0, Axis::layer);
-    const Output* const computed = std::get_if<Output>(&output.request);
-    output.streamed = computed != nullptr && by_rows.contains(*computed);
+void JoinedPlan::add(const Plan& one, const std::string& first_name, const std::string& hint) {
+  if (all_.outputs.empty()) {
+    first_ = one;
+    all_ = with_first_axis(one, count_, by_rows_);
+    return;
   }
-  return plan;
-}
-
-void add_flops(const Plan& one, Plan& joined) {
-  joined.flops += one.flops;
+  require_same_shapes(one, first_, first_name, hint);
+  all_.flops += one.flops;
   for (std::size_t i = 0; i < one.outputs.size(); ++i)
-    joined.outputs[i].flops += one.outputs[i].flops;
+    all_.outputs[i].flops += one.outputs[i].flops;
 }
 
-std::size_t bytes_kept(const Plan& joined) {
+std::size_t JoinedPlan::bytes_kept() const {
   std::size_t bytes = 0;
-  for (const PlannedOutput& output : joined.outputs)
+  for (const PlannedOutput& output : all_.outputs)
     if (!output.streamed)
       bytes = saturating_sum(
           bytes, saturating_product({element_count(output.shape), size_of(output.dtype)}));
   return bytes;
-}
-
-void require_same_shapes(const Plan& plan, const Plan& first, const std::string& first_name,
-                         const std::string& hint) {
-  for (std::size_t i = 0; i < first.outputs.size(); ++i) {
-    const PlannedOutput &one = plan.outputs[i], &other = first.outputs[i];
-    if (one.shape == other.shape && one.dtype == other.dtype) continue;
-    const auto described = [](const PlannedOutput& output) {
-      return std::string(name_of(output.dtype)) + " " + to_string(output.shape);
-    };
-    throw Error(ErrorKind::data, Problem{.subject = name_in(one),
-                                         .expected = described(other) + " as in " + first_name,
-                                         .found = described(one),
-                                         .hint = hint});
-  }
 }
 
 JoinedResults::JoinedResults(const Plan& plan, RowReceiver* files) : plan_(plan), files_(files) {

@@ -20,27 +20,33 @@ void add_batch_axis(Job& job);
 /// names.
 void add_inputs(const std::map<std::string, std::string>& more, Json& made_by);
 
-/// The plan of `count` jobs with the shapes of this one, the first: each output has a new first
-/// axis. Those in `by_rows` are written to files while they are computed. `bytes` and the flops are
-/// those of one job.
-Plan joined_plan(const Plan& one, std::size_t count, const OutputSet& by_rows);
+/// The plan of several jobs with the same shapes.
+class JoinedPlan {
+ public:
+  /// Of `count` jobs. Outputs in `by_rows` are written to files while they are computed.
+  explicit JoinedPlan(std::size_t count, const OutputSet& by_rows = {})
+      : count_(count), by_rows_(by_rows) {}
 
-/// Adds the flops of another job.
-void add_flops(const Plan& one, Plan& joined);
+  /// Adds a job. Errors: data, with `first_name` and `hint`, if outputs differ from those of the
+  /// first job in shape or dtype.
+  void add(const Plan& one, const std::string& first_name, const std::string& hint = "");
 
-/// Bytes of the outputs that are not written while they are computed.
-std::size_t bytes_kept(const Plan& joined);
+  /// Each output has a new first axis. The flops are those of all jobs, `bytes` those of the first.
+  const Plan& all() const { return all_; }
+  /// Bytes of the outputs that are not written while they are computed.
+  std::size_t bytes_kept() const;
 
-/// Errors: data, with `first_name` and `hint`, if outputs differ from those of the first job in
-/// shape or dtype.
-void require_same_shapes(const Plan& plan, const Plan& first, const std::string& first_name,
-                         const std::string& hint = "");
+ private:
+  std::size_t count_;
+  OutputSet by_rows_;
+  Plan first_, all_;
+};
 
 /// Receives the outputs of the jobs, one job after the other.
 class JoinedResults final : public RowReceiver {
  public:
-  /// `plan` is joined_plan(). Outputs in by_rows go to `files`, which has begun; it may be nullptr
-  /// if there are none. Both outlive this.
+  /// `plan` is JoinedPlan::all(). Outputs in by_rows go to `files`, which has begun; it may be
+  /// nullptr if there are none. Both outlive this.
   JoinedResults(const Plan& plan, RowReceiver* files);
 
   void begin(const Plan&, const Result&) override {}
