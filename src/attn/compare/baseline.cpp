@@ -26,18 +26,14 @@ void require_baseline(const Request& output, const Precision& precision) {
 
 }  // namespace
 
-Tensor baseline_of(const Request& output, const Job& job, const Document& document,
-                   const Precision& precision) {
+Tensor baseline_of(const Request& output, const Job& job, const Precision& precision) {
   require_baseline(output, precision);
-  Job low = job;
-  low.options.compute = Compute::f32;
-  low.outputs = {output};
+  Options options = job.options;
+  options.compute = Compute::f32;
   TensorMap stored;
   for (const auto& [name, tensor] : job.tensors)
     stored.set(name, is_float(tensor.dtype()) ? cast(tensor, precision.stored) : tensor);
-  low.tensors = std::move(stored);
-  const PreparedJob prepared = prepare_job(low, document);
-  return low_precision(std::get<Output>(output), prepared.inputs, precision.stored);
+  return low_precision(std::get<Output>(output), make_inputs(stored, options), precision.stored);
 }
 
 }  // namespace attn

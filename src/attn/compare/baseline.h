@@ -3,7 +3,6 @@
 
 #include "attn/core/expected_error.h"
 #include "attn/core/output_table.h"
-#include "attn/job/document.h"
 #include "attn/job/job.h"
 #include "attn/tensor/tensor.h"
 
@@ -12,7 +11,6 @@ namespace attn {
 /// The output computed in the dtype that `precision` stores (core/low_precision.h), from inputs
 /// that are rounded to it first. Errors: usage, if there is no such baseline: for f64, which is the
 /// precision of the reference, for tf32, and for tensors that are not outputs.
-Tensor baseline_of(const Request& output, const Job& job, const Document& document,
-                   const Precision& precision);
+Tensor baseline_of(const Request& output, const Job& job, const Precision& precision);
 
 }  // namespace attn

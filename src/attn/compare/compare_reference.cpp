@@ -367,7 +367,7 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
     const TensorAxes axes = output ? axes_of_output(prepared.plan.outputs[i], prepared.inputs.H)
                                    : axes_by_name(match.name, compared.b.shape());
     if (needs_baseline(gatings[i]))
-      gatings[i].baseline = baseline_of(job.outputs[i], job, document, precision);
+      gatings[i].baseline = baseline_of(job.outputs[i], job, precision);
     TensorPair pair = compared_pair(std::move(compared), axes, prepared.inputs.D, gatings[i]);
     gatings[i].baseline.reset();
     if (output != nullptr)
