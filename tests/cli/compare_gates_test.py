@@ -179,13 +179,13 @@ def test_expressions(folder, text, passes):
     ("cosine > 0.5 or max_abs == 2", True), ("not (cosine > 0.5 and max_abs != 2)", True),
     ("not (cosine > 0.5 or max_abs != 2)", False), ("cosine > 0.5 and max_abs == 2", False)])
 def test_undefined_metrics(folder, text, passes):
-    run = attn("compare", "a.npz#z", "b.npz#z", "--gate", text, cwd=folder)
+    run = attn("compare", "a.npz#z", "b.npz#z", "--gate", text, "-v", cwd=folder)
     assert_verdict(run, 0 if passes else 1)
     assert b"cosine undefined" in run.stdout
 
 
 def test_report(folder):
-    run = attn("compare", "a.npz", "b.npz", "--gate", "x: max_abs < 1", "--gate", "max_abs < 1 and rms > 0", cwd=folder)
+    run = attn("compare", "a.npz", "b.npz", "--gate", "x: max_abs < 1", "--gate", "max_abs < 1 and rms > 0", "-v", cwd=folder)
     assert_verdict(run, 1)
     lines = run.stdout.decode().splitlines()
     assert lines[:3] == ["x (2,) float64: passes 2 gates",

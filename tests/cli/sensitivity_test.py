@@ -44,12 +44,72 @@ def test_figures_are_those_of_numpy(job, name, change):
     found = mistakes(path, "--rtol", "1e-2", "--atol", "1e-2")[name]
     assert found["of_tolerance"] == pytest.approx(ratio.max(), rel=1e-6)
     assert found["outside"] == pytest.approx((ratio > 1).mean(), abs=1e-9)
-    assert found["verdict"] == ("not seen" if ratio.max() <= 1 else
-                                "seen" if ratio.max() >= 10 and (ratio > 1).mean() >= .01 else "barely")
+    outside = (ratio > 1).sum() / (ratio > 1e-6).sum()
+    assert found["verdict"] == ("not seen" if outside == 0 else
+                                "seen" if outside >= .5 or ratio.max() >= 10 and outside >= .01 else "barely")
 
 
 def test_a_dropped_softcap_is_not_seen(job):
     assert mistakes(job[0], "--rtol", "1e-2", "--atol", "1e-2")["softcap.dropped"]["verdict"] == "not seen"
+
+
+class TestBlindTests:
+    """What usual tests, with normal inputs and tolerances of 1e-2, do not see."""
+
+    @staticmethod
+    def verdicts(folder, queries, keys, width, sink=None, **options):
+        r = np.random.default_rng(1)
+        tensors = {"Q": r.normal(size=(1, 4, queries, width)), "K": r.normal(size=(1, 2, keys, width)),
+                   "V": r.normal(size=(1, 2, keys, width))}
+        if sink is not None:
+            tensors["sinks"] = np.full(4, float(sink))
+        np.savez(folder / "in.npz", **{name: x.astype("f4") for name, x in tensors.items()})
+        (folder / "job.json").write_text(json.dumps({name: f"in.npz#{name}" for name in tensors} | options))
+        found = mistakes(folder / "job.json", "--rtol", "1e-2", "--atol", "1e-2")
+        return {name: mistake["verdict"] for name, mistake in found.items()}
+
+    def test_softcap(self, tmp_path):
+        assert self.verdicts(tmp_path, 256, 256, 64, softcap=50)["softcap.dropped"] == "not seen"
+
+    def test_end_of_a_cache(self, tmp_path):
+        found = self.verdicts(tmp_path, 1, 8192, 128, sink=0, causal=True, alignment="bottom-right")
+        assert {name: found[name] for name in ("sink.dropped", "cache.zero_tail_16", "cache.last_missing")} == \
+            dict.fromkeys(("sink.dropped", "cache.zero_tail_16", "cache.last_missing"), "not seen")
+
+    def test_window_and_sinks_are_seen(self, tmp_path):
+        found = self.verdicts(tmp_path, 256, 256, 64, sink=5, causal=True, window=[63, 0])
+        assert found["window.left-1"] == found["sink.dropped"] == "seen"
+
+
+def test_hypotheses_without_effect_are_listed(tmp_path):
+    """The last query sees all keys, so that a causal mask has no effect, and neither has the order of pages."""
+    q, k, v = (np.random.default_rng(2).normal(size=(1, 1, n, 16)) for n in (1, 32, 32))
+    np.savez(tmp_path / "in.npz", Q=q, K=k, V=v)
+    (tmp_path / "job.json").write_text(json.dumps(
+        {"Q": "in.npz#Q", "K": "in.npz#K", "V": "in.npz#V", "causal": True, "alignment": "bottom-right"}))
+    report = json.loads(attn("sensitivity", tmp_path / "job.json", "--json").stdout)
+    assert {"causal.dropped", "cache.reversed_pages_16"} <= set(report["without_effect"])
+    text = attn("sensitivity", tmp_path / "job.json").stdout
+    assert b"without effect on this job, whatever its numbers: causal.dropped, " in text
+
+
+class TestGates:
+    @pytest.mark.parametrize("limit, verdict", [(2, "not seen"), (.5, "barely"), (.05, "seen")])
+    def test_verdict(self, job, limit, verdict):
+        """Seen if a tenth of the change would fail, too."""
+        path, q, k, v = job
+        change = np.abs(context(q, k, v) - context(q, k, v, 50)).max()
+        found = mistakes(path, "--gate", f"max_abs < {limit * change}")["softcap.dropped"]
+        assert found["verdict"] == verdict and found["of_tolerance"] is None
+
+    def test_preset(self, job):
+        assert mistakes(job[0], "--preset", "triton")["softcap.dropped"]["verdict"] == "not seen"
+
+    @pytest.mark.parametrize("words, message", [
+        (["--gate", "max_ab < 1"], "unknown metric"), (["--gate", "max_abs < baseline_max_abs"], "no baseline"),
+        (["--preset", "fa2"], "no baseline")])
+    def test_gates_that_cannot_be_evaluated(self, job, words, message):
+        assert_error(attn("sensitivity", job[0], *words), 2, message)
 
 
 def test_precision_gives_the_bound(job):
@@ -81,16 +141,36 @@ def test_a_job_is_required():
 
 class TestAdversarialInputs:
     @pytest.fixture(scope="class", params=[
-        {"softcap": 50}, {"causal": True, "window": [24, 0]}, {"sinks": True}, {"alignment": "bottom-right", "causal": True}],
+        {"softcap": 50}, {"causal": True, "window": [24, 0]}, {"sinks": True}, {"alignment": "bottom-right", "causal": True},
+        {"key_lengths": [40, 70]}, {"bias": (4, 75, 75), "softcap": 30, "causal": True}, {"alibi": "standard"},
+        {"rotary": {"kind": "half"}, "qk_norm": "rms", "q_norm": 32, "k_norm": 32, "causal": True},
+        {"past": 48, "causal": True, "rotary": {"kind": "interleaved"}},
+        {"dropout_mask": (2, 4, 75, 75), "dropout_p": .1}, {"decode": True, "sinks": True, "causal": True}],
         ids=lambda keys: " ".join(keys))
     def jobs(self, request, class_path):
         r = np.random.default_rng(5)
         keys = 90 if "alignment" in request.param else 75
         tensors = {"Q": r.normal(size=(2, 4, 75, 32)), "K": r.normal(size=(2, 2, keys, 32)), "V": r.normal(size=(2, 2, keys, 32))}
         options = dict(request.param)
+        if options.pop("decode", False):
+            tensors |= {name: r.normal(size=(1, 4 if name == "Q" else 2, 1 if name == "Q" else 2000, 128))
+                        for name in "QKV"}
+            options["alignment"] = "bottom-right"
         if options.pop("sinks", False):
             tensors["sinks"] = np.zeros(4)
-        np.savez(class_path / "in.npz", **{name: x.astype("f2") for name, x in tensors.items()})
+        if past := options.pop("past", 0):
+            tensors |= {f"past_{name}": r.normal(size=(2, 2, past, 32)) for name in "KV"}
+        for name in ("bias", "q_norm", "k_norm"):
+            if shape := options.pop(name, None):
+                tensors[name] = 1 + .3 * r.normal(size=shape)
+        if shape := options.pop("dropout_mask", None):
+            tensors["dropout_mask"] = r.random(shape) < .9
+        if lengths := options.pop("key_lengths", None):
+            tensors["key_lengths"] = np.array(lengths)
+        if options.pop("alibi", None):
+            tensors["alibi_slopes"] = 2.0 ** -np.arange(2, 10, 2)
+        np.savez(class_path / "in.npz", **{name: x.astype("f2") if x.dtype == float else x
+                                           for name, x in tensors.items()})
         for name, file in ("usual", "in.npz"), ("adversarial", "new.npz"):
             (class_path / f"{name}.json").write_text(json.dumps({key: f"{file}#{key}" for key in tensors} | options))
         run = attn("random", "--kind", "adversarial", "--for", class_path / "usual.json", "-o", class_path / "new.npz",
@@ -98,13 +178,11 @@ class TestAdversarialInputs:
         assert run.returncode == 0, run.stderr
         return class_path
 
-    def test_more_mistakes_are_seen(self, jobs):
+    def test_all_mistakes_are_seen(self, jobs):
         tolerance = ["--rtol", "1e-2", "--atol", "1e-2"]
         usual, new = (mistakes(jobs / f"{name}.json", *tolerance) for name in ("usual", "adversarial"))
         assert usual.keys() == new.keys()
-        blind = [name for name, mistake in new.items() if mistake["verdict"] == "not seen"]
-        assert len(blind) <= 1, blind
-        assert sum(m["verdict"] == "seen" for m in new.values()) >= sum(m["verdict"] == "seen" for m in usual.values())
+        assert [name for name, mistake in new.items() if mistake["verdict"] != "seen"] == []
 
     def test_shapes_and_dtypes_stay(self, jobs):
         with np.load(jobs / "in.npz") as old, np.load(jobs / "new.npz") as new:

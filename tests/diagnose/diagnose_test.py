@@ -13,11 +13,11 @@ from support.attn import ATTN, attn
 from support.diagnosed import diagnosed, write_job
 
 DTYPES = ["f16", "bf16", "f32"]
-# One job for each mistake, of another dtype each; the full table is made by scripts/stress/diagnose.
+# One job for each mistake, of another dtype each; more are counted by scripts/stress/diagnose.
 QUICK = [(mistake, DTYPES[i % 3]) for i, mistake in enumerate(MISTAKES)]
 
 
-def jobs_with(mistake, dtype, most=96):
+def jobs_with(mistake, dtype, most=72):
     """Random jobs in which the mistake changes the result, and the wrong results."""
     for seed in range(1, 3000):
         tensors, options = random_job(seed, dtype, most)
@@ -96,7 +96,7 @@ def test_two_mistakes_are_named(tmp_path):
     tensors, options = plain_job(), {"causal": True, "softcap": 2.0}
     wrong, _ = forward(tensors, dict(options, scale=1.0), "f32", "softcap dropped")
     report, _ = diagnosed(tmp_path, tensors, options, "f32", wrong, "--diagnose")
-    assert [set(finding["id"].split("+")) for finding in report["diagnosis"]] == [{"scale.none", "softcap.dropped"}]
+    assert [set(finding["id"].split(" and ")) for finding in report["diagnosis"]] == [{"scale.none", "softcap.dropped"}]
 
 
 def test_base_of_logsumexp(tmp_path):
@@ -121,8 +121,6 @@ def test_pattern_of_a_result_that_nothing_explains(tmp_path, change, pattern):
 def test_hypotheses_beyond_the_time_limit_are_listed(tmp_path):
     tensors = plain_job(L=512, H=4, D=64)
     wrong = np.random.default_rng(1).normal(size=(1, 4, 512, 64))
-    report, _ = diagnosed(tmp_path, tensors, {"causal": True}, "f32", wrong)
-    assert report["search"]["untested"]
     lines = lines_of(tmp_path, tensors, {"causal": True}, wrong)
     assert any(line.startswith("  not tested within 2 s; --diagnose tests all: ") for line in lines)
 
@@ -133,7 +131,7 @@ def test_interrupt_prints_what_was_found(tmp_path):
     np.save(tmp_path / "a.npy", np.random.default_rng(1).normal(size=(1, 4, 512, 64)).astype("f4"))
     run = subprocess.Popen([ATTN, "compare", tmp_path / "a.npy", "--reference", job, "--diagnose", "--json"],
                            stdout=subprocess.PIPE)
-    time.sleep(.5)
+    time.sleep(.3)
     run.send_signal(signal.SIGINT)
     report = json.loads(run.communicate()[0])
     assert run.returncode == 1

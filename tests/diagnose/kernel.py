@@ -65,6 +65,10 @@ def random_job(seed, dtype, most=512, shape=None):
         options["rotary"] = {"kind": str(r.choice(["half", "interleaved"])), "base": float(r.choice([1e4, 5e5]))}
         if r.random() < .3:
             options["rotary"]["width"] = D // 2
+        elif r.random() < .3:
+            factors = np.float64(1 + .1 * np.arange(D // 2))
+            options["rotary"] |= {"scaling": "longrope", "attention_factor": 1.3, "original_length": 4096,
+                                  "short_factor": list(factors), "long_factor": list(2 * factors)}
     if r.random() < .25:
         options["qk_norm"] = "rms"
         tensors["q_norm"] = (1 + .3 * r.normal(size=D)).astype(F32)
@@ -90,7 +94,9 @@ def rotated(x, positions, rotary, pairs, sign=1, base=None):
     width = rotary.get("width", x.shape[-1])
     n = width // 2
     angles = positions[:, None] * np.asarray(base or rotary["base"], float) ** (-2 * np.arange(n) / width)
-    c, s = np.cos(angles).astype(F32), (sign * np.sin(angles)).astype(F32)
+    angles = angles / rotary.get("divisors", 1)
+    factor = rotary.get("attention_factor", 1)
+    c, s = (factor * np.cos(angles)).astype(F32), (factor * sign * np.sin(angles)).astype(F32)
     first, second = (np.arange(n), np.arange(n) + n) if pairs == "half" else (2 * np.arange(n), 2 * np.arange(n) + 1)
     y = x.copy()
     y[..., first] = x[..., first] * c - x[..., second] * s
@@ -113,11 +119,12 @@ def repeated(x, H, how):
     return x[:, np.arange(H) // (H // G)]
 
 
-def forward(tensors, options, dtype, mistake="", arithmetic=""):
-    """The context (B, H, L, Dv) and the logsumexp (B, H, L), with this mistake; both as stored."""
+def forward(tensors, options, dtype, *mistakes, arithmetic=""):
+    """The context (B, H, L, Dv) and the logsumexp (B, H, L), with these mistakes; both as stored."""
     t = dict(tensors)
     store = ROUND[dtype]
-    is_ = mistake.__eq__
+    is_ = mistakes.__contains__
+    of = lambda changes, right: next((changes[m] for m in mistakes if m in changes), right)
     q, k, v = (t[name].astype(F32) for name in "QKV")
     B, H, L, D = q.shape
     G = k.shape[1]
@@ -148,6 +155,8 @@ def forward(tensors, options, dtype, mistake="", arithmetic=""):
         q, k = store(q), store(k)
     if rotary and not is_("rotary dropped"):
         pairs, sign = rotary["kind"], 1
+        if "short_factor" in rotary and not is_("rotary scaling dropped"):
+            rotary = dict(rotary, divisors=np.array(rotary["short_factor"]))
         if is_("rotary pairs"):
             pairs = "half" if pairs == "interleaved" else "interleaved"
         if is_("rotary base * 10"):
@@ -156,6 +165,10 @@ def forward(tensors, options, dtype, mistake="", arithmetic=""):
             base = 1e6
         if is_("rotary sign"):
             sign = -1
+        if is_("rotary factor dropped") or is_("rotary scaling dropped"):
+            rotary = dict(rotary, attention_factor=1)
+        if is_("rotary factor squared"):
+            rotary = dict(rotary, attention_factor=rotary["attention_factor"] ** 2)
         if is_("rotary over all columns"):
             rotary = dict(rotary, width=D)
         at_q, at_k = past + i, past + np.arange(k.shape[2])
@@ -191,14 +204,18 @@ def forward(tensors, options, dtype, mistake="", arithmetic=""):
         k, v = (x.reshape(B, G, S // 16, 16, D)[:, :, ::-1].reshape(x.shape) for x in (k, v))
     if is_("batch item 0 for all"):
         k, v = np.repeat(k[:1], B, 0), np.repeat(v[:1], B, 0)
-    how = {"heads tiled": "tiled", "key/value head 0 for all": "first", "heads reversed": "reversed"}.get(mistake, "")
+    how = of({"heads tiled": "tiled", "key/value head 0 for all": "first", "heads reversed": "reversed"}, "")
     k = repeated(k, H, "tiled" if is_("key heads tiled") else how)
     v = repeated(v, H, "tiled" if is_("value heads tiled") else how)
     scale = F32(options.get("scale", D ** -.5))
-    scale = {"scale missing": F32(1), "scale 1/D": F32(1 / D), "scale 1/sqrt(H D)": F32((H * D) ** -.5),
+    scale = of({"scale missing": F32(1), "scale 1/D": F32(1 / D), "scale 1/sqrt(H D)": F32((H * D) ** -.5),
              "scale twice": scale * scale, "exp2 without log2 e": scale * F32(np.log(2)),
-             "log2 e too much": scale / F32(np.log(2))}.get(mistake, scale)
+             "log2 e too much": scale / F32(np.log(2))}, scale)
+    if is_("keys multiplied by their scale"):
+        scale = scale * F32(2.6)
     s = scale * (q @ k.swapaxes(-1, -2))
+    if is_("keys of each head multiplied by a scale"):
+        s = s * (F32(.4) + F32(.35) * np.arange(H, dtype=F32))[:, None, None]
     cap = options.get("softcap")
     order = is_("softcap after the bias")
     if cap and not is_("softcap dropped") and not order:
@@ -211,14 +228,14 @@ def forward(tensors, options, dtype, mistake="", arithmetic=""):
         offset = (S - L) + past - offset if S - L != past else offset
     if is_("causal offset 0"):
         offset = 0
-    shift = {"causal strict": -1, "causal one late": 1}.get(mistake, 0)
+    shift = of({"causal strict": -1, "causal one late": 1}, 0)
     d = i[:, None] + offset - np.arange(S)[None]
     visible = np.ones((B, H, L, S), bool)
     causal = options.get("causal")
-    left = options["window"][0] if "window" in options else None
+    left = options["window"][0] if "window" in options else S // 3 if is_("window added") else None
     if left is not None and not is_("window dropped"):
-        left = {"window + 1": left + 1, "window - 1": left - 1, "window halved": left // 2}.get(mistake, left)
-        if mistake in ("chunks", "chunks of left"):
+        left = of({"window + 1": left + 1, "window - 1": left - 1, "window halved": left // 2}, left)
+        if is_("chunks") or is_("chunks of left"):
             size = left + 1 if is_("chunks") else left
             visible &= (i[:, None] + offset) // size == np.arange(S)[None] // size
         else:
@@ -231,7 +248,8 @@ def forward(tensors, options, dtype, mistake="", arithmetic=""):
     if is_("causal added"):
         causal = True
     if causal:
-        visible &= d + shift >= 0
+        before = S - 1 - (S - 1) % 64 if is_("causal in the last 64 keys only") else 0
+        visible &= (d + shift >= 0) | (np.arange(S) < before)
     if "mask" in t and not is_("mask dropped") and not is_("mask added as numbers"):
         mask = t["mask"].T if is_("mask transposed") else t["mask"]
         visible &= ~mask if is_("mask inverted") else mask
@@ -249,27 +267,28 @@ def forward(tensors, options, dtype, mistake="", arithmetic=""):
         visible[..., 0] = False
     if "bias" in t and not is_("bias dropped"):
         bias = t["bias"].astype(F32)
-        bias = {"bias negated": -bias, "bias scaled": scale * bias, "bias of head 0": bias[:1]}.get(mistake, bias)
+        bias = of({"bias negated": -bias, "bias scaled": scale * bias, "bias of head 0": bias[:1]}, bias)
         s = s + (bias.swapaxes(-1, -2) if is_("bias transposed") else bias)
     if "alibi_slopes" in t and not is_("alibi dropped"):
         slopes = t["alibi_slopes"].astype(F32)
-        slopes = {"alibi negated": -slopes, "alibi scaled": scale * slopes,
-                  "alibi from 1": slopes * F32(2 ** (8 / H))}.get(mistake, slopes)
+        slopes = of({"alibi negated": -slopes, "alibi scaled": scale * slopes,
+                  "alibi from 1": slopes * F32(2 ** (8 / H))}, slopes)
         s = s - slopes[:, None, None] * np.abs(d).astype(F32)
     if order:
         s = F32(cap) * np.tanh(s / F32(cap))
     if is_("softmax over queries"):
         s = np.where(visible, s, -np.inf)
-        e = np.exp(s - s.max(-2, keepdims=True))
-        w = e / e.sum(-2, keepdims=True)
+        m = s.max(-2, keepdims=True)
+        e = np.exp(s - np.where(np.isfinite(m), m, 0))
+        w = e / np.maximum(e.sum(-2, keepdims=True), F32(1e-30))
         return store(w @ v), None
     hidden = s if is_("mask after the softmax") else np.where(visible, s, F32(-np.inf))
     sink = None
     if "sinks" in t and not is_("sink dropped"):
         sink = t["sinks"].astype(F32)
-        sink = {"sink of the next head": np.roll(sink, -1), "sink twice": sink + F32(np.log(2)),
+        sink = of({"sink of the next head": np.roll(sink, -1), "sink twice": sink + F32(np.log(2)),
                 "sink scaled": sink * scale, "sink as 2^x": sink * F32(np.log(2)),
-                "sink of head 0": np.repeat(sink[:1], H)}.get(mistake, sink)[:, None, None]
+                "sink of head 0": np.repeat(sink[:1], H)}, sink)[:, None, None]
     if is_("1 added to the denominator"):
         sink = np.zeros((1, 1, 1), F32)
     m = hidden.max(-1, keepdims=True)
@@ -295,6 +314,9 @@ def forward(tensors, options, dtype, mistake="", arithmetic=""):
         w = e / np.where(total > 0, total, 1)
     if dtype != "f32":
         w = store(w)
+    if arithmetic == "subnormals flushed":
+        w = np.where(np.abs(w) < 2.0 ** -14, 0, w)
+        v = np.where(np.abs(v) < 2.0 ** -14, 0, v)
     if arithmetic == "weights in f16":
         w = ROUND["f16"](w)
     if "dropout_mask" in t and not is_("dropout ignored"):
@@ -307,10 +329,10 @@ def forward(tensors, options, dtype, mistake="", arithmetic=""):
         return store(c), None
     if arithmetic == "tf32":
         cut = lambda x: ((np.asarray(x, F32).view(np.uint32) + 0x1000) & 0xFFFFE000).view(F32)
-        s2 = scale * (cut(q) @ cut(k).swapaxes(-1, -2))
-        del s2
         w, v = cut(w), cut(v)
     context = w @ v
+    if is_("sink with the value of key 0"):
+        context = context + np.exp(sink - m) / total * v[:, :, :1]
     if is_("heads of the result reversed"):
         context = context[:, ::-1]
     if is_("heads of the result swapped with rows"):
@@ -345,6 +367,8 @@ MISTAKES = {
     "window halved": (lambda t, o: "window" in o, {"window.half"}),
     "chunks": (lambda t, o: "window" in o and "key_lengths" not in t, {"window.chunks"}),
     "chunks of left": (lambda t, o: "window" in o, {"window.chunks_of_left"}),
+    "window added": (lambda t, o: o.get("causal") and "window" not in o, {"window.added"}),
+    "causal in the last 64 keys only": (lambda t, o: o.get("causal") and "window" not in o and sum(t[n].shape[2] for n in ("K", "past_K") if n in t) > 64, {f"causal.last_{n}_keys_only" for n in (16, 32, 64, 128)}),
     "heads tiled": (lambda t, o: 1 < t["K"].shape[1] < t["Q"].shape[1], {"heads.tiled"}),
     "key heads tiled": (lambda t, o: 1 < t["K"].shape[1] < t["Q"].shape[1], {"heads.keys_tiled"}),
     "value heads tiled": (lambda t, o: 1 < t["K"].shape[1] < t["Q"].shape[1], {"heads.values_tiled"}),
@@ -362,6 +386,9 @@ MISTAKES = {
     "rotary base * 10": (lambda t, o: "rotary" in o, {"rotary.base*10"}),
     "rotary base 1e6": (lambda t, o: "rotary" in o, {"rotary.base_1000000"}),
     "rotary sign": (lambda t, o: "rotary" in o, {"rotary.sign"}),
+    "rotary factor dropped": (lambda t, o: "scaling" in o.get("rotary", {}), {"rotary.attention_factor_dropped"}),
+    "rotary scaling dropped": (lambda t, o: "scaling" in o.get("rotary", {}), {"rotary.scaling_dropped"}),
+    "rotary factor squared": (lambda t, o: "scaling" in o.get("rotary", {}), {"rotary.attention_factor_squared"}),
     "rotary over all columns": (lambda t, o: "width" in o.get("rotary", {}), {"rotary.all_columns"}),
     "rotary positions of queries + 1": (lambda t, o: "rotary" in o, {"rotary.queries_one_late"}),
     "rotary positions without cache": (lambda t, o: "rotary" in o and "past_K" in t, {"rotary.cache_ignored"}),
@@ -384,7 +411,7 @@ MISTAKES = {
     "mask transposed": (lambda t, o: "mask" in t, {"mask.transposed"}),
     "mask added as numbers": (lambda t, o: "mask" in t, {"mask.added_as_numbers"}),
     "key lengths ignored": (lambda t, o: "key_lengths" in t, {"mask.key_lengths_dropped"}),
-    "last page as stored": (lambda t, o: "key_lengths" in t and (t["key_lengths"] % 16).any(), {"cache.stored_tail_16"}),
+    "last page as stored": (lambda t, o: "key_lengths" in t and (t["key_lengths"] % 16).any(), {"cache.stored_tail_16", "cache.stored_tail_8", "mask.key_lengths_dropped"}),
     "bias dropped": (lambda t, o: "bias" in t, {"bias.dropped"}),
     "bias negated": (lambda t, o: "bias" in t, {"bias.negated"}),
     "bias scaled": (lambda t, o: "bias" in t, {"bias.scaled"}),
@@ -400,6 +427,7 @@ MISTAKES = {
     "sink scaled": (lambda t, o: "sinks" in t, {"sink.scaled"}),
     "sink of the next head": (lambda t, o: "sinks" in t and t["Q"].shape[1] > 1, {"sink.next_head"}),
     "sink of head 0": (lambda t, o: "sinks" in t and t["Q"].shape[1] > 1, {"sink.head_0"}),
+    "sink with the value of key 0": (lambda t, o: "sinks" in t and "dropout_mask" not in t, {"sink.value_of_key_0"}),
     "1 added to the denominator": (lambda t, o: "sinks" not in t, {"sink.added"}),
     "keys used as values": (lambda t, o: "past_K" not in t, {"values.keys"}),
     "values used as keys": (lambda t, o: "past_K" not in t and "rotary" not in o and "qk_norm" not in o, {"values.as_keys"}),
@@ -409,11 +437,13 @@ MISTAKES = {
     "pages reversed": (lambda t, o: "past_K" not in t and t["K"].shape[2] % 16 == 0, {"cache.reversed_pages_16"}),
     "first key missing": (lambda t, o: True, {"cache.first_missing"}),
     "last key missing": (lambda t, o: not o.get("causal") or t["Q"].shape[2] < 64, {"cache.last_missing"}),
-    "last keys beyond a multiple of 16 missing": (lambda t, o: (t.get("key_lengths", np.array([sum(t[n].shape[2] for n in ("K", "past_K") if n in t)])) % 16).any(), {"cache.tail_missing_16"}),
-    "last page as zeros": (lambda t, o: "key_lengths" not in t and "past_K" not in t and "sinks" not in t and t["K"].shape[2] % 16 > 0 and "alibi_slopes" not in t, {"cache.zero_tail_16"}),
+    "last keys beyond a multiple of 16 missing": (lambda t, o: (t.get("key_lengths", np.array([sum(t[n].shape[2] for n in ("K", "past_K") if n in t)])) % 16).any(), {"cache.tail_missing_16", "cache.tail_missing_8"}),
+    "last page as zeros": (lambda t, o: "key_lengths" not in t and "past_K" not in t and "sinks" not in t and t["K"].shape[2] % 16 > 0 and "alibi_slopes" not in t, {"cache.zero_tail_16", "cache.zero_tail_8"}),
     "dropout ignored": (lambda t, o: "dropout_mask" in t, {"dropout.dropped"}),
     "dropout mask inverted": (lambda t, o: "dropout_mask" in t, {"dropout.inverted"}),
     "dropout not divided": (lambda t, o: "dropout_mask" in t, {"dropout.not_divided", "values.factor"}),
     "softmax over queries": (lambda t, o: "sinks" not in t and "dropout_mask" not in t, {"softmax.over_queries"}),
     "weights not normalised": (lambda t, o: "sinks" not in t, {"softmax.not_normalised"}),
+    "keys multiplied by their scale": (lambda t, o: True, {"scale.factor"}),
+    "keys of each head multiplied by a scale": (lambda t, o: t["Q"].shape[1] > 1, {"scale.factor_of_each_head"}),
 }

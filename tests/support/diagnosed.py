@@ -25,3 +25,11 @@ def diagnosed(folder, tensors, options, dtype, result, *flags, output="context")
                *flags)
     assert run.returncode in (0, 1), run.stderr.decode()
     return json.loads(run.stdout)["tensors"][0], run.returncode
+
+
+def adversarial(folder, tensors):
+    """The tensors of the job in this folder with adversarial numbers."""
+    run = attn("random", "--kind", "adversarial", "--for", folder / "job.json", "-o", folder / "new.npz", "--force")
+    assert run.returncode == 0, run.stderr.decode()
+    with np.load(folder / "new.npz") as new:
+        return {name: new[name].astype(x.dtype) for name, x in tensors.items()}

@@ -115,6 +115,7 @@ void add_rules(Command& command, const CompareArgs& args, const std::vector<Opti
       {{"--color", "--width"}, "--view on the terminal", [&args] { return args.view == "-"; }},
       {{"--force"}, "--view=FILE", [&args] { return !args.view.empty() && args.view != "-"; }}};
   add_picture_requirements(command, args.view, "--view=");
+  command.conflicts.push_back({"--verbose", "--json", "JSON has all figures"});
   for (const auto& [flag, reason] : kFixedByReference)
     command.conflicts.push_back({flag, "--reference", reason});
 }
@@ -137,6 +138,8 @@ void add_compare_options(Command& command, CompareArgs& args) {
       "NAME is TENSOR's name in B, or the output that it represents. 'TENSOR=' may be omitted if A "
       "has one tensor; its default with --reference is context, or output if W_O is given")));
   command.add(common(flag("--json", args.json, "print one JSON object on one line")));
+  command.add(common(flag("-v,--verbose", args.details,
+                          "print all figures, also of tensors that pass, and a histogram")));
   command.add(reference_options(args.reference));
   // Not listed: 'attn run --help' has them.
   std::vector<Option> job = in_group("", job_options(args.reference.flags));
@@ -379,7 +382,7 @@ int run_compare(const CompareArgs& args) {
   if (args.json)
     print(report_json(report));
   else if (!is_quiet())
-    print(report_text(report));
+    print(report_text(report, args.details));
   if (drawing) {
     picture->write(*drawing);
     picture->commit();

@@ -29,7 +29,7 @@ struct CompareArgs {
   std::string a, b;
   std::optional<double> rtol, atol;
   std::optional<std::int64_t> ulps;
-  bool equal_nan = false, json = false;
+  bool equal_nan = false, json = false, details = false;
   GateWords gates;
   ReferenceArgs reference;
   std::string view, of;

@@ -13,15 +13,19 @@
 #include "attn/cli/shared_options.h"
 #include "attn/cli/stop_on_interrupt.h"
 #include "attn/cli/terminal.h"
+#include "attn/compare/gate.h"
+#include "attn/compare/gate_presets.h"
 #include "attn/diagnose/sensitivity.h"
 #include "attn/io/mapped_file.h"
 #include "attn/model/model_job.h"
+#include "attn/report/comparison.h"
 
 namespace attn {
 namespace {
 
 struct SensitivityArgs {
   std::string job, output, precision;
+  GateWords gates;
   JobFlags flags;
   std::optional<double> rtol, atol;
   bool require_all = false, suggest = false, json = false;
@@ -57,16 +61,23 @@ std::string ratio_text(double ratio) {
   return six_digits(std::round(ratio / unit) * unit);
 }
 
+std::string ratio_text(const std::optional<double>& ratio) {
+  return ratio ? ratio_text(*ratio) : "-";
+}
+
+/// `accepted`: "tolerance", "bound", or "" for gates.
 std::string report(const Sensitivity& found, const std::string& accepted) {
   std::vector<std::vector<std::string>> rows = {
       {"mistake", "verdict", "change/" + accepted, "change/bound", "outside", "the kernel has"}};
   for (const Effect& effect : found.effects)
-    rows.push_back(
-        {effect.id, std::string(name_of(effect.verdict)), ratio_text(effect.of_tolerance),
-         effect.of_bound ? ratio_text(*effect.of_bound) : "-",
-         rounded_text(100 * effect.outside, 1, Notation::positional) + " %", effect.kernel});
-  if (accepted == "bound")
-    for (auto& row : rows) row.erase(row.begin() + 3);
+    rows.push_back({effect.id, std::string(name_of(effect.verdict)),
+                    ratio_text(effect.of_tolerance), ratio_text(effect.of_bound),
+                    rounded_text(100 * effect.outside, 1, Notation::positional) + " %",
+                    effect.kernel});
+  for (auto& row : rows) {
+    if (accepted.empty()) row.erase(row.begin() + 4);
+    if (accepted.empty() || accepted == "bound") row.erase(row.begin() + 2);
+  }
   std::vector<std::size_t> widths(rows[0].size());
   for (const auto& row : rows)
     for (std::size_t k = 0; k < row.size(); ++k) widths[k] = std::max(widths[k], row[k].size());
@@ -87,27 +98,62 @@ std::string report(const Sensitivity& found, const std::string& accepted) {
   if (found.queries < found.all_queries)
     text += ", on " + std::to_string(found.queries) + " sampled queries";
   text += "\n";
+  if (!found.without_effect.empty())
+    text +=
+        "without effect on this job, whatever its numbers: " + join(found.without_effect, ", ") +
+        "\n";
   if (!found.untested.empty()) text += "not tested: " + join(found.untested, ", ") + "\n";
   return text;
 }
 
 Json report_json(const Sensitivity& found, const std::vector<std::string>& advice) {
-  JsonArray effects, untested, lines;
+  JsonArray effects, untested, lines, without_effect;
   for (const Effect& effect : found.effects)
     effects.push_back(
         Json{JsonObject{{"id", Json{effect.id}},
                         {"text", Json{effect.kernel}},
                         {"verdict", Json{std::string(name_of(effect.verdict))}},
-                        {"of_tolerance", Json{effect.of_tolerance}},
+                        {"of_tolerance", effect.of_tolerance ? Json{*effect.of_tolerance} : Json{}},
                         {"of_bound", effect.of_bound ? Json{*effect.of_bound} : Json{}},
                         {"outside", Json{effect.outside}}}});
+  for (const std::string& id : found.without_effect) without_effect.push_back(Json{id});
   for (const std::string& id : found.untested) untested.push_back(Json{id});
   for (const std::string& line : advice) lines.push_back(Json{line});
   return Json{JsonObject{{"mistakes", Json{std::move(effects)}},
+                         {"without_effect", Json{std::move(without_effect)}},
                          {"untested", Json{std::move(untested)}},
                          {"queries", Json{static_cast<std::int64_t>(found.queries)}},
                          {"of_queries", Json{static_cast<std::int64_t>(found.all_queries)}},
                          {"suggestions", Json{std::move(lines)}}}};
+}
+
+/// The test that the user typed. `precision` is that of the kernel.
+Test tested(const SensitivityArgs& args, const Job& job, Output output,
+            const Precision& precision) {
+  Test test{{}, precision};
+  if (args.rtol || args.atol)
+    test.tolerance = Tolerance{args.rtol.value_or(0), args.atol.value_or(0), {}, true};
+  const std::vector<Gate> gates = gates_of(args.gates, test.tolerance.has_value());
+  if (gates.empty()) return test;
+  for (const Gate& gate : gates)
+    if (gate.names_baseline())
+      throw Error(ErrorKind::usage, gate.place() + ": there is no result, and so no baseline");
+  const DType stored = precision.stored;
+  const std::vector<GatedTensor> tensors = {
+      {std::string(name_of(output)), stored, job.options.softcap > 0}};
+  require_selected(gates, tensors);
+  Tolerance tolerance = test.tolerance.value_or(default_tolerance(stored, stored));
+  tolerance.equal_nan = true;
+  test.gate = [=](const Tensor& result, const Evaluated& right) {
+    const Comparison found =
+        compare(result, right.values, tolerance, right.bounds ? &*right.bounds : nullptr);
+    const Measured measured(result, right.values, found, {0, 2}, stored);
+    if (!found.finite_at_the_same_places()) return false;
+    const auto selected = gates_for(tensors[0], gates);
+    return std::all_of(selected.begin(), selected.end(),
+                       [&](const Gate* gate) { return evaluate(*gate, measured, nullptr).passed; });
+  };
+  return test;
 }
 
 int run_sensitivity(const SensitivityArgs& args) {
@@ -118,21 +164,18 @@ int run_sensitivity(const SensitivityArgs& args) {
   document.erase("outputs");
   const Job job = read_job(document, files);
   const PreparedJob prepared = prepare_job(job, document);
-  std::optional<Tolerance> tolerance;
-  if (args.rtol || args.atol)
-    tolerance = Tolerance{args.rtol.value_or(0), args.atol.value_or(0), {}, true};
+  const Output output = tested_output(args, job);
+  const Test test = tested(args, job, output, tested_precision(args, prepared.inputs));
   const StopOnInterrupt interrupt;
   const Variant given{job.tensors, job.options, RowChange::none};
-  const Sensitivity found =
-      sensitivity(given, tested_output(args, job), tolerance,
-                  tested_precision(args, prepared.inputs), interrupt.stopped());
+  const Sensitivity found = sensitivity(given, output, test, interrupt.stopped());
   const std::vector<std::string> advice =
       args.suggest ? suggestions(given, found) : std::vector<std::string>();
   require_mapped_files_unchanged();
   if (args.json) {
     print_data(to_json(report_json(found, advice)) + "\n");
   } else if (!is_quiet()) {
-    print(report(found, tolerance ? "tolerance" : "bound"));
+    print(report(found, test.gate ? "" : test.tolerance ? "tolerance" : "bound"));
     for (const std::string& line : advice) print(line + "\n");
   }
   const bool all = found.untested.empty() &&
@@ -149,15 +192,22 @@ Command sensitivity_command() {
   command.description =
       "Lists known mistakes of kernels that apply to a job, and whether a test of its result would "
       "notice each: seen, if the largest change is at least 10 times the tolerance and 1 % of the "
-      "elements exceed it; barely, if some do; or not seen. The tolerance is that of --rtol and "
-      "--atol, otherwise the error bound of the precision, as in 'attn compare --reference'.";
+      "elements that it changes exceed it, or if half of them do; barely, if some do; or not seen. "
+      "The tolerance is that of --rtol and --atol, otherwise the error bound of the precision, as "
+      "in 'attn compare --reference'. With gates, a mistake is seen if a tenth of its change would "
+      "fail, too.";
   command.example =
       "  attn sensitivity job.json --rtol 1e-2 --atol 1e-2\n"
       "  attn sensitivity --q q.npy --k k.npy --v v.npy --causal --suggest";
   command.add(positional("JOB", args->job, "job file (.json, .npz or .safetensors)"));
   command.add(in_group(
       "Tolerance",
-      {common(number("--rtol", args->rtol, NumberRange::non_negative, "X", "relative tolerance")),
+      {common(list("--gate", args->gates.gates, "[REGEX:]EXPRESSION",
+                   "a condition instead of a tolerance, as for 'attn compare'; repeatable")),
+       suggesting(common(list("--preset", args->gates.presets, "NAME,...",
+                              "the gates of a project: " + join(preset_names(), ", "), ',')),
+                  preset_names()),
+       common(number("--rtol", args->rtol, NumberRange::non_negative, "X", "relative tolerance")),
        common(number("--atol", args->atol, NumberRange::non_negative, "X", "absolute tolerance")),
        common(word("--precision", args->precision, {"f64", "f32", "tf32", "f16", "bf16"},
                    "precision of the kernel, for the error bound: f64, f32, tf32, f16 or bf16; "
@@ -169,6 +219,7 @@ Command sensitivity_command() {
   command.add(common(flag("--suggest", args->suggest, "say how to change the inputs")));
   command.add(common(flag("--json", args->json, "print one JSON object on one line")));
   std::vector<Option> job = in_group("", job_options(args->flags));
+  std::erase_if(job, [](const Option& option) { return option.name() == "--gate"; });
   command.add(job);
   add_limit_options(command, args->limits);
   command.action = [args] { return run_sensitivity(*args); };

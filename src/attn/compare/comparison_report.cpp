@@ -110,7 +110,7 @@ Json gates_json(const std::vector<GateOutcome>& gates) {
 Json diagnosis_json(const Diagnosis& diagnosis) {
   JsonArray findings;
   for (const Finding& finding : diagnosis.findings)
-    findings.push_back(Json{JsonObject{{"id", Json{join(finding.ids, "+")}},
+    findings.push_back(Json{JsonObject{{"id", Json{join(finding.ids, " and ")}},
                                        {"flags", Json{finding.flags}},
                                        {"text", Json{finding.kernel}},
                                        {"job", Json{finding.job}},
@@ -276,14 +276,15 @@ std::vector<std::string> cause_of(const TensorPair& pair) {
 
 }  // namespace
 
-std::string report_text(const CompareReport& report) {
+std::string report_text(const CompareReport& report, bool details) {
   std::string text;
   std::size_t same = 0;
   bool some_close = false, is_expected = report.to_reference;
   for (const TensorPair& pair : report.pairs) {
     Compared compared = pair.compared;
     compared.name = printable(compared.name);
-    text += comparison_text(compared, pair.found, cause_of(pair));
+    const Detail detail = details ? Detail::all : pair.passed() ? Detail::line : Detail::summary;
+    text += comparison_text(compared, pair.found, cause_of(pair), detail);
     if (!pair.parts.empty()) text += parts_text(pair.axes, pair.parts);
     same += pair.passed() ? 1 : 0;
     some_close |= pair.passed() && !pair.found.equal_throughout();

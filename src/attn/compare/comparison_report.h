@@ -57,7 +57,9 @@ struct CompareReport {
   }
 };
 
-std::string report_text(const CompareReport& report);
+/// A line for each tensor that passes; for others the cause, where they differ, and the extremes.
+/// With `details`, all figures.
+std::string report_text(const CompareReport& report, bool details = false);
 std::string report_json(const CompareReport& report);  ///< one line
 
 }  // namespace attn

@@ -1,6 +1,7 @@
 #include "attn/diagnose/adversarial.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <random>
@@ -27,12 +28,14 @@ class Normal {
   std::mt19937_64 bits_;
 };
 
-constexpr std::size_t kKinds = 6, kEdge = 16;
+constexpr std::size_t kEdge = 16;
+/// Kinds of queries, from the last on: the last ones decide in decoding, and for the last key.
+constexpr std::array<std::size_t, 6> kOrder = {5, 4, 2, 3, 1, 0};
 
-/// (token, column, width) of element i of a tensor of tokens: the last axis has the columns, and
-/// the one before, or with Layout::blhd or packed heads another, the tokens.
+/// Element i of a tensor of tokens: the last axis has the columns, and the one before, or with
+/// Layout::blhd or packed heads another, the tokens.
 struct Element {
-  std::size_t token, column, width;
+  std::size_t token, column, head;
 };
 
 std::size_t token_axis(const Tensor& tensor, const Options& options) {
@@ -42,11 +45,15 @@ std::size_t token_axis(const Tensor& tensor, const Options& options) {
   return rank - 2;
 }
 
-Element element_of(const Tensor& tensor, std::size_t axis, std::size_t i) {
+Element element_of(const Tensor& tensor, std::size_t axis, std::size_t i, std::size_t D) {
   const Shape& shape = tensor.shape();
   std::size_t stride = 1;
   for (std::size_t k = axis + 1; k < shape.size(); ++k) stride *= shape[k];
-  return {i / stride % shape[axis], i % shape.back(), shape.back()};
+  const std::size_t column = i % shape.back();
+  if (shape.size() < 4)
+    return {i / stride % shape[axis], column, column / std::max<std::size_t>(1, D)};
+  const std::size_t heads = axis == 2 ? i / stride / shape[2] : i / shape[3];
+  return {i / stride % shape[axis], column, heads % shape[axis == 2 ? 1 : 2]};
 }
 
 /// A direction that all keys share: +1 and -1, the same in all heads.
@@ -63,6 +70,8 @@ TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed) {
   const double cap = in.options.softcap;
   const double sharp = 2 / deviation,
                capped = cap > 0 ? std::max(2.0, 0.6 * cap) / deviation : sharp;
+  // Keys at both ends get about a quarter of the weights of the queries that see all others alike.
+  const double at_end = 1 + std::log(std::max(4.0, static_cast<double>(in.S) / 4)) / 3;
   const auto is_at_edge = [](std::size_t token, std::size_t count) {
     return token == 0 || token + kEdge >= count;
   };
@@ -71,9 +80,10 @@ TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed) {
     Tensor result(DType::f64, like.shape());
     const auto out = result.mutable_data<double>();
     for (std::size_t i = 0; i < out.size(); ++i) {
-      const auto [token, column, width] = element_of(like, axis, i);
+      const auto [token, column, head] = element_of(like, axis, i, in.D);
       const double x = normal(), common = direction(column, in.D);
-      switch (token % kKinds) {
+      const std::size_t from_end = like.shape()[axis] - 1 - token;
+      switch (kOrder[(from_end + head) % kOrder.size()]) {
         case 0:
           out[i] = 0.1 / deviation * x;
           break;
@@ -100,9 +110,12 @@ TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed) {
     Tensor result(DType::f64, like.shape());
     const auto out = result.mutable_data<double>();
     for (std::size_t i = 0; i < out.size(); ++i) {
-      const auto [token, column, width] = element_of(like, axis, i);
-      out[i] = normal() * (is_at_edge(token, like.shape()[axis]) ? 1.5 : 1) +
-               (common ? direction(column, in.D) : 0);
+      const auto [token, column, head] = element_of(like, axis, i, in.D);
+      const std::size_t tokens = like.shape()[axis];
+      const bool is_end = token == 0 || token + 1 == tokens;
+      out[i] = normal() * (is_at_edge(token, tokens) ? 1.5 : 1) +
+               (common ? direction(column, in.D) * (is_end ? at_end : 1) : 0);
+      if (!common && is_end) out[i] *= 4;
       if (in.options.qk_norm != QkNorm::none && token % 7 == 3) out[i] *= 1e-3;
     }
     return result;
@@ -111,8 +124,10 @@ TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed) {
     Tensor result(DType::f64, like.shape());
     const auto out = result.mutable_data<double>();
     for (std::size_t i = 0; i < out.size(); ++i) {
-      const std::size_t token = element_of(like, axis, i).token;
-      out[i] = normal() * (is_at_edge(token, like.shape()[axis]) ? 24 : 8);
+      // Not around 0, where the mean of many values would be.
+      const auto [token, column, head] = element_of(like, axis, i, in.Dv);
+      out[i] = normal() * (is_at_edge(token, like.shape()[axis]) ? 24 : 8) +
+               static_cast<double>(3 + head % 4);
     }
     return result;
   };
@@ -164,9 +179,10 @@ TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed) {
     std::sort(all.begin(), all.end());
     Tensor changed(DType::f64, sinks->shape());
     for (std::size_t h = 0; h < changed.size(); ++h)
-      changed.mutable_data<double>()[h] = (all.empty() ? 1 : all[all.size() / 2]) +
-                                          (h % 2 == 0 ? 0.5 : -1) +
-                                          0.1 * static_cast<double>(h % 5);
+      changed.mutable_data<double>()[h] = (all.empty()  ? 1
+                                           : h % 2 == 0 ? all[all.size() / 2]
+                                                        : all[all.size() / 10]) +
+                                          0.5 + 0.1 * static_cast<double>(h % 5);
     result.set(std::string(name_of(Input::sinks)), cast(changed, sinks->dtype()));
   }
   return result;

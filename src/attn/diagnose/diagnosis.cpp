@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
 #include "attn/diagnose/arrangements.h"
+#include "attn/diagnose/changes.h"
 #include "attn/diagnose/evaluation.h"
 #include "attn/diagnose/hypotheses.h"
 #include "attn/diagnose/pattern.h"
+#include "attn/diagnose/recovered_weights.h"
 
 namespace attn {
 namespace {
@@ -60,12 +63,18 @@ class Search {
     }
     name_the_best();
     if (found_.findings.empty()) add_arrangements();
+    if (found_.findings.empty()) test_fitted();
     if (found_.findings.empty()) test_arithmetic({"f32", "tf32", "f16", "bf16"}, false);
     if (found_.findings.empty() && found_.arithmetic.empty()) test_pairs(all);
+    if (found_.findings.empty() && found_.arithmetic.empty()) test_arranged();
     if (found_.findings.empty() && found_.arithmetic.empty())
       test_arithmetic({"f16", "bf16"}, true);
     found_.explained_before = before_.explained();
     found_.pattern = pattern_of(evidence_, by_score_ ? &in_ : nullptr);
+    if (by_score_ && found_.findings.empty() && found_.arithmetic.empty()) {
+      const std::string line = recovered_weights(evidence_, base_, parts_.front().queries.front());
+      if (!line.empty()) found_.pattern.push_back(line);
+    }
     return found_;
   }
 
@@ -250,9 +259,9 @@ class Search {
            (before_.wrong_squares == 0 || 4 * after.wrong_squares <= before_.wrong_squares);
   }
 
-  Finding finding_of(const Candidate& candidate) const {
+  Finding finding_of(std::string_view id, const Candidate& candidate) const {
     Finding finding;
-    finding.ids = {std::string(candidate.hypothesis->id)};
+    finding.ids = {std::string(id)};
     finding.kernel = candidate.claim.kernel, finding.job = candidate.claim.job;
     if (candidate.claim.is_flag) finding.flags = candidate.claim.kernel;
     set_fit(finding, candidate.fit);
@@ -280,15 +289,20 @@ class Search {
     const double fewest = least(outside), smallest = least(rms);
     for (const Candidate* candidate : fitting)
       if (outside(*candidate) <= 3 * fewest && rms(*candidate) <= 2 * smallest)
-        found_.findings.push_back(finding_of(*candidate));
-    if (found_.findings.empty()) found_.findings.push_back(finding_of(*fitting.front()));
+        found_.findings.push_back(finding_of(candidate->hypothesis->id, *candidate));
+    if (found_.findings.empty())
+      found_.findings.push_back(finding_of(fitting.front()->hypothesis->id, *fitting.front()));
     std::stable_sort(
         found_.findings.begin(), found_.findings.end(),
         [](const Finding& a, const Finding& b) { return a.residual_after < b.residual_after; });
   }
 
+  /// Whether the errors are, and not only within wide bounds.
+  bool is_smaller(const Fit& after) const { return 2 * after.rms() <= before_.rms(); }
+
   void add_arrangements() {
     for (const Arrangement& arrangement : matching_arrangements(evidence_)) {
+      if (!is_smaller(arrangement.fit)) continue;
       Finding finding;
       finding.ids = {arrangement.id};
       finding.kernel = arrangement.kernel;
@@ -296,6 +310,138 @@ class Search {
       finding.residual_before = before_.rms(), finding.residual_after = arrangement.fit.rms();
       found_.findings.push_back(std::move(finding));
     }
+  }
+
+  /// Hypotheses with numbers that the result suggests.
+  void test_fitted() {
+    if (!by_score_ || is_over()) return;
+    const auto rows = sorted_queries_that_differ();
+    if (const auto offset = common_offset(in_); offset && !rows.empty())
+      if (const auto left = fitted_window(*offset + static_cast<std::int64_t>(rows.front()) - 1))
+        test_fit("window.added",
+                 [&](Variant& variant) { return with_added_window(variant, in_, *left); });
+    if (found_.findings.empty() && in_.options.score == Score::dot) {
+      for (const bool is_common : {true, false}) {
+        if (!found_.findings.empty() || (in_.H == 1 && !is_common)) break;
+        if (const auto factors = fitted_factors(is_common))
+          test_fit(is_common ? "scale.factor" : "scale.factor_of_each_head",
+                   [&](Variant& variant) { return with_factors(variant, in_, *factors); });
+      }
+    }
+  }
+
+  /// The queries of all heads and items whose rows are not within their bounds, in order.
+  std::vector<std::size_t> sorted_queries_that_differ() const {
+    const std::vector<double> errors = row_errors(evidence_);
+    std::vector<std::size_t> rows;
+    for (std::size_t r = 0; r < errors.size(); ++r)
+      if (errors[r] > 1) rows.push_back(r);
+    return errors.size() == given_in_.rows.size() ? rows : std::vector<std::size_t>();
+  }
+
+  /// The window, up to `most` keys to the left, with the smallest errors of the first part: the
+  /// first row that differs has one key more, but keys with small weights do not show in low
+  /// precisions.
+  std::optional<std::int64_t> fitted_window(std::int64_t most) {
+    std::optional<std::int64_t> best;
+    double least = HUGE_VAL;
+    const auto consider = [&](std::int64_t left) {
+      Variant variant = base_;
+      if (left < 0 || left > most || !with_added_window(variant, in_, left)) return;
+      const auto values = evaluated(variant, parts_.front(), false);
+      if (!values) return;
+      const double squares = fit_of(parts_.front(), values->values, nullptr).squares;
+      if (squares < least) least = squares, best = left;
+    };
+    for (std::int64_t left = most, step = 1; left >= most / 4; left -= step) {
+      if (is_over()) return std::nullopt;
+      consider(left);
+      if (most - left >= 8 * step) step *= 2;
+    }
+    if (!best) return std::nullopt;
+    for (std::int64_t step = std::max<std::int64_t>(1, (most - *best) / 8); step > 0; step /= 2)
+      for (const std::int64_t left : {*best - step, *best + step}) consider(left);
+    return best;
+  }
+
+  void test_fit(const char* id, const std::function<std::optional<Claim>(Variant&)>& change) {
+    try {
+      Variant variant = base_;
+      const auto claim = change(variant);
+      if (!claim) return;
+      Candidate candidate;
+      candidate.claim = *claim;
+      judge(variant, candidate);
+      ++found_.tested;
+      if (explains(candidate)) found_.findings.push_back(finding_of(id, candidate));
+    } catch (const Error&) {  // the changed job is not valid
+    }
+  }
+
+  /// For each head, or for all, the factor of the scores that leaves the smallest errors in the
+  /// first part: the best of a grid, and then a golden section search. nullopt if none makes the
+  /// errors much smaller.
+  std::optional<std::vector<double>> fitted_factors(bool is_common) {
+    Part& part = parts_.front();
+    const bool has_heads = part.result.shape()[1] == in_.H;
+    if (!has_heads && !is_common) return std::nullopt;
+    const auto squares_at = [&](const std::vector<double>& factors) {
+      Variant variant = base_;
+      with_factors(variant, in_, factors);
+      const auto evaluated_part = evaluated(variant, part, false);
+      std::vector<double> squares(in_.H, HUGE_VAL);
+      if (!evaluated_part) return squares;
+      std::fill(squares.begin(), squares.end(), 0.0);
+      const auto a = part.result.data<double>(), b = evaluated_part->values.data<double>();
+      const std::size_t of_head = part.result.shape()[2] * part.result.shape()[3];
+      for (std::size_t i = 0; i < a.size(); ++i)
+        if (std::isfinite(a[i]) && std::isfinite(b[i]))
+          squares[is_common ? 0 : i / of_head % in_.H] += (a[i] - b[i]) * (a[i] - b[i]);
+      if (is_common) std::fill(squares.begin(), squares.end(), squares[0]);
+      return squares;
+    };
+    constexpr int kSteps = 24, kSections = 48;
+    constexpr double kGolden = 0.6180339887498949;
+    const double step = std::exp2(0.25);
+    std::vector<double> before, best(in_.H, 1.0), least(in_.H, HUGE_VAL);
+    for (int k = -kSteps; k <= kSteps; ++k) {
+      if (is_over()) return std::nullopt;
+      const double factor = std::pow(step, k);
+      const std::vector<double> squares = squares_at(std::vector<double>(in_.H, factor));
+      if (k == 0) before = squares;
+      for (std::size_t h = 0; h < in_.H; ++h)
+        if (squares[h] < least[h]) least[h] = squares[h], best[h] = factor;
+    }
+    std::vector<double> low(in_.H), high(in_.H), left(in_.H), right(in_.H);
+    for (std::size_t h = 0; h < in_.H; ++h) {
+      low[h] = best[h] / step, high[h] = best[h] * step;
+      left[h] = high[h] - kGolden * (high[h] - low[h]);
+      right[h] = low[h] + kGolden * (high[h] - low[h]);
+    }
+    std::vector<double> at_left = squares_at(left), at_right = squares_at(right);
+    for (int section = 0; section < kSections; ++section) {
+      std::vector<double> next(in_.H);
+      std::vector<bool> goes_left(in_.H);
+      for (std::size_t h = 0; h < in_.H; ++h) {
+        goes_left[h] = at_left[h] < at_right[h];
+        if (goes_left[h]) {
+          high[h] = right[h], right[h] = left[h], at_right[h] = at_left[h];
+          left[h] = next[h] = high[h] - kGolden * (high[h] - low[h]);
+        } else {
+          low[h] = left[h], left[h] = right[h], at_left[h] = at_right[h];
+          right[h] = next[h] = low[h] + kGolden * (high[h] - low[h]);
+        }
+      }
+      const std::vector<double> squares = squares_at(next);
+      for (std::size_t h = 0; h < in_.H; ++h) (goes_left[h] ? at_left : at_right)[h] = squares[h];
+    }
+    double after = 0, all = 0;
+    for (std::size_t h = 0; h < in_.H; ++h) {
+      best[h] = (low[h] + high[h]) / 2;
+      after += std::min(at_left[h], at_right[h]), all += before[h];
+    }
+    if (16 * after > all) return std::nullopt;
+    return best;
   }
 
   /// Of the finite elements of all parts.
@@ -310,6 +456,10 @@ class Search {
   /// Whether the errors are those of a lower precision: within its bound, and of its size.
   void test_arithmetic(const std::vector<std::string>& names, bool sums) {
     if (evidence_.precision == nullptr || !by_score_) return;
+    // Rounding differs in all rows, or nearly all.
+    const std::vector<double> errors = row_errors(evidence_);
+    const auto wrong = std::count_if(errors.begin(), errors.end(), [](double x) { return x > 1; });
+    if (2 * static_cast<std::size_t>(wrong) < errors.size()) return;
     for (const std::string& name : names) {
       const Precision other = *precision_named(name);
       const Precision tried = sums ? with_sums_in(*evidence_.precision, other) : other;
@@ -372,6 +522,59 @@ class Search {
     for (const Finding& finding : fitting)
       if (finding.residual_after <= 2 * fitting.front().residual_after)
         found_.findings.push_back(finding);
+  }
+
+  /// Hypotheses whose results are arranged in another way, if the sample has all queries.
+  void test_arranged() {
+    if (!by_score_ || found_.queries != given_in_.rows.size()) return;
+    const Tensor result = taken(evidence_.result, evidence_.view);
+    const Shape& shape = result.shape();
+    Matrices view{shape[0], shape[1], shape[2], shape[3]};
+    view.stride_C = 1, view.stride_R = view.C;
+    view.stride_H = view.R * view.stride_R, view.stride_B = view.H * view.stride_H;
+    std::vector<std::size_t> rows(view.R);
+    for (std::size_t r = 0; r < view.R; ++r) rows[r] = r;
+    for (const Candidate& candidate : candidates_) {
+      if (is_over()) {
+        found_.untested.emplace_back("pairs with another arrangement");
+        return;
+      }
+      try {
+        const bool projects = candidate.hypothesis->stage == Hypothesis::Stage::projection;
+        Variant variant = projects ? given_ : base_;
+        if (!apply(*candidate.hypothesis, variant)) continue;
+        if (projects) variant = attention_only(variant);
+        const Evaluated changed = evaluate(variant, evidence_.output, rows, evidence_.precision);
+        if (changed.values.shape() != shape) continue;
+        const Evidence other{evidence_.output,
+                             result,
+                             changed.values,
+                             changed.bounds ? &*changed.bounds : nullptr,
+                             evidence_.tolerance,
+                             evidence_.precision,
+                             view};
+        ++found_.pairs;
+        for (const Arrangement& arrangement : matching_arrangements(other)) {
+          if (!is_smaller(arrangement.fit)) continue;
+          Finding finding = finding_of(candidate.hypothesis->id, candidate);
+          finding.ids.push_back(arrangement.id);
+          finding.kernel += (finding.job.empty() ? "" : " (the job has " + finding.job + ")") +
+                            " and " + arrangement.kernel;
+          finding.job = finding.flags = "";
+          set_fit(finding, arrangement.fit);
+          found_.findings.push_back(std::move(finding));
+        }
+      } catch (const Error&) {  // the changed job is not valid
+      }
+    }
+    std::stable_sort(
+        found_.findings.begin(), found_.findings.end(),
+        [](const Finding& a, const Finding& b) { return a.residual_after < b.residual_after; });
+    const auto is_worse = [&](const Finding& finding) {
+      return finding.residual_after > 2 * found_.findings.front().residual_after;
+    };
+    const auto end = std::find_if(found_.findings.begin(), found_.findings.end(), is_worse);
+    found_.findings.erase(end, found_.findings.end());
   }
 
   std::optional<Finding> test_pair(const Hypothesis& a, const Hypothesis& b) {

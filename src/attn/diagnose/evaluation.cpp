@@ -87,9 +87,30 @@ void multiply_rows(Tensor& matrices, const Tensor& factors) {
     if (out[i] != 0) out[i] *= f[i / columns];
 }
 
+/// Adds the weight of the sink, times the value of key 0, to the context (B, H, rows, Dv).
+void add_value_of_key_0(Evaluated& context, const Variant& variant, const Inputs& in,
+                        const Tensor& logsumexp, const Precision* precision) {
+  const Tensor* past = variant.find(Input::past_V);
+  const Tensor values = cast(past != nullptr ? *past : *variant.find(Input::V), DType::f64);
+  const Tensor sinks = cast(*variant.find(Input::sinks), DType::f64);
+  const std::size_t N = values.shape()[2], Dv = values.shape()[3], R = context.values.shape()[2];
+  const auto out = context.values.mutable_data<double>();
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::size_t row = i / Dv, head = row / R;  // head: of all batch items
+    const std::size_t b = head / in.H, h = head % in.H, g = h / (in.H / in.G);
+    const double weight =
+        std::exp(sinks.data<double>()[h] - natural(logsumexp.data<double>()[row], variant.options));
+    const double term = weight * values.data<double>()[((b * in.G + g) * N) * Dv + i % Dv];
+    out[i] += term;
+    if (context.bounds)  // both factors and the sum are rounded
+      context.bounds->mutable_data<double>()[i] +=
+          2 * (precision->result + precision->factor) * std::abs(term);
+  }
+}
+
 bool changes_weights(RowChange change) {
   return change == RowChange::times_sum || change == RowChange::times_shifted_sum ||
-         change == RowChange::over_all_keys;
+         change == RowChange::over_all_keys || change == RowChange::sink_reads_key_0;
 }
 
 /// x (B, H, rows, Dv) W (H * Dv, Mo) + b: (B, 1, rows, Mo).
@@ -131,7 +152,11 @@ Evaluated evaluate(const Variant& variant, Output output, const std::vector<std:
   Evaluated result{outputs.matrices(wanted), std::nullopt};
   if (precision != nullptr && missing_bound_reason(wanted, in.options).empty())
     result.bounds = outputs.matrices(wanted, expected_error(wanted, in, *precision));
-  if (changes) {
+  if (variant.row_change == RowChange::sink_reads_key_0) {
+    if (wanted != Output::head_context)
+      throw Error(ErrorKind::usage, "a change without effect on this output");
+    add_value_of_key_0(result, variant, in, outputs.matrices(Output::logsumexp), precision);
+  } else if (changes) {
     const Tensor factors = row_factors(variant, outputs, rows);
     multiply_rows(result.values, factors);
     if (result.bounds) multiply_rows(*result.bounds, factors);

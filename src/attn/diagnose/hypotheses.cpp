@@ -81,6 +81,35 @@ Found with_last_key(Variant& variant, const Inputs& in, std::int64_t later,
   return flag("--causal-offset " + text(*now + later) + ", " + meaning, text(*now));
 }
 
+constexpr std::int64_t kSmallestPage = 8;
+
+/// The causal mask hides only keys of the last `size` that end at a multiple of it, or at the end.
+template <std::int64_t size>
+Found last_keys_only(Variant& variant, const Inputs& in) {
+  constexpr std::int64_t kMostElements = std::int64_t{1} << 26;
+  const auto offset = common_offset(in);
+  const auto keys = static_cast<std::int64_t>(in.P + in.N),
+             queries = static_cast<std::int64_t>(in.L);
+  if (!is_causal(in) || in.options.window.left >= 0 || !offset || keys <= size ||
+      variant.has(Input::mask) || variant.has(Input::documents) || variant.has(Input::cu_seqlens_q))
+    return std::nullopt;
+  const std::int64_t before = (keys - 1) / size * size;
+  if (size > 16 && before == (keys - 1) / (size / 2) * (size / 2))
+    return std::nullopt;  // the same as for half the size
+  const std::string claim =
+      "the causal mask applied in the last block of " + text(size) + " keys only";
+  if (queries > kMostElements / keys) return Claim{claim, "", false, true};
+  const bool shown = in.options.mask_polarity == MaskPolarity::attend;
+  Tensor mask(DType::boolean, {1, 1, in.L, in.P + in.N});
+  bool* out = mask.mutable_data<bool>().data();
+  for (std::int64_t i = 0; i < queries; ++i)
+    for (std::int64_t j = 0; j < keys; ++j) *out++ = (j < before || j <= i + *offset) == shown;
+  variant.set(Input::mask, mask);
+  variant.options.causal = false;
+  variant.options.window = {};
+  return words(claim);
+}
+
 /// Each query sees the keys of its own chunk.
 Found with_chunks(Variant& variant, const Inputs& in, std::int64_t size) {
   const std::optional<std::int64_t> offset = common_offset(in);
@@ -165,17 +194,19 @@ bool has_empty_rows(const Inputs& in) {
 
 // ---- caches ----
 
-/// The last keys beyond a multiple of `page` are missing.
+/// The last keys beyond a multiple of `page` are missing. This and the next apply only if the page
+/// of half the size does not give the same keys.
 template <std::size_t page>
 Found tail_missing(Variant& variant, const Inputs& in) {
-  bool has_tail = false;
+  bool has_tail = false, is_new = page == kSmallestPage;
   std::size_t tail = 0;
   for (std::size_t b = 0; b < in.B; ++b) {
     const std::size_t rest = keys_of(in, b) % page;
     has_tail |= rest > 0 && rest < keys_of(in, b);
+    is_new |= rest != keys_of(in, b) % (page / 2);
     tail = std::max(tail, rest);
   }
-  if (!has_tail) return std::nullopt;
+  if (!has_tail || !is_new) return std::nullopt;
   hide_keys(variant, in, [&](std::size_t b, std::size_t j) {
     const std::size_t keys = keys_of(in, b);
     return keys >= page && j >= keys / page * page;
@@ -184,12 +215,16 @@ Found tail_missing(Variant& variant, const Inputs& in) {
                (tail == 1 ? " key)" : " keys)"));
 }
 
-/// The last page is read to its end: with zeros, which a sink can express.
+/// Keys after the last are read up to the end of a page: zeros, which a sink can express.
 template <std::size_t page>
 Found zero_tail(Variant& variant, const Inputs& in) {
-  const std::size_t keys = keys_of(in, 0), extra = (page - keys % page) % page;
-  if (extra == 0 || in.token_positions.size() != 1) return std::nullopt;
+  // If the last page is full, the kernel reads one more.
+  const std::size_t keys = keys_of(in, 0), extra = page - keys % page;
+  if (in.token_positions.size() != 1 ||
+      (page > kSmallestPage && extra == page / 2 - keys % (page / 2)))
+    return std::nullopt;
   add_zero_keys(variant, in, static_cast<double>(extra));
+  if (extra == page) return words("one more page of " + text(page) + " keys read as zeros");
   return words("the last page of " + text(page) + " keys read to its end as zeros (" + text(extra) +
                (extra == 1 ? " key)" : " keys)"));
 }
@@ -201,13 +236,16 @@ Found stored_tail(Variant& variant, const Inputs& in) {
   if (lengths == nullptr) return std::nullopt;
   const auto offset = common_offset(in);
   Tensor longer = cast(*lengths, DType::i64);
-  bool changes = false;
+  bool changes = false, is_new = page == kSmallestPage, is_shorter = false;
   const auto all = static_cast<std::int64_t>(in.P + in.N), size = static_cast<std::int64_t>(page);
   for (std::int64_t& length : longer.mutable_data<std::int64_t>()) {
     const std::int64_t rounded = std::min(all, (length + size - 1) / size * size);
+    is_new |= rounded != std::min(all, (length + size / 2 - 1) / (size / 2) * (size / 2));
+    is_shorter |= rounded < all;
     changes |= rounded != length, length = rounded;
   }
-  if (!changes) return std::nullopt;
+  // Without any padding, it is mask.key_lengths_dropped.
+  if (!changes || !is_new || !is_shorter) return std::nullopt;
   variant.set(Input::key_lengths, longer);
   if (offset) variant.options.causal_offset = offset;
   return words("the last page of " + text(page) + " keys read to its end as stored");
@@ -391,7 +429,8 @@ constexpr Hypothesis kAttentionTable[] = {
      }},
     {"causal.cache_ignored", kAttention,
      [](Variant& p, const Inputs& in) {
-       return is_causal(in) || has_window(in)
+       // Without a cache, this is the other alignment.
+       return (is_causal(in) || has_window(in)) && (in.P > 0 || in.options.causal_offset)
                   ? with_offset(p, in, 0, "the first query at the first key") : Found();
      }},
     {"causal.strict", kAttention,
@@ -406,6 +445,10 @@ constexpr Hypothesis kAttentionTable[] = {
                           in.options.causal ? " without --causal: each query also sees the next key"
                                             : "");
      }},
+    {"causal.last_16_keys_only", kAttention, last_keys_only<16>},
+    {"causal.last_32_keys_only", kAttention, last_keys_only<32>},
+    {"causal.last_64_keys_only", kAttention, last_keys_only<64>},
+    {"causal.last_128_keys_only", kAttention, last_keys_only<128>},
     {"causal.after_softmax", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (!hides_keys(p, in)) return std::nullopt;
@@ -413,6 +456,12 @@ constexpr Hypothesis kAttentionTable[] = {
        return words("the mask applied after the softmax: hidden keys count in the sum");
      }},
 
+    {"window.added", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       // Of half of the keys; compare --diagnose tests the window that the result suggests.
+       return in.P + in.N < 4 ? Found()
+                              : with_added_window(p, in, static_cast<std::int64_t>((in.P + in.N) / 2 - 1));
+     }},
     {"window.dropped", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (!has_window(in)) return std::nullopt;
@@ -757,6 +806,15 @@ constexpr Hypothesis kAttentionTable[] = {
        p.set(Input::sinks, reordered(*p.find(Input::sinks), [](std::size_t) { return 0; }));
        return words("the sink of head 0 for all heads");
      }},
+    {"sink.value_of_key_0", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!p.has(Input::sinks) || in.E > 0 || p.has(Input::dropout_mask) || p.has(Input::gate) ||
+           in.P + in.N == 0)
+         return std::nullopt;
+       p.row_change = RowChange::sink_reads_key_0;
+       return words("the weight of the sink multiplied with the value of key 0",
+                    "a sink without a value");
+     }},
     {"sink.added", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (p.has(Input::sinks)) return std::nullopt;
@@ -957,6 +1015,32 @@ constexpr Hypothesis kAttentionTable[] = {
 };
 
 }  // namespace
+
+Found with_added_window(Variant& variant, const Inputs& in, std::int64_t left) {
+  if (has_window(in) || !is_causal(in) || left < 0) return std::nullopt;
+  variant.options.window = {left, 0};
+  return flag("--window " + text(left) + ",0", "no window");
+}
+
+Found with_factors(Variant& variant, const Inputs& in, const std::vector<double>& of_heads) {
+  if (in.options.score != Score::dot) return std::nullopt;
+  const auto [least, most] = std::minmax_element(of_heads.begin(), of_heads.end());
+  if (*least == *most) {
+    const double scale = in.scale.factor() * of_heads[0];
+    variant.options.scale = {Scale::Kind::number, scale};
+    return flag("--scale " + six_digits(scale) + ", " + six_digits(of_heads[0]) +
+                    " times that of the job: another scale, or one of Q or K",
+                scale_text(in));
+  }
+  const Tensor* given = variant.find(Input::head_scale);
+  Tensor factors(DType::f64, {in.H});
+  for (std::size_t h = 0; h < in.H; ++h)
+    factors.mutable_data<double>()[h] =
+        of_heads[h] * (given != nullptr ? cast(*given, DType::f64).data<double>()[h] : 1);
+  variant.set(Input::head_scale, factors);
+  return words("scores of each head times a factor, from " + six_digits(*least) + " to " +
+               six_digits(*most));
+}
 
 std::vector<Hypothesis> hypotheses() {
   const auto of_projection = projection_hypotheses();

@@ -47,6 +47,13 @@ struct Hypothesis {
 /// All hypotheses, by group, the most common mistakes of each first.
 std::vector<Hypothesis> hypotheses();
 
+/// The causal variant with a window that it lacks, for a hypothesis of the attention stage.
+std::optional<Claim> with_added_window(Variant& variant, const Inputs& in, std::int64_t left);
+
+/// The variant with the scores of each head h times of_heads[h], for one of the attention stage.
+std::optional<Claim> with_factors(Variant& variant, const Inputs& in,
+                                  const std::vector<double>& of_heads);
+
 /// Those about projections, norms and rotary positions.
 std::span<const Hypothesis> projection_hypotheses();
 

@@ -177,8 +177,12 @@ Found values_rotated(Variant& p, const Inputs& in) {
 
 /// Heads are split wrongly, and then normalised and rotated.
 Found viewed_first(Variant& p, const Inputs& in, bool keys) {
-  if (in.projected || in.H < 2 || (keys && in.G < 2) || (keys && in.P > 0) ||
-      (!is_rotary(in) && in.options.qk_norm == QkNorm::none))
+  // A norm of each head, with the same weights, does not depend on the order.
+  const Tensor* weight = p.find(Input::q_norm);
+  const bool depends = is_rotary(in) || (in.options.qk_norm != QkNorm::none &&
+                                         (in.options.qk_norm_axis == QkNormAxis::all ||
+                                          (weight != nullptr && weight->rank() > 1)));
+  if (in.projected || in.H < 2 || (keys && in.G < 2) || (keys && in.P > 0) || !depends)
     return std::nullopt;
   p.set(Input::Q, viewed_as_heads(*in[Input::Q]));
   for (const Input input : {Input::K, Input::V})
@@ -246,18 +250,7 @@ constexpr Hypothesis kProjectionTable[] = {
      [](Variant& p, const Inputs& in) {
        return with_angles(
            p, in, [](double x) { return x; }, [](double x) { return -x; },
-           "rotated by negative angles");
-     }},
-    {"rotary.cos_sin_swapped", kProjection,
-     [](Variant& p, const Inputs& in) -> Found {
-       auto claim = with_angles(
-           p, in, [](double x) { return x; }, [](double x) { return x; },
-           "cosines and sines swapped");
-       if (!claim) return std::nullopt;
-       const Tensor cos = *p.find(Input::cos);
-       p.set(Input::cos, *p.find(Input::sin));
-       p.set(Input::sin, cos);
-       return claim;
+           "rotated by negative angles, or cosines and sines swapped");
      }},
     {"rotary.base*10", kProjection,
      [](Variant& p, const Inputs& in) { return with_base(p, in, in.options.rotary.base * 10); }},
@@ -288,6 +281,19 @@ constexpr Hypothesis kProjectionTable[] = {
          return std::nullopt;
        p.options.rotary.attention_factor = 1;
        return flag("--rotary-attention-factor 1");
+     }},
+    {"rotary.attention_factor_squared", kProjection,
+     [](Variant& p, const Inputs& in) -> Found {
+       const Rotary& rotary = in.options.rotary;
+       if (rotary.scaling != Rotary::Scaling::yarn && rotary.scaling != Rotary::Scaling::longrope)
+         return std::nullopt;
+       // Position 0 has the cosine of 0 times the factor.
+       const double factor =
+           rotary_angles(in, Tensor(DType::i64, {1, 1}), {}, {}).cos.data<double>()[0];
+       if (factor == 1) return std::nullopt;
+       p.options.rotary.attention_factor = factor * factor;
+       return flag("--rotary-attention-factor " + python_repr(factor * factor) + ", squared",
+                   python_repr(factor));
      }},
     {"rotary.all_columns", kProjection,
      [](Variant& p, const Inputs& in) -> Found {

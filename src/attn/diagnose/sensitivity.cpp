@@ -9,6 +9,7 @@
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
+#include "attn/diagnose/adversarial.h"
 #include "attn/diagnose/evaluation.h"
 #include "attn/diagnose/hypotheses.h"
 
@@ -38,10 +39,13 @@ std::vector<std::vector<std::size_t>> blocks_of_queries(const Inputs& in) {
 /// Collects the changes of all elements.
 class Changes {
  public:
-  explicit Changes(const std::optional<Tolerance>& tolerance) : tolerance_(tolerance) {}
+  explicit Changes(const Test& test) : test_(test) {}
 
   void add(const Tensor& values, const Evaluated& base) {
     const auto a = values.data<double>(), b = base.values.data<double>();
+    double largest = 0;
+    for (const double x : b)
+      if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
     for (std::size_t i = 0; i < a.size(); ++i) {
       const double change = is_within(a[i], b[i], 0) ? 0
                             : std::isfinite(a[i]) && std::isfinite(b[i])
@@ -49,34 +53,61 @@ class Changes {
                                 : std::numeric_limits<double>::infinity();
       if (base.bounds)
         of_bound_ = std::max(of_bound_, ratio(change, base.bounds->data<double>()[i]));
-      const double accepted =
-          tolerance_ ? bound_of(*tolerance_, b[i], DType::f64) : base.bounds->data<double>()[i];
+      const double accepted = test_.tolerance ? bound_of(*test_.tolerance, b[i], DType::f64)
+                              : base.bounds   ? base.bounds->data<double>()[i]
+                                              : kRounding * std::abs(b[i]);
       of_tolerance_ = std::max(of_tolerance_, ratio(change, accepted));
       outside_ += change > accepted ? 1 : 0;
+      changed_ += change > std::max(kRounding * accepted, 1e-13 * largest) ? 1 : 0;
       ++elements_;
     }
     has_bounds_ = base.bounds.has_value();
+    if (test_.gate) {
+      is_accepted_ &= test_.gate(values, base);
+      is_tenth_accepted_ &= test_.gate(tenth(values, base.values), base);
+    }
   }
 
+  bool has_effect() const { return changed_ > 0; }
+
   void store(Effect& effect) const {
-    effect.of_tolerance = of_tolerance_;
+    if (!test_.gate) effect.of_tolerance = of_tolerance_;
     if (has_bounds_) effect.of_bound = of_bound_;
-    effect.outside =
-        elements_ == 0 ? 0 : static_cast<double>(outside_) / static_cast<double>(elements_);
-    effect.verdict = outside_ == 0                                   ? Effect::Verdict::not_seen
-                     : of_tolerance_ >= 10 && effect.outside >= 0.01 ? Effect::Verdict::seen
+    effect.outside = share(outside_, elements_);
+    effect.verdict = Effect::Verdict::not_seen;
+    const double outside = share(outside_, changed_);
+    const bool is_large = outside >= 0.5 || (outside >= 0.01 && of_tolerance_ >= 10);
+    if (test_.gate ? !is_accepted_ : outside_ > 0) {
+      effect.verdict = (test_.gate ? !is_tenth_accepted_ : is_large) ? Effect::Verdict::seen
                                                                      : Effect::Verdict::barely;
+    }
   }
 
  private:
+  /// What differs by less, relative to what is accepted, is equal: the f64 evaluations round, too.
+  static constexpr double kRounding = 1e-6;
+
   static double ratio(double change, double accepted) {
     return change == 0 ? 0 : change / accepted;
   }
+  static double share(std::size_t part, std::size_t all) {
+    return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
+  }
+  /// right + (result - right) / 10
+  static Tensor tenth(const Tensor& result, const Tensor& right) {
+    Tensor mixed = right;
+    const auto a = result.data<double>();
+    const auto out = mixed.mutable_data<double>();
+    for (std::size_t i = 0; i < out.size(); ++i)
+      if (!is_within(a[i], out[i], 0))
+        out[i] = std::isfinite(a[i]) ? out[i] + (a[i] - out[i]) / 10 : a[i];
+    return mixed;
+  }
 
-  const std::optional<Tolerance>& tolerance_;
+  const Test& test_;
   double of_tolerance_ = 0, of_bound_ = 0;
-  std::size_t outside_ = 0, elements_ = 0;
-  bool has_bounds_ = false;
+  std::size_t outside_ = 0, changed_ = 0, elements_ = 0;
+  bool has_bounds_ = false, is_accepted_ = true, is_tenth_accepted_ = true;
 };
 
 /// The job in f64, from its queries on.
@@ -105,23 +136,47 @@ struct Base {
   }
 };
 
+/// A job and its result for the sampled queries.
+struct Subject {
+  Base base;
+  Output output;
+  const Precision* precision;
+  std::vector<std::vector<std::size_t>> blocks;
+  std::vector<Evaluated> right;
+  std::size_t queries = 0;
+
+  Subject(const Variant& given, Output tested, const Precision* of_bounds)
+      : base(given), output(tested), precision(of_bounds), blocks(blocks_of_queries(base.in)) {
+    for (const auto& block : blocks) {
+      right.push_back(evaluate(base.attention, output, block, precision));
+      queries += block.size();
+    }
+  }
+
+  /// What a variant changes; nullopt if its result has another shape.
+  std::optional<Changes> changes(const Variant& variant, const Test& test) const {
+    Changes all(test);
+    for (std::size_t k = 0; k < blocks.size(); ++k) {
+      const Tensor result = evaluate(variant, output, blocks[k], nullptr).values;
+      if (result.shape() != right[k].values.shape()) return std::nullopt;
+      all.add(result, right[k]);
+    }
+    return all;
+  }
+};
+
 }  // namespace
 
-Sensitivity sensitivity(const Variant& given, Output output,
-                        const std::optional<Tolerance>& tolerance, const Precision& precision,
+Sensitivity sensitivity(const Variant& given, Output output, const Test& test,
                         const std::atomic<bool>* stop) {
-  const Base base(given);
   const std::string why = missing_bound_reason(output, given.options);
-  if (!tolerance && !why.empty())
+  if (!test.tolerance && !test.gate && !why.empty())
     throw Error(ErrorKind::usage, "no error bound is known " + why + "; set --rtol or --atol");
+  const Subject subject(given, output, why.empty() ? &test.precision : nullptr);
+  Variant other{adversarial_inputs(given, 0), given.options, RowChange::none};
+  std::optional<Subject> adversarial;  // made when first used
   Sensitivity found;
-  std::vector<Evaluated> values;
-  const auto blocks = blocks_of_queries(base.in);
-  for (const auto& queries : blocks) {
-    values.push_back(evaluate(base.attention, output, queries, why.empty() ? &precision : nullptr));
-    found.queries += queries.size();
-  }
-  found.all_queries = base.in.rows.size();
+  found.queries = subject.queries, found.all_queries = subject.base.in.rows.size();
   for (const Hypothesis& hypothesis : hypotheses()) {
     if (hypothesis.group() == "logsumexp" && output != Output::logsumexp) continue;
     if (stop != nullptr && *stop) {
@@ -129,23 +184,26 @@ Sensitivity sensitivity(const Variant& given, Output output,
       continue;
     }
     try {
-      const auto changed = base.changed(hypothesis);
+      const auto changed = subject.base.changed(hypothesis);
       if (!changed) continue;
       if (changed->first.too_large) {
         found.untested.emplace_back(hypothesis.id);
         continue;
       }
+      const auto changes = subject.changes(changed->second, test);
+      if (!changes) continue;
+      if (!changes->has_effect()) {
+        if (!adversarial) adversarial.emplace(other, output, subject.precision);
+        const auto again = adversarial->base.changed(hypothesis);
+        const auto others = again ? adversarial->changes(again->second, test) : std::nullopt;
+        if (!others || !others->has_effect()) {
+          found.without_effect.emplace_back(hypothesis.id);
+          continue;
+        }
+      }
       Effect effect;
       effect.id = hypothesis.id, effect.kernel = changed->first.kernel;
-      Changes changes(tolerance);
-      bool fits = true;
-      for (std::size_t k = 0; k < blocks.size() && fits; ++k) {
-        const Tensor result = evaluate(changed->second, output, blocks[k], nullptr).values;
-        fits = result.shape() == values[k].values.shape();
-        if (fits) changes.add(result, values[k]);
-      }
-      if (!fits) continue;
-      changes.store(effect);
+      changes->store(effect);
       found.effects.push_back(std::move(effect));
     } catch (const Error&) {  // the changed job is not valid
     }

@@ -1,12 +1,14 @@
 // Which mistakes of kernels a test of a job would notice.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "attn/core/expected_error.h"
 #include "attn/diagnose/diagnosis.h"
+#include "attn/diagnose/evaluation.h"
 #include "attn/diagnose/variant.h"
 #include "attn/report/comparison.h"
 
@@ -15,28 +17,39 @@ namespace attn {
 /// What a mistake changes in the result of a job.
 struct Effect {
   enum class Verdict {
-    seen,      ///< the largest change is at least 10 times what is accepted, and 1 % exceed that
-    barely,    ///< some elements exceed it
+    /// At least half of the changed elements exceed what is accepted, or 1 % do and the largest
+    /// change is at least 10 times that. With gates: a tenth of the change would fail, too.
+    seen,
+    barely,    ///< some elements exceed it, or a gate fails
     not_seen,  ///< none does
   };
   std::string id;      ///< of the hypothesis
   std::string kernel;  ///< as in Claim
   Verdict verdict = Verdict::not_seen;
-  double of_tolerance = 0;         ///< largest change relative to the tolerance
+  /// The largest change relative to the tolerance; nullopt with gates.
+  std::optional<double> of_tolerance;
   std::optional<double> of_bound;  ///< and to the error bound; nullopt if none is known
-  double outside = 0;              ///< share of elements that exceed what is accepted
+  double outside = 0;              ///< share of elements that exceed the tolerance or bound
 };
 
 struct Sensitivity {
   std::vector<Effect> effects;               ///< of all hypotheses that apply, in their order
+  std::vector<std::string> without_effect;   ///< those that change nothing, whatever the inputs
   std::vector<std::string> untested;         ///< those that are too large, or after a stop
   std::size_t queries = 0, all_queries = 0;  ///< sampled, and in the result
 };
 
-/// `tolerance`: what the test accepts; nullopt: the error bound of `precision`. `stop` ends the
-/// search when true. Errors: data; usage, if the output has no bound and there is no tolerance.
-Sensitivity sensitivity(const Variant& given, Output output,
-                        const std::optional<Tolerance>& tolerance, const Precision& precision,
+/// What a test accepts.
+struct Test {
+  std::optional<Tolerance> tolerance;  ///< nullopt: the error bound of `precision`
+  Precision precision;
+  /// Whether gates accept a result (B, H, rows, C), for the right one. They decide if given.
+  std::function<bool(const Tensor& result, const Evaluated& right)> gate = nullptr;
+};
+
+/// `stop` ends the search when true. Errors: data; usage, if the output has no bound and there is
+/// neither a tolerance nor a gate.
+Sensitivity sensitivity(const Variant& given, Output output, const Test& test,
                         const std::atomic<bool>* stop);
 
 std::string_view name_of(Effect::Verdict verdict);

@@ -18,6 +18,7 @@ enum class RowChange {
   times_sum,          ///< exp(score), not divided by the sum
   times_shifted_sum,  ///< exp(score - the largest), not divided by the sum
   over_all_keys,      ///< divided by the sum over all keys, also hidden ones
+  sink_reads_key_0,   ///< the weight of the sink is multiplied with the value of key 0
   maximum,            ///< the largest score instead of logsumexp
   minus_maximum,      ///< logsumexp of the scores minus the largest
 };

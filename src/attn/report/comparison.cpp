@@ -494,6 +494,14 @@ std::string bound_line(const Compared& compared, const Comparison& found) {
   return line + ", bound " + six_digits(bound) + "\n";
 }
 
+/// ", at most 0.46 of it" for a bound, ", max |a - b| 1e-6", or "" if all are equal.
+std::string largest_error(const Comparison& found) {
+  if (found.equal_throughout()) return "";
+  if (found.max_of_bound && found.differing == 0)
+    return ", at most " + six_digits(found.max_of_bound->value) + " of it";
+  return found.max_abs ? ", max |a - b| " + six_digits(found.max_abs->value) : "";
+}
+
 }  // namespace
 
 std::string tolerance_text(const Tolerance& tolerance) {
@@ -507,12 +515,14 @@ std::string tolerance_text(const Tolerance& tolerance) {
 }
 
 std::string comparison_text(const Compared& compared, const Comparison& found,
-                            const std::vector<std::string>& lines) {
+                            const std::vector<std::string>& lines, Detail detail) {
   const Tensor &a = compared.a, &b = compared.b;
   std::string text = compared.name + (compared.name.empty() ? "" : " ") +
                      both(to_string(a.shape()), to_string(b.shape())) + " " +
                      both(std::string(name_of(a.dtype())), std::string(name_of(b.dtype()))) + ": " +
-                     verdict(compared, found) + "\n";
+                     verdict(compared, found);
+  if (detail == Detail::line) return text + largest_error(found) + "\n";
+  text += "\n";
   for (const std::string& line : lines) text += "  " + line + "\n";
   for (const std::string& reason : compared.reasons) text += "  " + reason + "\n";
   if (!found.same_shape ||
@@ -523,6 +533,10 @@ std::string comparison_text(const Compared& compared, const Comparison& found,
   text += extreme_line("max |a - b|/|b|  ", found.max_rel, a, b);
   if (found.differing > 0 || compared.tolerance.ulps)
     text += extreme_line("max ulps         ", found.max_ulps, a, b);
+  if (detail == Detail::summary) {
+    if (found.rms) text += "  RMS of a - b     " + six_digits(*found.rms) + "\n";
+    return text + nan_line(found, a, b);
+  }
   if (found.mean_abs) text += "  mean |a - b|     " + six_digits(*found.mean_abs) + "\n";
   if (found.rms) text += "  RMS of a - b     " + six_digits(*found.rms) + "\n";
   if (found.nmse) text += nmse_line(*found.nmse);
@@ -533,7 +547,7 @@ std::string comparison_text(const Compared& compared, const Comparison& found,
 
 namespace {
 
-constexpr std::size_t kMaxComparedParts = 10;  // rows of a table
+constexpr std::size_t kMaxComparedParts = 6;  // rows of a table
 
 /// How wrong a part is: infinite if NaN or infinity occurs in only one of a and b.
 double severity(const Comparison& found) {
@@ -594,7 +608,7 @@ std::string parts_text(const std::vector<PartAxis>& axes, const std::vector<Part
     rows.push_back(std::move(row));
   }
   const std::string& last = axes.back().name;
-  const std::string noun = last == "head" || last == "batch" ? last : "part";
+  const std::string noun = last == "head" ? "head" : last == "batch" ? "batch item" : "part";
   std::string text = "  " + std::to_string(wrong.size()) + " of " + counted(parts.size(), noun) +
                      (wrong.size() == 1 ? " differs" : " differ") +
                      (wrong.size() > 1 ? ", largest errors first" : "") + "\n" + table(rows);

@@ -128,11 +128,19 @@ struct Compared {
   std::vector<std::string> reasons = {};  ///< of the verdict, a line each
 };
 
+/// How much comparison_text() says.
+enum class Detail {
+  line,     ///< only its first line, with the largest error
+  summary,  ///< without means, correlations and the histogram
+  all,
+};
+
 /// A report: shapes and dtypes, the number of elements that differ, these lines, the extremes with
 /// their indices and values, means, and, if any element differs, a histogram of |a - b|. Without
 /// ulps in the tolerance, their maximum is omitted if all elements are close: near 0 it is large.
 std::string comparison_text(const Compared& compared, const Comparison& comparison,
-                            const std::vector<std::string>& lines = {});
+                            const std::vector<std::string>& lines = {},
+                            Detail detail = Detail::all);
 
 /// A table of the parts that differ, those with the largest errors first; "" if there is only one
 /// part or none differs.
