@@ -108,6 +108,15 @@ def test_comparison_of_many_tensors(tmp_path):
     check_peak(peak)
 
 
+def test_file_after_one_that_left_many_free_blocks(tmp_path):
+    nested = "[" * 64 + "]" * 64
+    (tmp_path / "nested.json").write_text('{"Q":[' + ",".join([nested] * (40 * MIB // 130)) + "]}")
+    (tmp_path / "flat.json").write_text('{"Q": [[' + ", ".join(["1.0"] * (63 * MIB // 5)) + "]]}")
+    run, peak = attn_and_peak("inspect", "nested.json", "flat.json", "--json", "--max-memory", "64M", cwd=tmp_path)
+    assert run.returncode == 65
+    check_peak(peak)
+
+
 def test_text_of_small_integers(tmp_path):
     np.save(tmp_path / "in.npy", np.full(MIB, 7, np.uint8))
     run, peak = attn_and_peak("convert", "in.npy", "--threshold", "99999999", "--max-memory", "64M", cwd=tmp_path)

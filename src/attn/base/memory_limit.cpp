@@ -86,7 +86,9 @@ void return_freed_memory_to_system() {
 void limit_memory(std::size_t bytes, bool is_strict) {
   if (is_strict) return_freed_memory_to_system();
   g_counts_mapped = is_strict;
-  const std::size_t used = heap_bytes() + g_mapped + kProgram;
+  // Set again, for another file: the free blocks that the last file left do not raise the limit.
+  const std::size_t heap = g_limit == kUnlimited ? heap_bytes() : heap_bytes_after_trimming();
+  const std::size_t used = heap + g_mapped + kProgram;
   g_limit = bytes;
   g_most = bytes < kUnlimited - used ? bytes + used : kUnlimited;
   unchecked_bytes = 0;
