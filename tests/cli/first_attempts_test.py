@@ -48,9 +48,16 @@ FLAGS = "run --q q.npy --k k.npy --v v.npy "
     (FLAGS + "--attention-mask mask.npy", 2, "--key-mask"),
     ("random torch.randn --shape 2,2", 2, "randn --generator torch"),
     ("run both.npz", 65, "'q'"),
+    ("run lower.npz --head 2", 2, "--heads sets the number of heads"),
 ])
 def test_message_names_what_to_type(folder, typed, code, message):
     assert_error(attn(*typed.split(), cwd=folder), code, message)
+
+
+def test_batch_over_arrays_names_the_flag_that_makes_jobs(folder):
+    run = attn("batch", "q.npy", "k.npy", cwd=folder)
+    assert run.returncode == 3
+    assert run.stderr.decode().count("'attn batch --pattern' makes jobs of such files") == 2
 
 
 def test_archive_may_have_lower_case_names(folder):

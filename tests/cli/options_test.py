@@ -45,7 +45,7 @@ def test_view_does_not_take_a_job_as_its_value(folder):
 
 
 @pytest.mark.parametrize("arguments, hint", [
-    (["run", "job.json", "--view", "--head", "1"], "'attn view RESULT' has --head"),
+    (["run", "job.json", "--view", "--head", "1"], "'attn view RESULT' has --head; --heads sets the number of heads"),
     (["run", "job.json", "-o", "x.npz", "--overwrite"], "use --force to overwrite existing files"),
     (["convert", "a.npy", "-o", "b.npy", "-f"], "use --force to overwrite existing files"),
     (["batch", "job.json", "-o", "x"], "use --out-dir for results in files"),

@@ -426,7 +426,7 @@ Command run_command(Executor& executor) {
        "a file: -o, --view=FILE or --explain FILE",
        [args = args.get()] { return args->views.has_file() || destination_of(*args).has_file(); }});
   command.conflicts = {{"--force", "--no-clobber"}};
-  command.hints = {{{"--head"}, "'attn view RESULT' has --head"}};
+  command.hints = {{{"--head"}, "'attn view RESULT' has --head; --heads sets the number of heads"}};
   command.action = [args] { return run_unless_there(*args); };
   return command;
 }

@@ -431,7 +431,8 @@ Document read_document(const std::string& path, TensorFiles& files, const KeySel
                         .expected = "a job (" + listed_suffixes(&FormatRow::holds_several) + ")",
                         .found = "one array (" + std::string(format.title) + ")",
                         .hint = "give it with the flag of its input, such as --embeddings " +
-                                printable(path)});
+                                printable(path) +
+                                "; 'attn batch --pattern' makes jobs of such files"});
   }
   if (!problems.empty()) problems.raise(ErrorKind::data);
   return document;
