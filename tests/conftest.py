@@ -40,15 +40,17 @@ def pytest_make_parametrize_id(val):
     return None
 
 
-MOST_CASES = 50  # of a parametrized test that run in a sanitized build, which is slow
+MOST_CASES = 15  # of a parametrized test that run in a sanitized build, which is slow
 
 
 def skip_in_sanitized_build(items):
-    """Skips tests that do not run the program, and all but MOST_CASES cases of each other test."""
+    """Skips tests that do not run the program, long ones, and all but MOST_CASES cases of each other test."""
     cases = {}
     for item in items:
         if pathlib.Path(item.fspath).parent.name == "rules":
             item.add_marker(pytest.mark.skip(reason="does not run the program"))
+        elif item.get_closest_marker("long"):
+            item.add_marker(pytest.mark.skip(reason="takes very long in sanitized builds"))
         else:
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for same in cases.values():

@@ -627,6 +627,7 @@ def test_mistake_of_a_large_problem_is_found_in_a_sample(tmp_path):
     assert cause == "  agrees with --scale none (the job has 1/sqrt(4)), on 256 sampled queries"
 
 
+@pytest.mark.long
 def test_a_search_without_a_result_states_what_was_tested(tmp_path):
     """With 2,200,000 keys."""
     keys = np.zeros((2_200_000, 1), "f4")

@@ -331,6 +331,7 @@ class TestSources:
 # Reduced copies for drawing.
 
 
+@pytest.mark.long
 class TestLevels:
     """34 heads of 300 x 400, two of them with a single strong weight; the last two are a chunk of their own."""
 
@@ -394,6 +395,7 @@ class TestLevels:
 # Size.
 
 
+@pytest.mark.long
 class TestManyMatrices:
     """A page of 24 heads in which blocks of the values are larger than those of the first reduced copies."""
 

@@ -475,6 +475,7 @@ class TestEmbeddedMatrix:
         root = draw_svg(self.WEIGHTS)
         assert {"weights", "queries", "keys"} <= {text.text for text in root.findall(f"{SVG}text")}
 
+    @pytest.mark.long
     def test_noise_takes_at_most_5_megabytes(self, draw):
         """Noise does not compress. The largest value stays visible."""
         weights = np.random.default_rng(1).random((24, 1, 32, 128, 128), np.float32)
@@ -482,6 +483,7 @@ class TestEmbeddedMatrix:
         assert len(text) <= 5e6
         assert "each cell shows the largest value of a block of" in text
 
+    @pytest.mark.long
     def test_many_heads_take_few_bytes(self, draw):
         rng = np.random.default_rng(0)
         scores = 2 * rng.standard_normal((32, 1, 32, 128, 128), dtype=np.float32)
