@@ -155,6 +155,30 @@ def test_bound_is_the_documented_one(worst, problem, precision):
         assert worst["bound"] == pytest.approx(documented * (2 if precision == "f64" else 1), rel=1e-6)
 
 
+@pytest.mark.parametrize("row", [2047, 2048])
+def test_bound_of_many_queries_is_the_documented_one(module_path, row):
+    """More scores than are computed at once: 2,300 queries and 1,024 keys of two heads."""
+    rng = np.random.default_rng(6)
+    q, k, v = (rng.standard_normal((2, n, 4)).astype("f4").astype("f8") for n in (2300, 1024, 1024))
+    mask = rng.random((2300, 1024)) < .9
+    result = np.empty((2, 2300, 4))
+    for h in range(2):
+        weights = np.where(mask, np.exp(q[h] @ k[h].T / 2), 0)
+        result[h] = weights / weights.sum(1, keepdims=True) @ v[h]
+    result[1, row, 2] += 1
+    arrays = {"many_q": q, "many_k": k, "many_v": v, "many_context": result}
+    for name, x in arrays.items():
+        np.save(module_path / f"{name}.npy", x.astype("f4")[None])
+    np.save(module_path / "many_mask.npy", mask)
+    run = attn("compare", "many_context.npy", "--reference", "--q", "many_q.npy", "--k", "many_k.npy", "--v",
+               "many_v.npy", "--mask", "many_mask.npy", "--layout", "bhld", "--json", cwd=module_path)
+    assert_verdict(run, 1)
+    worst = json.loads(run.stdout)["tensors"][0]["bound"]["worst"]
+    assert worst["at"] == [0, 1, row, 2]
+    documented = bound(q[1, row:row + 1], k[1], v[1], mask[row:row + 1], "f32")[0, 2]
+    assert worst["bound"] == pytest.approx(documented, rel=1e-6)
+
+
 def assert_exceeds_the_bound(found):
     assert found["bound"]["worst"]["value"] > 1
     assert found["differing"] > 0

@@ -107,10 +107,16 @@ void require_finite_bounds(const Compared& compared) {
                                        "set --rtol, --atol or --ulp");
 }
 
-/// Memory for error bounds, in matrices of the shape of the scores: each bound takes one, and five
-/// more are in use while a bound is computed and applied.
-std::size_t bytes_of_errors(const Inputs& in, std::size_t bounds) {
-  return saturating_product({5 + bounds, sizeof(double), in.B, in.H, in.rows.size(), in.S});
+/// Memory for the error bounds of these outputs. While one is computed, seven matrices of the shape
+/// of the scores are in use, with the queries that are computed at a time.
+std::size_t bytes_of_errors(const Inputs& in, const std::vector<const PlannedOutput*>& bounded) {
+  std::size_t bytes = 0, queries = std::min(queries_of_errors(in), in.rows.size());
+  for (const PlannedOutput* output : bounded) {
+    bytes =
+        saturating_sum(bytes, saturating_product({sizeof(double), element_count(output->shape)}));
+    if (!output->query_axis()) queries = in.rows.size();
+  }
+  return saturating_sum(bytes, saturating_product({7, sizeof(double), in.B, in.H, queries, in.S}));
 }
 
 /// The gates of each matched tensor. Errors: usage, if a typed gate selects none of them.
@@ -340,8 +346,11 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
   for (std::size_t i = 0; i < matches.size(); ++i)
     bounded.push_back(has_bound(job.outputs[i], gatings[i], typed, job.options));
   MemoryEstimate memory(prepared.plan);
-  if (const auto bounds = std::count(bounded.begin(), bounded.end(), true); bounds > 0)
-    memory.add("error bounds", bytes_of_errors(prepared.inputs, static_cast<std::size_t>(bounds)));
+  std::vector<const PlannedOutput*> outputs_with_bounds;
+  for (std::size_t i = 0; i < bounded.size(); ++i)
+    if (bounded[i]) outputs_with_bounds.push_back(&prepared.plan.outputs[i]);
+  if (!outputs_with_bounds.empty())
+    memory.add("error bounds", bytes_of_errors(prepared.inputs, outputs_with_bounds));
   if (std::any_of(gatings.begin(), gatings.end(), needs_baseline))
     memory.add("baselines", MemoryEstimate(prepared.plan).bytes());
   memory.require(document.name, files.limits().memory);

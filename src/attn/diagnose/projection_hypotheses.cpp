@@ -179,9 +179,10 @@ Found values_rotated(Variant& p, const Inputs& in) {
 Found viewed_first(Variant& p, const Inputs& in, bool keys) {
   // A norm of each head, with the same weights, does not depend on the order.
   const Tensor* weight = p.find(Input::q_norm);
-  const bool depends = is_rotary(in) || (in.options.qk_norm != QkNorm::none &&
-                                         (in.options.qk_norm_axis == QkNormAxis::all ||
-                                          (weight != nullptr && weight->rank() > 1)));
+  const bool depends =
+      is_rotary(in) ||
+      (in.options.qk_norm != QkNorm::none &&
+       (in.options.qk_norm_axis == QkNormAxis::all || (weight != nullptr && weight->rank() > 1)));
   if (in.projected || in.H < 2 || (keys && in.G < 2) || (keys && in.P > 0) || !depends)
     return std::nullopt;
   p.set(Input::Q, viewed_as_heads(*in[Input::Q]));

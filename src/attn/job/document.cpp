@@ -426,13 +426,13 @@ Document read_document(const std::string& path, TensorFiles& files, const KeySel
   } else if (format.is_document()) {
     return parse_job_file(file, path, only, files.budget());
   } else {
-    throw Error(ErrorKind::data,
-                Problem{.where = {file.name()},
-                        .expected = "a job (" + listed_suffixes(&FormatRow::holds_several) + ")",
-                        .found = "one array (" + std::string(format.title) + ")",
-                        .hint = "give it with the flag of its input, such as --embeddings " +
-                                printable(path) +
-                                "; 'attn batch --pattern' makes jobs of such files"});
+    throw Error(
+        ErrorKind::data,
+        Problem{.where = {file.name()},
+                .expected = "a job (" + listed_suffixes(&FormatRow::holds_several) + ")",
+                .found = "one array (" + std::string(format.title) + ")",
+                .hint = "give it with the flag of its input, such as --embeddings " +
+                        printable(path) + "; 'attn batch --pattern' makes jobs of such files"});
   }
   if (!problems.empty()) problems.raise(ErrorKind::data);
   return document;
