@@ -158,7 +158,8 @@ BackwardExpected<T> expect(const BackwardCase<T>& c, const Case<T>& of) {
   const formula::Outputs<Exact> forward = formula::attend<Exact>(p);
   const formula::BackwardOutputs<Exact> exact = formula::attend_backward<Exact>(c.problem);
   BackwardExpected<T> out;
-  auto& [value, tolerance] = out;
+  BackwardAnswer<double>& value = out.value;
+  BackwardAnswer<double>& tolerance = out.tolerance;
   const auto copy = [&](const std::vector<Exact>& from,
                         std::vector<double> BackwardAnswer<double>::*to) {
     (value.*to).assign(from.begin(), from.end());
