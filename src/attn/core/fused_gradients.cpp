@@ -41,7 +41,8 @@ AttendedDerivatives derivatives_as(const Attended& of, const Tensor& g,
                                    const std::array<bool, kKernelBiases.size()>& wanted) {
   const Inputs& in = *of.in;
   const Tensor grad = cast(g, dtype_of<T>);
-  const Tensor delta = cast(delta_of(of.context, g), dtype_of<T>);
+  const Tensor exact_delta = delta_of(of.context, g);
+  const Tensor delta = cast(exact_delta, dtype_of<T>);
   const Tensor extra = of_logsumexp ? cast(*of_logsumexp, dtype_of<T>) : Tensor();
   KernelProblem<T> given(in);
   kernel::BackwardProblem<T> problem;
@@ -75,8 +76,12 @@ AttendedDerivatives derivatives_as(const Attended& of, const Tensor& g,
   }
   kernel::attend_backward(problem, gradients, thread_pool());
 
-  AttendedDerivatives result{
-      cast(*queries, DType::f64), cast(*keys, DType::f64), cast(*values, DType::f64), {}, {}};
+  AttendedDerivatives result{cast(*queries, DType::f64),
+                             cast(*keys, DType::f64),
+                             cast(*values, DType::f64),
+                             {},
+                             {},
+                             exact_delta};
   for (std::size_t i = 0; i < kKernelBiases.size(); ++i)
     if (biases[i])
       result.biases[i] = unfitted(cast(*biases[i], DType::f64), *in[kKernelBiases[i]], in);

@@ -40,6 +40,7 @@ struct AttendedDerivatives {
   Tensor queries, keys, values;  ///< in the shapes of the operands
   std::array<std::optional<Tensor>, kKernelBiases.size()> biases;  ///< in the shapes of Inputs
   std::optional<Tensor> sinks;                                     ///< (H)
+  Tensor delta;                                                    ///< delta_of() the context
 };
 
 /// Sums over columns of the context times its derivative g, (B, H, R), float64; 0 for queries whose

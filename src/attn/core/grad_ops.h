@@ -270,10 +270,10 @@ class GradOps {
     }
     if (wants_delta_) operands.push_back(Traced{{}, tape_.add(nullptr)});
     return record(cast(of.context, DType::f64), operands, [=, this](const Tensor& g) {
-      if (wants_delta_) delta_ = delta_of(of.context, g);
       std::array<bool, kKernelBiases.size()> wanted{};
       for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] = by_input[i] && by_input[i]->node;
       const AttendedDerivatives derivatives = attended_derivatives(of, g, of_logsumexp, wanted);
+      if (wants_delta_) delta_ = derivatives.delta;
       tape_.pass(queries, [&] { return derivatives.queries; });
       tape_.pass(keys, [&] { return derivatives.keys; });
       tape_.pass(values, [&] { return derivatives.values; });
@@ -338,9 +338,7 @@ class GradOps {
   /// The result of an operation, with a node if one of its operands has one.
   Traced record(Tensor value, const std::vector<Operand>& operands,
                 Tape<Tensor>::Backward backward) {
-    for (const Operand& operand : operands)
-      if (operand && operand->node) return {std::move(value), tape_.add(std::move(backward))};
-    return {std::move(value)};
+    return {std::move(value), tape_.add_if_wanted(operands, std::move(backward))};
   }
 
   /// The same with one operand. Backward: Tensor -> Tensor.

@@ -304,9 +304,7 @@ class GradErrorOps {
 
   TracedBound record(Bounded value, const std::vector<Operand>& operands,
                      Tape<Bounded>::Backward backward) {
-    for (const Operand& operand : operands)
-      if (operand && operand->node) return {std::move(value), tape_.add(std::move(backward))};
-    return {std::move(value)};
+    return {std::move(value), tape_.add_if_wanted(operands, std::move(backward))};
   }
 
   /// An operation whose derivative is linear: Tensor -> Tensor.

@@ -22,6 +22,14 @@ class Tape {
     return nodes_.size() - 1;
   }
 
+  /// The node of an operation; nullopt if no derivative by its operands, optionals, is wanted.
+  template <class Operands>
+  std::optional<std::size_t> add_if_wanted(const Operands& operands, Backward backward) {
+    for (const auto& operand : operands)
+      if (operand && operand->node) return add(std::move(backward));
+    return std::nullopt;
+  }
+
   /// Adds derivative() to that by the operand, if it is wanted: if it has a `node`.
   template <class Operand, class Function>
   void pass(const Operand& operand, Function&& derivative) {
