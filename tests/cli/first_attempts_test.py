@@ -41,6 +41,8 @@ FLAGS = "run --q q.npy --k k.npy --v v.npy "
     ("compare q.npy", 2, "expected a reference file B, or --reference and a job"),
     ("run model", 66, "model: is the folder of a model; to compute a layer of the model, give --model model --layer N"),
     ("model model", 2, "attn model inspect DIR"),
+    ("inspect model", 66, "model: is a directory; attn model inspect shows the layers of a model"),
+    ("view model", 66, "model: is a directory; attn model inspect shows the layers of a model"),
     ("run q.npy", 65, "expected a job (.npz, .safetensors or .json), found one array (.npy); give it with the flag"),
     ("run", 2, "expected a job file (- for standard input) or tensors"),
     (FLAGS + "--convention flash_attn", 2, "did you mean 'flash'?"),

@@ -12,6 +12,7 @@
 #include "attn/compare/compare_hints.h"
 #include "attn/core/attention.h"
 #include "attn/core/expected_error.h"
+#include "attn/core/fused.h"
 #include "attn/core/projection.h"
 #include "attn/diagnose/diagnosis.h"
 #include "attn/job/job.h"
@@ -107,10 +108,11 @@ void require_finite_bounds(const Compared& compared) {
                                        "set --rtol, --atol or --ulp");
 }
 
-/// Memory for the error bounds of these outputs. While one is computed, seven matrices of the shape
-/// of the scores are in use, with the queries that are computed at a time.
+/// Memory for the error bounds of these outputs. While one is computed, each thread uses seven
+/// matrices of the shape of the scores, with the queries that it computes at a time.
 std::size_t bytes_of_errors(const Inputs& in, const std::vector<const PlannedOutput*>& bounded) {
-  std::size_t bytes = 0, queries = std::min(queries_of_errors(in), in.rows.size());
+  const std::size_t threads = std::min(thread_count(), kMostErrorThreads);
+  std::size_t bytes = 0, queries = std::min(threads * queries_of_errors(in), in.rows.size());
   for (const PlannedOutput* output : bounded) {
     bytes =
         saturating_sum(bytes, saturating_product({sizeof(double), element_count(output->shape)}));

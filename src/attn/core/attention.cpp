@@ -1,9 +1,12 @@
 #include "attn/core/attention.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <numbers>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -32,7 +35,12 @@ class Computation {
 
   /// An output with all axes; head_context for context.
   const Tensor& at(Output output) {
-    if (needs_scores(output) && is_fused()) compute_fused();
+    if (needs_scores(output)) {
+      if (is_fused())
+        compute_fused();
+      else if (reference_rows_at_a_time(in_, outputs_) < in_.rows.size())
+        compute_in_parts();
+    }
     return formula_.at(same_numbers_as(output));
   }
 
@@ -95,6 +103,45 @@ class Computation {
     is_computed_ = true;
   }
 
+  /// Computes everything from scores to head_context some queries at a time.
+  void compute_in_parts() {
+    if (is_computed_) return;
+    OutputSet wanted;
+    for (const OutputRow& row : kOutputs)
+      if (needs_scores(row.output) && outputs_.contains(row.output) && row.output != Output::output)
+        wanted.insert(same_numbers_as(row.output));
+    if (wants_context()) wanted.insert(Output::head_context);
+    std::array<Tensor, kOutputs.size()> whole;
+    const std::size_t rows = in_.rows.size(), step = reference_rows_at_a_time(in_, outputs_);
+    for (std::size_t first = 0; first < rows; first += step) {
+      std::vector<std::size_t> queries(std::min(step, rows - first));
+      std::iota(queries.begin(), queries.end(), first);
+      Inputs part = part_of(in_, {{first, queries.size()}});
+      part.options.lse_base = std::numbers::e;  // provide() takes natural logarithms
+      TensorOps ops(part);
+      Formula<TensorOps> formula(ops, part);
+      provide_factors(queries, formula);
+      for (const OutputRow& row : kOutputs)
+        if (wanted.contains(row.output))
+          put_part(formula.at(row.output), *row.axes.find(Axis::L), first, rows,
+                   whole[index_of(row.output)]);
+    }
+    for (const OutputRow& row : kOutputs)
+      if (wanted.contains(row.output))
+        formula_.provide(row.output, std::move(whole[index_of(row.output)]));
+    is_computed_ = true;
+  }
+
+  /// Queries, keys and values of a problem with these queries.
+  void provide_factors(const std::vector<std::size_t>& queries, Formula<TensorOps>& part) {
+    part.provide(Output::queries, take_rows(formula_.at(Output::queries), queries));
+    part.provide(Output::present_K, formula_.at(Output::present_K));
+    if (!wants_context()) return;
+    part.provide(Output::present_V, formula_.at(Output::present_V));
+    if (in_[Input::gate] || in_[Input::W_gate])
+      part.provide(Output::gates, take_rows(formula_.at(Output::gates), queries));
+  }
+
   /// Computes rows of (B, H, rows), given as flat indices, with the operations of the formula. One
   /// query at a time, so that the bytes of a row do not depend on which others are computed.
   void compute_rows(const std::vector<std::size_t>& rows, const FusedRequest& request,
@@ -111,9 +158,7 @@ class Computation {
     part.options.lse_base = std::numbers::e;  // as that of the kernels
     TensorOps ops(part);
     Formula<TensorOps> formula(ops, part);
-    formula.provide(Output::queries, take_rows(formula_.at(Output::queries), {query}));
-    formula.provide(Output::present_K, formula_.at(Output::present_K));
-    if (wants_context()) formula.provide(Output::present_V, formula_.at(Output::present_V));
+    provide_factors({query}, formula);
     for (const OutputRow& output : kOutputs) {
       if (!request.wants(output.output) && output.output != Output::logsumexp) continue;
       if (!fused[index_of(output.output)] && request.consumers[index_of(output.output)] == nullptr)

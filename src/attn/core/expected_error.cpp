@@ -2,30 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "attn/core/error_ops.h"
 #include "attn/core/formula.h"
+#include "attn/core/fused.h"
 #include "attn/core/gradient_error.h"
 #include "attn/core/inputs_part.h"
 #include "attn/core/layout.h"
-#include "attn/core/plan.h"
+#include "attn/kernel/thread_pool.h"
 
 namespace attn {
 namespace {
 
-/// Elements of the matrices of scores and of their errors that are computed at once.
-constexpr std::size_t kMostScores = std::size_t{1} << 22;
-
-/// Copies the rows `from` to `to`, from row `first` on. Both have the query axis at `axis`.
-void put_rows(const Tensor& from, std::size_t axis, std::size_t first, Tensor& to) {
-  std::size_t outer = 1, inner = sizeof(double);
-  for (std::size_t i = 0; i < axis; ++i) outer *= from.shape()[i];
-  for (std::size_t i = axis + 1; i < from.shape().size(); ++i) inner *= from.shape()[i];
-  const std::size_t part = from.shape()[axis] * inner, whole = to.shape()[axis] * inner;
-  for (std::size_t i = 0; part > 0 && i < outer; ++i)
-    std::memcpy(to.mutable_raw() + i * whole + first * inner, from.raw() + i * part, part);
-}
+/// Elements of the matrices of scores and of their errors that a thread computes at once.
+constexpr std::size_t kMostScores = std::size_t{1} << 19;
 
 /// The error of an output with a row for each query, some queries at a time. Keys and values are
 /// computed once.
@@ -33,32 +23,29 @@ Tensor error_by_rows(Output output, std::size_t axis, const Inputs& in,
                      const Precision& precision) {
   ErrorOps ops(in, precision);
   Formula<ErrorOps> formula(ops, in);
+  const Bounded keys = formula.at(Output::present_K);
   const bool needs_values = output == Output::head_context || output == Output::output;
-  Tensor error;
+  const Bounded values = needs_values ? formula.at(Output::present_V) : Bounded{};
   const std::size_t rows = in.rows.size(), step = queries_of_errors(in);
-  for (std::size_t first = 0; first < rows; first += step) {
+  Tensor error;
+  const auto compute = [&](std::size_t first) {
     const Inputs part = part_of(in, {{first, std::min(step, rows - first)}});
     ErrorOps part_ops(part, precision);
     Formula<ErrorOps> of_part(part_ops, part);
-    of_part.provide(Output::present_K, formula.at(Output::present_K));
-    if (needs_values) of_part.provide(Output::present_V, formula.at(Output::present_V));
-    const Tensor found = part_ops.stored(of_part.at(output)).error;
-    if (first == 0) {
-      Shape shape = found.shape();
-      shape[axis] = rows;
-      error = Tensor(DType::f64, shape);
-    }
-    put_rows(found, axis, first, error);
-  }
+    of_part.provide(Output::present_K, keys);
+    if (needs_values) of_part.provide(Output::present_V, values);
+    put_part(part_ops.stored(of_part.at(output)).error, axis, first, rows, error);
+  };
+  compute(0);  // creates the tensor
+  const std::size_t others = (rows - 1) / step;
+  thread_pool().run(others, std::min(others, kMostErrorThreads),
+                    [&](std::size_t i, std::size_t) { compute((i + 1) * step); });
   return error;
 }
 
 }  // namespace
 
-std::size_t queries_of_errors(const Inputs& in) {
-  const std::size_t query = std::max<std::size_t>(1, saturating_product({in.B, in.H, in.S}));
-  return std::clamp<std::size_t>(kMostScores / query, 1, std::max<std::size_t>(1, in.rows.size()));
-}
+std::size_t queries_of_errors(const Inputs& in) { return rows_at_a_time(in, kMostScores); }
 
 std::optional<Precision> precision_named(std::string_view name) {
   const auto unit = [](int bits) { return std::ldexp(1.0, -bits); };

@@ -78,8 +78,9 @@ std::string missing_bound_reason(const Request& request, const Options& options)
 /// for equality. Errors: data, if an input does not fit the stored dtype.
 Tensor expected_error(const Request& request, const Inputs& in, const Precision& precision);
 
-/// How many of in.rows expected_error() computes at a time for outputs with a row for each query.
-/// About seven matrices of their scores, f64, are in memory then.
+/// How many of in.rows each thread of expected_error() computes at a time for outputs with a row
+/// for each query. About seven matrices of their scores, f64, are in memory then for each thread.
 std::size_t queries_of_errors(const Inputs& in);
+inline constexpr std::size_t kMostErrorThreads = 4;
 
 }  // namespace attn

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "attn/core/inputs.h"
+#include "attn/core/output_table.h"
+#include "attn/tensor/tensor.h"
 
 namespace attn {
 
@@ -16,5 +18,22 @@ using RowRanges = std::vector<RowRange>;
 
 /// The problem with only these rows of in.rows.
 Inputs part_of(const Inputs& in, const RowRanges& rows);
+
+/// How many of in.rows to compute at a time, so that a matrix of their scores has at most
+/// `most_scores` elements, or one row for each item and head; at least 1. A power of 2, or a
+/// multiple of kProductRows (core/gemm.h): products of the parts have the bytes of the whole.
+std::size_t rows_at_a_time(const Inputs& in, std::size_t most_scores);
+
+/// The most scores that the reference path computes at once where it need not keep them.
+inline constexpr std::size_t kMostReferenceScores = std::size_t{1} << 22;
+
+/// rows_at_a_time() of the reference path; in.rows.size() if these outputs depend on the weights of
+/// all queries.
+std::size_t reference_rows_at_a_time(const Inputs& in, const OutputSet& outputs);
+
+/// Copies a part of a tensor's rows, from row `first` of `axis` on, to `whole`. The first part
+/// creates it, with `rows` rows.
+void put_part(const Tensor& part, std::size_t axis, std::size_t first, std::size_t rows,
+              Tensor& whole);
 
 }  // namespace attn

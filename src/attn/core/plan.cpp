@@ -9,6 +9,7 @@
 #include "attn/core/fused.h"
 #include "attn/core/fused_gradients.h"
 #include "attn/core/gradients.h"
+#include "attn/core/inputs_part.h"
 #include "attn/core/kernel_problem.h"
 #include "attn/core/layout.h"
 #include "attn/core/projection.h"
@@ -368,15 +369,21 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
     }
     result.outputs.push_back(std::move(output));
   }
-  if (requested.contains(Output::mean_weights) || requested.contains(Output::key_weights))
+  if (is_fused &&
+      (requested.contains(Output::mean_weights) || requested.contains(Output::key_weights)))
     kept.insert(Output::weights);
   std::size_t largest = 0;
+  const std::size_t rows = in.rows.size(), at_a_time = reference_rows_at_a_time(in, requested);
   for (const OutputRow& row : kOutputs) {
     const std::optional<Cost>& cost = costs.cost(row.output);
     if (!cost) continue;
     result.flops += cost->flops;
-    if (is_fused && is_score_matrix(row.output) && !kept.contains(row.output)) continue;
+    const bool is_in_parts = is_score_matrix(row.output) && (is_fused || at_a_time < rows);
     const std::size_t bytes = bytes_of(row.output, *cost, in);
+    if (is_in_parts && !is_fused)
+      result.bytes =
+          saturating_sum(result.bytes, saturating_product({bytes / rows + 1, at_a_time}));
+    if (is_in_parts && !kept.contains(row.output)) continue;
     largest = std::max(largest, bytes);
     result.bytes = saturating_sum(result.bytes, bytes);
   }

@@ -169,8 +169,13 @@ void require_readable(const OpenInput& input, const std::string& name) {
   const mode_t mode = input.info.st_mode;
   if (S_ISREG(mode) || S_ISFIFO(mode) || is_null_device(input.info)) return;
   if (input.inherited && (S_ISSOCK(mode) || isatty(input.descriptor.get()) == 1)) return;
-  throw path_error(ErrorKind::no_input, name,
-                   S_ISDIR(mode) ? "is a directory" : "is a device, not a file");
+  if (!S_ISDIR(mode)) throw path_error(ErrorKind::no_input, name, "is a device, not a file");
+  std::error_code ignored;
+  const bool is_model = fs::exists(name + "/config.json", ignored);
+  throw Error(ErrorKind::no_input,
+              Problem{.where = {name},
+                      .message = "is a directory",
+                      .hint = is_model ? "attn model inspect shows the layers of a model" : ""});
 }
 
 }  // namespace

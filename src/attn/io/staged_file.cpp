@@ -197,6 +197,10 @@ void StagedFile::close() {
   if (temporary_ && !modes_at_creation) fchmod(file_.get(), mode_);
   if ((is_staged() || joined_) && durable_ && fsync(file_.get()) != 0)
     throw system_error(ErrorKind::io, path_, errno);
+  // Here rather than in give_name(), because it can run out of memory. Confined outputs are those
+  // of a batch, which have different names and are not links.
+  struct stat info {};
+  if (is_staged() && !target_.is_confined() && fstat(file_.get(), &info) == 0) note_output(info);
   // An O_TMPFILE file must stay open until it is linked. Closing one of two descriptors still
   // reports lost data.
   Descriptor held;
@@ -224,9 +228,6 @@ void StagedFile::give_name() {
   else
     rename_temporary();
   if (durable_) sync_folder_of(target_, path_);
-  // Confined outputs are those of a batch, which have different names and are not links.
-  struct stat info {};
-  if (!target_.is_confined() && stat(target_.name.c_str(), &info) == 0) note_output(info);
 }
 
 void StagedFile::rename_temporary() {
