@@ -1,5 +1,9 @@
-"""Fixtures for all Python tests."""
+"""Fixtures for all Python tests.
 
+The environment variable ATTN_TEST_CASES=N limits the cases of each parametrized test, for builds that run slowly.
+"""
+
+import os
 import pathlib
 import random
 import tempfile
@@ -40,29 +44,33 @@ def pytest_make_parametrize_id(val):
     return None
 
 
-MOST_CASES = 15  # of a parametrized test that run in a sanitized build, which is slow
-
-
 def skip_in_sanitized_build(items):
-    """Skips tests that do not run the program, long ones, and all but MOST_CASES cases of each other test."""
-    cases = {}
+    """Skips tests that do not run the program, and long ones."""
     for item in items:
         if pathlib.Path(item.fspath).parent.name == "rules":
             item.add_marker(pytest.mark.skip(reason="does not run the program"))
         elif item.get_closest_marker("long"):
             item.add_marker(pytest.mark.skip(reason="takes very long in sanitized builds"))
-        else:
+
+
+def skip_most_cases(items, most):
+    """Skips all but `most` cases of each parametrized test."""
+    cases = {}
+    for item in items:
+        if not item.get_closest_marker("skip"):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for same in cases.values():
         dice = random.Random(len(same))  # equal distances would meet one value of a parameter with few
-        for item in dice.sample(same, max(0, len(same) - MOST_CASES)):
-            item.add_marker(pytest.mark.skip(reason="other cases run in sanitized builds"))
+        for item in dice.sample(same, max(0, len(same) - most)):
+            item.add_marker(pytest.mark.skip(reason="ATTN_TEST_CASES limits the number of cases"))
 
 
 def pytest_collection_modifyitems(items):
     from support.attn import ATTN, under_sanitizer  # after register_assert_rewrite()
     if under_sanitizer():
         skip_in_sanitized_build(items)
+    if "ATTN_TEST_CASES" in os.environ:
+        skip_most_cases(items, int(os.environ["ATTN_TEST_CASES"]))
     if (pathlib.Path(ATTN).resolve().parent / "CMakeCache.txt").exists():
         return
     for item in items:
