@@ -229,7 +229,7 @@ Tensor of_queries(const Tensor& tensor, std::size_t axis, const std::vector<std:
 /// A result of a kernel, and what is known about it.
 struct Wrong {
   const Compared& compared;
-  Output output;
+  Request output;
   const Precision* precision;  ///< null with a tolerance
 };
 
@@ -242,6 +242,7 @@ std::optional<std::string> agreement(const Wrong& wrong, Job job, const Document
   const PlannedOutput planned = prepared.plan.outputs[0];
   std::string where;
   if (const auto queries = sampled_queries(prepared.inputs); !queries.empty()) {
+    if (is_of_gradients(wrong.output)) return std::nullopt;  // sums over all queries
     const std::optional<std::size_t> axis = planned.query_axis();
     if (!axis || compared.a.shape() != planned.shape) return std::nullopt;
     compared.a = of_queries(compared.a, *axis, queries);
@@ -308,16 +309,18 @@ void explain(const Wrong& wrong, const Job& job, const Document& document,
     if (missing_bound_reason(wrong.output, job.options).empty())
       bounds = expected_error(wrong.output, prepared.inputs, precision);
   }
+  const bool is_of_keys = planned.axes.contains(Axis::GD) || planned.axes.contains(Axis::GDv);
+  const std::size_t heads = is_of_keys ? prepared.inputs.G : prepared.inputs.H;
   const Evidence evidence{wrong.output,
                           pair.compared.a,
                           reference,
                           bounds ? &*bounds : nullptr,
                           tolerance,
                           bounds ? &precision : nullptr,
-                          matrices_of(pair.compared.a.shape(), planned.axes, prepared.inputs.H)};
+                          matrices_of(pair.compared.a.shape(), planned.axes, heads)};
   const auto start = std::chrono::steady_clock::now();
   pair.diagnosis = diagnose({job.tensors, job.options, RowChange::none}, evidence, limits);
-  if (limits.seconds) {  // for all tensors
+  if (limits.seconds && !is_of_gradients(wrong.output)) {  // for all outputs
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
     limits.seconds = std::max(0.0, *limits.seconds - passed.count());
   }
@@ -381,9 +384,8 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
       gatings[i].baseline = baseline_of(job.outputs[i], job, precision);
     TensorPair pair = compared_pair(std::move(compared), axes, prepared.inputs.D, gatings[i]);
     gatings[i].baseline.reset();
-    if (output != nullptr)
-      explain({pair.compared, *output, bounded[i] ? &precision : nullptr}, job, document, prepared,
-              prepared.plan.outputs[i], precision, search, pair);
+    explain({pair.compared, job.outputs[i], bounded[i] ? &precision : nullptr}, job, document,
+            prepared, prepared.plan.outputs[i], precision, search, pair);
     report.pairs.push_back(std::move(pair));
   }
   return report;

@@ -34,6 +34,7 @@ struct Traced {
   std::optional<std::size_t> node = {};
 };
 
+/// Derived classes replace operations, for Formula of them.
 class GradOps {
  public:
   using Value = Traced;
@@ -43,7 +44,7 @@ class GradOps {
   /// `inputs`, whose floats are float64, must outlive this object. Derivatives by `wanted` are
   /// computed, and delta() on request.
   GradOps(const Inputs& inputs, std::set<Input> wanted, bool wants_delta)
-      : in_(inputs), exact_(inputs), wanted_(std::move(wanted)), wants_delta_(wants_delta) {}
+      : exact_(inputs), in_(inputs), wanted_(std::move(wanted)), wants_delta_(wants_delta) {}
 
   /// Sets the derivative of the loss by a value, or adds to it.
   void seed(const Traced& value, const Tensor& g) {
@@ -326,11 +327,7 @@ class GradOps {
                  [H = in_.H](const Tensor& g) { return attn::split_heads(g, H); });
   }
 
- private:
-  [[noreturn]] static void throw_undefined() {
-    throw Error(ErrorKind::internal, "no derivative is known for this operation");
-  }
-
+ protected:
   static std::optional<Tensor> value_of(const Operand& x) {
     return x ? std::optional(x->value) : std::nullopt;
   }
@@ -347,6 +344,14 @@ class GradOps {
     return record(value, {x}, [this, node = x.node, backward](const Tensor& g) {
       tape_.pass(Traced{{}, node}, [&] { return backward(g); });
     });
+  }
+
+  const TensorOps exact_;
+  Tape<Tensor> tape_;
+
+ private:
+  [[noreturn]] static void throw_undefined() {
+    throw Error(ErrorKind::internal, "no derivative is known for this operation");
   }
 
   /// x (B, heads, N, D), or (B, N, D) with one head.
@@ -402,12 +407,10 @@ class GradOps {
   }
 
   const Inputs& in_;
-  const TensorOps exact_;
   const std::set<Input> wanted_;
   const bool wants_delta_;
   std::map<Input, Traced> leaves_;
   std::optional<Tensor> delta_;
-  Tape<Tensor> tape_;
 };
 
 }  // namespace attn

@@ -9,6 +9,7 @@
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
 #include "attn/diagnose/arrangements.h"
+#include "attn/diagnose/backward_hypotheses.h"
 #include "attn/diagnose/changes.h"
 #include "attn/diagnose/evaluation.h"
 #include "attn/diagnose/hypotheses.h"
@@ -47,17 +48,21 @@ class Search {
     given_.options.compute = Compute::f64;
     for (const auto& [name, tensor] : given.tensors)
       if (is_float(tensor.dtype())) given_.tensors.set(name, cast(tensor, DType::f64));
-    by_score_ = needs_scores(evidence.output);
+    if (const Output* output = std::get_if<Output>(&evidence.output)) output_ = *output;
+    by_score_ = output_ && needs_scores(*output_);
     given_in_ = make_inputs(given_.tensors, given_.options);
-    if (by_score_) {
+    const Gradient* gradient = std::get_if<Gradient>(&evidence.output);
+    if (by_score_ || gradient != nullptr) {
       base_ = attention_only(given_);
+      if (gradient != nullptr) base_.options.rows = given_.options.rows;
       in_ = make_inputs(base_.tensors, base_.options);
     }
+    if (gradient != nullptr) backward_.emplace(given_in_, base_, *gradient);
     sample();
   }
 
   Diagnosis run() {
-    const std::vector<Hypothesis> all = hypotheses();
+    const std::vector<Hypothesis> all = backward_ ? gradient_hypotheses() : hypotheses();
     for (const Hypothesis& hypothesis : all) {
       if (is_relevant(hypothesis)) test(hypothesis);
     }
@@ -128,8 +133,8 @@ class Search {
 
   /// Whether the hypothesis may change this output.
   bool is_relevant(const Hypothesis& hypothesis) const {
-    if (hypothesis.group() == "logsumexp") return evidence_.output == Output::logsumexp;
-    return by_score_ || hypothesis.stage == Hypothesis::Stage::projection;
+    if (hypothesis.group() == "logsumexp") return output_ == Output::logsumexp;
+    return by_score_ || backward_ || hypothesis.stage == Hypothesis::Stage::projection;
   }
 
   bool is_over() {
@@ -149,7 +154,7 @@ class Search {
     if (part.of_earlier_stages) return *part.of_earlier_stages;
     Tensor ratio(DType::f64, part.result.shape());
     for (double& x : ratio.mutable_data<double>()) x = 1;
-    const Evaluated base = evaluate(base_, evidence_.output, part.queries, evidence_.precision);
+    const Evaluated base = evaluate(base_, *output_, part.queries, evidence_.precision);
     if (base.bounds && base.bounds->shape() == ratio.shape())
       for (std::size_t i = 0; i < ratio.size(); ++i) {
         const double own = base.bounds->data<double>()[i], all = part.bounds->data<double>()[i];
@@ -162,8 +167,9 @@ class Search {
   /// A part of the changed variant; nullopt if its shape differs.
   std::optional<Evaluated> evaluated(const Variant& variant, Part& part, bool with_bounds) {
     const Precision* precision = with_bounds ? evidence_.precision : nullptr;
-    Evaluated result = by_score_ ? evaluate(variant, evidence_.output, part.queries, precision)
-                                 : evaluate_projection(variant, evidence_.output, precision);
+    if (backward_) return evaluated_gradient(variant, part, with_bounds);
+    Evaluated result = by_score_ ? evaluate(variant, *output_, part.queries, precision)
+                                 : evaluate_given(variant, evidence_.output, precision);
     if (result.values.shape() != part.result.shape()) return std::nullopt;
     if (!with_bounds || !part.bounds) return result;
     if (!result.bounds) {
@@ -172,6 +178,35 @@ class Search {
       const auto ratio = earlier_stages(part).data<double>();
       const auto out = result.bounds->mutable_data<double>();
       for (std::size_t i = 0; i < out.size(); ++i) out[i] *= ratio[i];
+    }
+    return result;
+  }
+
+  /// The same for gradients, with the bounds of the job where these are larger than rows of this
+  /// size have in the mean.
+  std::optional<Evaluated> evaluated_gradient(const Variant& variant, const Part& part,
+                                              bool with_bounds) {
+    Evaluated result;
+    if (variant.is_attention_only) {
+      const Tensor values = backward_->gradient(variant);
+      if (values.shape() != evidence_.result.shape()) return std::nullopt;
+      result.values = taken(values, evidence_.view, part.queries);
+    } else {
+      result = evaluate_given(variant, evidence_.output, nullptr);
+      if (result.values.shape() != part.result.shape()) return std::nullopt;
+    }
+    if (!with_bounds || !part.bounds) return result;
+    const double relative = rms_of(*part.bounds) / rms_of(part.reference);
+    result.bounds = part.bounds;
+    const std::size_t columns = std::max<std::size_t>(1, evidence_.view.C);
+    const auto values = result.values.data<double>();
+    const auto out = result.bounds->mutable_data<double>();
+    for (std::size_t row = 0; row < out.size(); row += columns) {
+      double squares = 0;
+      for (const double x : values.subspan(row, columns)) squares += x * x;
+      const double size = std::sqrt(squares / static_cast<double>(columns));
+      for (std::size_t i = row; i < row + columns; ++i)
+        out[i] = std::max(out[i], relative * std::max(size, std::abs(values[i])));
     }
     return result;
   }
@@ -219,8 +254,8 @@ class Search {
 
   /// Changes a variant of the hypothesis's stage. nullopt if it does not apply.
   std::optional<Claim> apply(const Hypothesis& hypothesis, Variant& variant) const {
-    return hypothesis.change(variant,
-                             hypothesis.stage == Hypothesis::Stage::projection ? given_in_ : in_);
+    return hypothesis.apply(variant,
+                            hypothesis.stage == Hypothesis::Stage::projection ? given_in_ : in_);
   }
 
   void test(const Hypothesis& hypothesis) {
@@ -230,7 +265,7 @@ class Search {
       const bool projects = hypothesis.stage == Hypothesis::Stage::projection;
       Variant variant = projects ? given_ : base_;
       if (hypothesis.is_slow && is_over()) {
-        found_.untested.emplace_back(hypothesis.id);
+        found_.untested.push_back(hypothesis.full_id());
         return;
       }
       const auto claim = apply(hypothesis, variant);
@@ -238,7 +273,7 @@ class Search {
       if (claim->too_large || is_over()) {
         if (claim->too_large && found_.why_untested.empty())
           found_.why_untested = "because the job is too large for it";
-        found_.untested.emplace_back(hypothesis.id);
+        found_.untested.push_back(hypothesis.full_id());
         return;
       }
       candidate.claim = *claim;
@@ -248,7 +283,20 @@ class Search {
       return;
     }
     ++found_.tested;
-    candidates_.push_back(candidate);
+    if (!has_same_result(candidate)) candidates_.push_back(candidate);
+  }
+
+  /// Whether a hypothesis about gradients has the result of an earlier one that says the same: less
+  /// of it, or that both passes have this mistake.
+  bool has_same_result(const Candidate& candidate) const {
+    const Hypothesis& b = *candidate.hypothesis;
+    return backward_ &&
+           std::any_of(candidates_.begin(), candidates_.end(), [&](const Candidate& other) {
+             const Hypothesis& a = *other.hypothesis;
+             return (a.id == b.id || (a.group() == "backward" && b.group() == "backward")) &&
+                    other.first.squares == candidate.first.squares &&
+                    other.first.outside == candidate.first.outside;
+           });
   }
 
   /// A bound may be so wide that it holds for any result, so the errors must become smaller, too.
@@ -259,9 +307,9 @@ class Search {
            (before_.wrong_squares == 0 || 4 * after.wrong_squares <= before_.wrong_squares);
   }
 
-  Finding finding_of(std::string_view id, const Candidate& candidate) const {
+  Finding finding_of(const std::string& id, const Candidate& candidate) const {
     Finding finding;
-    finding.ids = {std::string(id)};
+    finding.ids = {id};
     finding.kernel = candidate.claim.kernel, finding.job = candidate.claim.job;
     if (candidate.claim.is_flag) finding.flags = candidate.claim.kernel;
     set_fit(finding, candidate.fit);
@@ -289,9 +337,10 @@ class Search {
     const double fewest = least(outside), smallest = least(rms);
     for (const Candidate* candidate : fitting)
       if (outside(*candidate) <= 3 * fewest && rms(*candidate) <= 2 * smallest)
-        found_.findings.push_back(finding_of(candidate->hypothesis->id, *candidate));
+        found_.findings.push_back(finding_of(candidate->hypothesis->full_id(), *candidate));
     if (found_.findings.empty())
-      found_.findings.push_back(finding_of(fitting.front()->hypothesis->id, *fitting.front()));
+      found_.findings.push_back(
+          finding_of(fitting.front()->hypothesis->full_id(), *fitting.front()));
     std::stable_sort(
         found_.findings.begin(), found_.findings.end(),
         [](const Finding& a, const Finding& b) { return a.residual_after < b.residual_after; });
@@ -455,12 +504,13 @@ class Search {
 
   /// Whether the errors are those of a lower precision: within its bound, and of its size.
   void test_arithmetic(const std::vector<std::string>& names, bool sums) {
-    if (evidence_.precision == nullptr || !by_score_) return;
+    if (evidence_.precision == nullptr || !(by_score_ || backward_)) return;
     // Rounding differs in all rows, or nearly all.
     const std::vector<double> errors = row_errors(evidence_);
     const auto wrong = std::count_if(errors.begin(), errors.end(), [](double x) { return x > 1; });
     if (2 * static_cast<std::size_t>(wrong) < errors.size()) return;
     for (const std::string& name : names) {
+      if (backward_ && is_over()) return;  // these bounds take long
       const Precision other = *precision_named(name);
       const Precision tried = sums ? with_sums_in(*evidence_.precision, other) : other;
       if (std::max(tried.factor, tried.sum) <=
@@ -469,7 +519,8 @@ class Search {
       Fit total;
       try {
         for (Part& part : parts_) {
-          const Evaluated base = evaluate(base_, evidence_.output, part.queries, &tried);
+          const Evaluated base = by_score_ ? evaluate(base_, *output_, part.queries, &tried)
+                                           : evaluate_given(given_, evidence_.output, &tried);
           if (!base.bounds) return;
           total.add(fit_of(part, part.reference, &*base.bounds));
         }
@@ -495,7 +546,12 @@ class Search {
     });
     std::vector<std::pair<const Hypothesis*, const Hypothesis*>> pairs;
     const auto add = [&](const Hypothesis* a, const Hypothesis* b) {
-      if (a->group() == b->group() && a->group() != "window" && a->group() != "rotary") return;
+      if (a->group() == b->group() && a->group() != "window" && a->group() != "rotary" &&
+          a->group() != "backward")
+        return;
+      if (backward_ && (a->stage != b->stage || a->pass != Hypothesis::Pass::both ||
+                        b->pass != Hypothesis::Pass::both))
+        return;
       if (a->stage == Hypothesis::Stage::attention && b->stage == Hypothesis::Stage::projection)
         std::swap(a, b);
       const std::pair pair{a, b};
@@ -544,7 +600,7 @@ class Search {
         Variant variant = projects ? given_ : base_;
         if (!apply(*candidate.hypothesis, variant)) continue;
         if (projects) variant = attention_only(variant);
-        const Evaluated changed = evaluate(variant, evidence_.output, rows, evidence_.precision);
+        const Evaluated changed = evaluate(variant, *output_, rows, evidence_.precision);
         if (changed.values.shape() != shape) continue;
         const Evidence other{evidence_.output,
                              result,
@@ -556,7 +612,7 @@ class Search {
         ++found_.pairs;
         for (const Arrangement& arrangement : matching_arrangements(other)) {
           if (!is_smaller(arrangement.fit)) continue;
-          Finding finding = finding_of(candidate.hypothesis->id, candidate);
+          Finding finding = finding_of(std::string(candidate.hypothesis->id), candidate);
           finding.ids.push_back(arrangement.id);
           finding.kernel += (finding.job.empty() ? "" : " (the job has " + finding.job + ")") +
                             " and " + arrangement.kernel;
@@ -585,7 +641,7 @@ class Search {
       if (!first || first->too_large) return std::nullopt;
       if (projects && by_score_ && b.stage == Hypothesis::Stage::attention)
         variant = attention_only(variant);
-      const auto second = b.change(variant, make_inputs(variant.tensors, variant.options));
+      const auto second = b.apply(variant, make_inputs(variant.tensors, variant.options));
       if (!second || second->too_large) return std::nullopt;
       if (by_score_ && b.stage == Hypothesis::Stage::projection) variant = attention_only(variant);
       Candidate candidate;
@@ -612,6 +668,8 @@ class Search {
   const SearchLimits& limits_;
   Inputs given_in_, in_;
   bool by_score_ = false;
+  std::optional<Output> output_;          ///< nullopt for a gradient
+  std::optional<BackwardPass> backward_;  ///< of a gradient
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::vector<Part> parts_;
   Fit before_, before_first_;

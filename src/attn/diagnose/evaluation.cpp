@@ -18,10 +18,12 @@ class Outputs {
   Outputs(const Inputs& in, const std::vector<Request>& requests)
       : in_(in), plan_(plan(in, requests)), results_(attend(in, requests)) {}
 
-  Tensor matrices(Output output) const { return matrices(output, results_.at(name_of(output))); }
-  Tensor matrices(Output output, const Tensor& tensor) const {
+  Tensor matrices(const Request& output) const {
+    return matrices(output, results_.at(name_of(output)));
+  }
+  Tensor matrices(const Request& output, const Tensor& tensor) const {
     for (const PlannedOutput& planned : plan_.outputs)
-      if (planned.request == Request{output})
+      if (planned.request == output)
         return taken(tensor, matrices_of(tensor.shape(), planned.axes, in_.H));
     return tensor;
   }
@@ -181,7 +183,7 @@ Evaluated evaluate(const Variant& variant, Output output, const std::vector<std:
   return result;
 }
 
-Evaluated evaluate_projection(const Variant& given, Output output, const Precision* precision) {
+Evaluated evaluate_given(const Variant& given, const Request& output, const Precision* precision) {
   Options options = given.options;
   options.compute = Compute::f64;
   const Inputs in = make_inputs(given.tensors, options);

@@ -20,7 +20,8 @@ struct Evaluated {
 Evaluated evaluate(const Variant& variant, Output output, const std::vector<std::size_t>& rows,
                    const Precision* precision);
 
-/// An output that does not depend on scores, of the variant as given, for its own rows.
-Evaluated evaluate_projection(const Variant& given, Output output, const Precision* precision);
+/// An output that does not depend on scores, or a gradient, of the variant as given, for its own
+/// rows.
+Evaluated evaluate_given(const Variant& given, const Request& output, const Precision* precision);
 
 }  // namespace attn

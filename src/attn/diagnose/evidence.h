@@ -18,7 +18,7 @@ inline constexpr double kExplained = 0.99;
 
 /// A result of a kernel that differs from its job.
 struct Evidence {
-  Output output;
+  Request output;           ///< an Output or a Gradient
   const Tensor& result;     ///< of the shape of `reference`
   const Tensor& reference;  ///< the job's output in f64
   const Tensor* bounds;     ///< of the reference, f64; nullptr: use `tolerance`

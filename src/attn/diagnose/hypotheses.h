@@ -40,6 +40,16 @@ struct Hypothesis {
   /// nullopt if the hypothesis does not apply. Errors: data, if the changed variant is not valid.
   std::optional<Claim> (*change)(Variant& variant, const Inputs& in);
   bool is_slow = false;  ///< change() computes scores of all queries
+  enum class Pass {
+    both,
+    backward,               ///< only the weights of the backward pass are changed
+    backward_with_row_sums  ///< and the row sums that it computes from them
+  } pass = Pass::both;
+
+  /// Calls change() for this pass.
+  std::optional<Claim> apply(Variant& variant, const Inputs& in) const;
+  /// "window.left-1", or "backward.window.left-1" if only the backward pass is changed.
+  std::string full_id() const;
 
   std::string_view group() const { return id.substr(0, id.find('.')); }
 };

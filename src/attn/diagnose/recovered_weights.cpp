@@ -54,7 +54,8 @@ std::pair<std::size_t, std::size_t> worst_head(const Evidence& evidence, const T
 
 std::string recovered_weights(const Evidence& evidence, const Variant& job, std::size_t query) {
   const Inputs in = make_inputs(job.tensors, job.options);
-  if ((evidence.output != Output::context && evidence.output != Output::head_context) ||
+  if ((evidence.output != Request{Output::context} &&
+       evidence.output != Request{Output::head_context}) ||
       in.S > in.Dv || in.S == 0 || in.S > 512 || in[Input::gate])
     return "";
   const Tensor result = taken(evidence.result, evidence.view, {query});

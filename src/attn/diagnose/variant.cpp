@@ -21,6 +21,11 @@ void Variant::erase(std::initializer_list<Input> inputs) {
 
 Matrices matrices_of(const Shape& shape, const AxisList& axes, std::size_t heads) {
   Matrices view;
+  if (axes.size() != shape.size()) {  // unknown
+    view.C = view.stride_R = shape.empty() ? 1 : shape.back(), view.stride_C = 1;
+    view.R = view.C == 0 ? 0 : element_count(shape) / view.C;
+    return view;
+  }
   const bool has_queries = axes.contains(Axis::L);
   std::size_t stride = 1;
   for (std::size_t k = shape.size(); k-- > 0; stride *= shape[k]) {
@@ -38,8 +43,10 @@ Matrices matrices_of(const Shape& shape, const AxisList& axes, std::size_t heads
     } else if (is_packed(letter) && heads > 0 && shape[k] % heads == 0) {
       view.H = heads, view.C = shape[k] / heads;
       view.stride_C = stride, view.stride_H = stride * view.C;
-    } else {
+    } else if (view.stride_C == 0) {
       view.C = shape[k], view.stride_C = stride;
+    } else {
+      view.R = shape[k], view.stride_R = stride;
     }
   }
   return view;
@@ -78,6 +85,7 @@ Tensor logits(const Tensor& gates) {
 
 Variant attention_only(const Variant& given) {
   Variant variant = given;
+  variant.is_attention_only = true;
   variant.options.compute = Compute::f64;
   variant.options.rows.clear();
   const Inputs in = make_inputs(variant.tensors, variant.options);
@@ -114,7 +122,11 @@ Variant attention_only(const Variant& given) {
                  Input::b_gate,
                  Input::gate,
                  Input::input_norm_weight,
-                 Input::input_norm_bias});
+                 Input::input_norm_bias,
+                 Input::grad_context,
+                 Input::grad_output,
+                 Input::grad_weights,
+                 Input::grad_logsumexp});
   variant.set(Input::Q, computed_matrix(0, in.H));
   variant.set(Input::K, computed_matrix(1, in.G));
   variant.set(Input::V, computed_matrix(2, in.G));

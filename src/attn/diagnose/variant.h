@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,11 +24,41 @@ enum class RowChange {
   minus_maximum,      ///< logsumexp of the scores minus the largest
 };
 
+/// What a kernel does in the backward pass alone.
+enum class BackwardChange {
+  /// Weights of the other changes of the variant, with the logsumexp and the row sums of the job.
+  only,
+  own_logsumexp,  ///< with `only`: the logsumexp of the variant
+  own_row_sums,   ///< with `only`: row sums of the variant
+  no_row_sums,    ///< dS = P dP
+  no_softcap,     ///< without the derivative of the softcap
+  unscaled_dQ,    ///< without the scale
+  unscaled_dK,
+  scaled_twice_dQ,  ///< the scale applied twice
+  scaled_twice_dK,
+  first_of_group,  ///< of the query heads of a key/value head, only one contributes
+  last_of_group,
+  mean_of_group,
+  tiled_groups,        ///< query head h contributes to key/value head h % G
+  not_rotated_back,    ///< derivatives by the rotated queries and keys
+  rotated_again,       ///< rotated by the positive angles
+  first_of_broadcast,  ///< of the axes along which a bias is broadcast, only one index contributes
+  last_of_broadcast,
+  mean_of_broadcast,
+  twice,       ///< added up twice
+  of_queries,  ///< the derivative by Q, whatever is asked for
+  of_keys,
+  of_values
+};
+using BackwardChanges = std::set<BackwardChange>;
+
 /// Tensors and options of a job, with the changes that a hypothesis makes.
 struct Variant {
   TensorMap tensors;  ///< by the names of core/input_table.h
   Options options;
   RowChange row_change = RowChange::none;
+  BackwardChanges backward = {};   ///< for gradients
+  bool is_attention_only = false;  ///< made by attention_only()
 
   const Tensor* find(Input input) const { return attn::find(tensors, input); }
   bool has(Input input) const { return find(input) != nullptr; }
@@ -40,7 +71,7 @@ struct Variant {
 /// The variant from its queries, keys and values on: Q (B, H, L, D), K (B, G, N, D), V (B, G, N,
 /// Dv) and past_K, past_V (B, G, P, .) in f64, as they are after projection, normalisation and
 /// rotary positions; mask, bias and dropout_mask with four axes. All its outputs have axes B and,
-/// unless heads are concatenated, H. Errors: data.
+/// unless heads are concatenated, H. It has no seeds of gradients. Errors: data.
 Variant attention_only(const Variant& given);
 
 /// A tensor as matrices (B, heads, rows, columns), of which any axis may have length 1.
@@ -53,7 +84,8 @@ struct Matrices {
   }
 };
 
-/// `axes` are the letters of `shape`; packed heads are split into `heads`.
+/// `axes` are the letters of `shape`, or empty if they are unknown; packed heads are split into
+/// `heads`.
 Matrices matrices_of(const Shape& shape, const AxisList& axes, std::size_t heads);
 
 /// These rows of a tensor with this view, (B, H, rows, C), f64.

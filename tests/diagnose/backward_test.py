@@ -1,0 +1,279 @@
+"""compare --reference names the mistake of a backward pass. The kernel is in NumPy, with a switch for each mistake.
+
+Nothing in it comes from attn: the forward pass stores its result O and logsumexp L, and the backward pass recomputes
+the weights from L, with D = rowsum(dO * O), as FlashAttention-2 does. Sums are in float32.
+"""
+
+import json
+
+import numpy as np
+import pytest
+
+from support.attn import attn
+
+F32 = np.float32
+B, H, G, L, S, D = 2, 4, 2, 40, 56, 16
+
+
+def random_job(seed, *features):
+    """Tensors and options of a job with these features."""
+    r = np.random.default_rng(seed)
+    keys, groups = (L, H) if "square" in features else (S, G)
+    t = {name: r.normal(size=shape).astype(F32) for name, shape in (
+        ("Q", (B, H, L, D)), ("K", (B, groups, keys, D)), ("V", (B, groups, keys, D)), ("grad_context", (B, H, L, D)))}
+    t["Q"] *= F32(1.5)
+    o = {}
+    if {"causal", "bottom-right"} & set(features):
+        o["causal"] = True
+    if "bottom-right" in features:
+        o["alignment"] = "bottom-right"
+    if "window" in features:
+        o["window"] = [12, 0]
+    if "mask" in features:
+        t["mask"] = r.random((L, keys)) < .7
+        t["mask"][:, 0] = True
+    if "softcap" in features:
+        o["softcap"] = 2.0
+    if "sinks" in features:
+        t["sinks"] = (r.normal(size=H) + 2).astype(F32)
+    if "dropout" in features:
+        t["dropout_mask"], o["dropout_p"] = r.random((B, H, L, keys)) < .7, .3
+    if "rotary" in features:
+        o["rotary"] = {"kind": "half", "base": 1e4}
+    if "bias" in features:
+        t["bias"] = r.normal(size=(1, H, L, keys)).astype(F32)
+    return t, o
+
+
+def rotated(x, sign):
+    n = D // 2
+    angles = np.arange(x.shape[2])[:, None] * 1e4 ** (-np.arange(n) / n)
+    c, s = np.cos(angles).astype(F32), (sign * np.sin(angles)).astype(F32)
+    return np.concatenate([x[..., :n] * c - x[..., n:] * s, x[..., :n] * s + x[..., n:] * c], -1)
+
+
+def visible(t, o, *mistakes):
+    i, j = np.arange(L)[:, None], np.arange(t["K"].shape[2])
+    offset = t["K"].shape[2] - L if o.get("alignment") == "bottom-right" else 0
+    if "causal mask top-left" in mistakes:
+        offset = 0
+    if "causal mask bottom-right" in mistakes:
+        offset = t["K"].shape[2] - L
+    seen = np.ones((L, len(j)), bool)
+    if (o.get("causal") and "no causal mask" not in mistakes) or "causal mask added" in mistakes:
+        seen &= j <= i + offset
+    if "window" in o:
+        seen &= (i + offset - j <= o["window"][0] - ("window one key short" in mistakes)) & (j <= i + offset)
+    if "mask" in t:
+        seen &= t["mask"]
+    return np.ones_like(seen) if "no mask" in mistakes else seen
+
+
+def scores(t, o, q, k, mistakes):
+    s = F32(D ** -1 if "scale 1/D in both passes" in mistakes else D ** -.5) * (q @ k.swapaxes(-1, -2))
+    capped = F32(o["softcap"]) * np.tanh(s / F32(o["softcap"])) if "softcap" in o else s
+    x = capped + t["bias"] if "bias" in t else capped
+    return capped, np.where(visible(t, o, *mistakes), x, F32(-np.inf))
+
+
+def gradients(t, o, *mistakes):
+    """dQ, dK, dV and those of the bias and the sinks, as an attn job names them."""
+    is_ = mistakes.__contains__
+    q, k, v, dO = (t[name] for name in ("Q", "K", "V", "grad_context"))
+    groups, times = k.shape[1], H // k.shape[1]
+    if "rotary" in o:
+        q, k = rotated(q, 1), rotated(k, 1)
+    k, v = np.repeat(k, times, 1), np.repeat(v, times, 1)
+    in_both = [m for m in mistakes if m.endswith("in both passes")]
+    _, x = scores(t, o, q, k, in_both)
+    sinks = t["sinks"][:, None, None] if "sinks" in t else F32(-np.inf)
+    high = np.maximum(x.max(-1, keepdims=True), sinks)
+    lse = high + np.log(np.exp(x - high).sum(-1, keepdims=True) + np.exp(sinks - high))
+    kept = t["dropout_mask"] / F32(1 - o["dropout_p"]) if "dropout_mask" in t else F32(1)
+    context = (np.exp(x - lse) * kept) @ v
+
+    y, x = scores(t, o, q, k, mistakes)
+    if is_("sinks not in the logsumexp"):
+        high = x.max(-1, keepdims=True)
+        P = np.exp(x - high) / np.exp(x - high).sum(-1, keepdims=True)
+    else:
+        P = np.exp(x - lse)
+    if is_("dropout mask not applied"):
+        kept = F32(1)
+    if is_("not divided by 1 - p"):
+        kept = t["dropout_mask"]
+    dV = (P * kept).swapaxes(-1, -2) @ dO
+    dP = (dO @ v.swapaxes(-1, -2)) * kept
+    delta = (dO * context).sum(-1, keepdims=True)
+    if is_("row sums of its own weights"):
+        delta = (P * dP).sum(-1, keepdims=True)
+    dx = P * dP if is_("no row sums") else P * (dP - delta)
+    ds = dx * (1 - (y / F32(o["softcap"])) ** 2) if "softcap" in o and not is_("no derivative of the softcap") else dx
+    scale = F32(D ** -1 if is_("scale 1/D in both passes") else D ** -.5)
+    of = lambda name: F32(1) if is_(f"no scale in {name}") else scale ** 2 if is_(f"scale twice in {name}") else scale
+    dQ, dK = of("dQ") * (ds @ k), of("dK") * (ds.swapaxes(-1, -2) @ q)
+
+    def of_group(g):
+        heads = g.reshape(B, groups, times, *g.shape[2:])
+        if is_("first head of the group"):
+            return heads[:, :, 0]
+        if is_("last head of the group"):
+            return heads[:, :, -1]
+        if is_("groups tiled"):
+            return g.reshape(B, times, groups, *g.shape[2:]).sum(1)
+        return heads.mean(2) if is_("mean of the group") else heads.sum(2)
+
+    dK, dV = of_group(dK), of_group(dV)
+    if "rotary" in o and not is_("not rotated back"):
+        sign = 1 if is_("rotated again") else -1
+        dQ, dK = rotated(dQ, sign), rotated(dK, sign)
+    if is_("dK and dV swapped"):
+        dK, dV = dV, dK
+    if is_("dQ and dK swapped"):
+        dQ, dK = dK, dQ
+    result = {"grad_Q": dQ, "grad_K": dK, "grad_V": dV}
+    if "bias" in t:
+        result["grad_bias"] = (dx[:1] if is_("bias of the first item") else dx[-1:] if is_("bias of the last item")
+                               else dx.mean(0, keepdims=True) if is_("mean of the bias") else dx.sum(0, keepdims=True))
+    if "sinks" in t:
+        result["grad_sinks"] = -(np.exp(sinks - lse) * delta).sum((0, 2, 3))
+    return {name: x * F32(2) if is_("twice") else x for name, x in result.items()}
+
+
+def reports(folder, tensors, options, results, *flags):
+    """The tensors of the report, by name, and its text."""
+    np.savez(folder / "inputs.npz", **tensors)
+    (folder / "job.json").write_text(json.dumps({name: f"inputs.npz#{name}" for name in tensors} | options))
+    np.savez(folder / "result.npz", **results)
+    arguments = ["compare", folder / "result.npz", "--reference", folder / "job.json", "--diagnose", *flags]
+    run, text = attn(*arguments, "--json"), attn(*arguments)
+    assert run.returncode in (0, 1), run.stderr.decode()
+    assert run.returncode == text.returncode
+    return {tensor["name"]: tensor for tensor in json.loads(run.stdout)["tensors"]}, text.stdout.decode()
+
+
+QK, QKV, KV = ["grad_Q", "grad_K"], ["grad_Q", "grad_K", "grad_V"], ["grad_K", "grad_V"]
+# Features of the job, mistakes, the gradients that they change, the id of the finding and words of its line.
+MISTAKES = [
+    (["causal"], ["no row sums"], QK, "backward.row_sums_dropped", "dS = P * dP"),
+    (["softcap", "sinks", "mask"], ["no row sums"], QK, "backward.row_sums_dropped", "delta"),
+    (["causal"], ["no causal mask"], QKV, "backward.causal.dropped", "without --causal in the backward pass only"),
+    (["causal", "rotary"], ["no causal mask"], QKV, "backward.causal.dropped", "backward pass only"),
+    (["causal"], ["no causal mask", "row sums of its own weights"], QK, "backward.causal.dropped_with_row_sums",
+     "with its own row sums"),
+    ([], ["causal mask added"], QKV, "backward.causal.added", "--causal in the backward pass only"),
+    (["bottom-right"], ["causal mask top-left"], QKV, "backward.causal.alignment", "backward pass only"),
+    (["causal"], ["causal mask bottom-right"], QKV, "backward.causal.alignment", "backward pass only"),
+    (["causal", "window"], ["window one key short"], QKV, "backward.window.left-1", "--window 11,0 in the backward"),
+    (["causal", "mask"], ["no mask"], QKV, "backward.masks_dropped", "without any mask"),
+    (["causal"], ["first head of the group"], KV, "backward.group_first", "first query head"),
+    (["softcap"], ["last head of the group"], KV, "backward.group_last", "last query head"),
+    (["sinks"], ["mean of the group"], KV, "backward.group_mean", "the mean over the query heads"),
+    (["rotary"], ["groups tiled"], KV, "backward.group_tiled", "head h % G"),
+    (["dropout"], ["dropout mask not applied"], QKV, "backward.dropout.dropped", "without --dropout-mask"),
+    (["dropout", "causal"], ["dropout mask not applied", "row sums of its own weights"], QK, "dropout.dropped",
+     "without --dropout-mask"),  # the gradients of a job without dropout
+    (["dropout"], ["not divided by 1 - p"], QKV, "backward.dropout.not_divided", "not divided by 1 - p"),
+    (["sinks", "causal"], ["sinks not in the logsumexp"], QKV, "backward.sink.dropped", "without --sinks"),
+    (["softcap"], ["no derivative of the softcap"], QK, "backward.softcap_dropped", "derivative of the softcap"),
+    (["causal"], ["no scale in dQ"], ["grad_Q"], "backward.dQ_unscaled", "dQ without the scale"),
+    (["causal"], ["no scale in dK"], ["grad_K"], "backward.dK_unscaled", "dK without the scale"),
+    (["rotary"], ["scale twice in dQ"], ["grad_Q"], "backward.dQ_scaled_twice", "twice to dQ"),
+    (["dropout"], ["scale twice in dK"], ["grad_K"], "backward.dK_scaled_twice", "twice to dK"),
+    (["rotary", "causal"], ["not rotated back"], QK, "backward.rotary_dropped", "not rotated back"),
+    (["rotary"], ["rotated again"], QK, "backward.rotary_sign", "positive angles"),
+    (["causal"], ["dK and dV swapped"], ["grad_K"], "backward.of_values", "grad_V"),
+    (["causal"], ["dK and dV swapped"], ["grad_V"], "backward.of_keys", "grad_K"),
+    (["square", "causal"], ["dQ and dK swapped"], ["grad_Q"], "backward.of_keys", "grad_K"),
+    (["square", "rotary"], ["dQ and dK swapped"], ["grad_K"], "backward.of_queries", "grad_Q"),
+    (["bias"], ["bias of the first item"], ["grad_bias"], "backward.bias_first", "only the first index"),
+    (["bias", "causal"], ["bias of the last item"], ["grad_bias"], "backward.bias_last", "only the last index"),
+    (["bias", "softcap"], ["mean of the bias"], ["grad_bias"], "backward.bias_mean", "the mean over the axes"),
+    (["causal", "sinks", "bias"], ["twice"], QKV + ["grad_bias", "grad_sinks"], "backward.twice", "added up twice"),
+    ([], ["scale 1/D in both passes"], QKV, "scale.1/D", "--scale 0.0625"),
+]
+
+
+@pytest.mark.parametrize("features, mistakes, names, id, words", MISTAKES, ids=lambda x: "-".join(x) if isinstance(x, list) else "")
+def test_mistake_is_named(tmp_path, features, mistakes, names, id, words):
+    tensors, options = random_job(1, *features)
+    right, wrong = gradients(tensors, options), gradients(tensors, options, *mistakes)
+    assert set(names) <= {name for name in right if np.abs(right[name] - wrong[name]).max() > 1e-3}
+    found, text = reports(tmp_path, tensors, options, {name: wrong[name] for name in names})
+    blocks = text.split("\n  agrees with ")[1:]
+    assert len(blocks) == len(names) and all(words in block.split("\n")[0] for block in blocks), text
+    for name in names:
+        diagnosis = found[name]["diagnosis"]
+        # Without row sums, dV is that of a job whose forward pass has the mistake, too.
+        is_both = name == "grad_V" and id.startswith(("backward.dropout", "backward.sink"))
+        assert [finding["id"] for finding in diagnosis] == [id.removeprefix("backward.") if is_both else id]
+        assert diagnosis[0]["explained"] >= .99
+        assert diagnosis[0]["residual_after"] < diagnosis[0]["residual_before"] / 100
+
+
+@pytest.mark.parametrize("features", [
+    [], ["causal"], ["bottom-right", "softcap"], ["window", "causal", "sinks"], ["mask", "rotary", "bias"],
+    ["dropout", "causal", "sinks"], ["square", "rotary", "dropout", "softcap"]], ids="-".join)
+def test_right_kernels_get_no_name(tmp_path, features):
+    for seed in range(3):
+        tensors, options = random_job(seed, *features)
+        found, text = reports(tmp_path, tensors, options, gradients(tensors, options))
+        assert "agrees" not in text
+        assert all("diagnosis" not in tensor for tensor in found.values()) and len(found) >= 3
+
+
+def test_noise_gets_no_name(tmp_path):
+    tensors, options = random_job(1, "causal", "softcap")
+    r = np.random.default_rng(2)
+    wrong = {name: x + r.normal(size=x.shape).astype(F32) for name, x in gradients(tensors, options).items()}
+    found, text = reports(tmp_path, tensors, options, wrong)
+    assert all(tensor["diagnosis"] == [] for tensor in found.values()) and "no known mistake explains it" in text
+
+
+@pytest.mark.parametrize("name, mistake, id", [
+    ("grad_W_Q", "no scale in dQ", "backward.dQ_unscaled"), ("grad_W_K", "no row sums", "backward.row_sums_dropped"),
+    ("grad_W_V", "no causal mask", "backward.causal.dropped"), ("grad_embeddings", "no row sums", "backward.row_sums_dropped")])
+def test_mistakes_before_projections(tmp_path, name, mistake, id):
+    """The mistake is in attention; its gradients pass through projections of packed heads and rotary positions."""
+    r = np.random.default_rng(4)
+    width = 24
+    embeddings = r.normal(size=(B, L, width)).astype(F32)
+    W = {x: (r.normal(size=(width, H * D)) / width ** .5).astype(F32) for x in "QKV"}
+    split = lambda x: x.reshape(B, L, H, D).transpose(0, 2, 1, 3)
+    join = lambda x: x.transpose(0, 2, 1, 3).reshape(B, L, H * D)
+    seed = r.normal(size=(B, H, L, D)).astype(F32)
+    options = {"causal": True, "rotary": {"kind": "half", "base": 1e4}}
+    d = gradients({x: split(embeddings @ W[x]) for x in "QKV"} | {"grad_context": seed}, options, mistake)
+    by_projected = {x: join(d[f"grad_{x}"]) for x in "QKV"}
+    result = {"grad_embeddings": sum(by_projected[x] @ W[x].T for x in "QKV"),
+              **{f"grad_W_{x}": np.einsum("blm,bln->mn", embeddings, by_projected[x]) for x in "QKV"}}
+    tensors = {"embeddings": embeddings, **{f"W_{x}": W[x] for x in "QKV"}, "grad_context": join(seed)}
+    found, _ = reports(tmp_path, tensors, options | {"heads": H}, {name: result[name]})
+    assert [finding["id"] for finding in found[name]["diagnosis"]] == [id]
+
+
+def test_gradients_of_a_lower_precision_are_arithmetic(tmp_path):
+    tensors, options = random_job(3, "causal")
+    right = gradients({name: x.astype(np.float16).astype(F32) if x.dtype == F32 else x for name, x in tensors.items()},
+                      options)
+    found, text = reports(tmp_path, tensors, options, {"grad_V": right["grad_V"]})
+    assert found["grad_V"]["diagnosis"] == [] and "arithmetic, not meaning" in text
+
+
+def test_context_of_a_job_with_a_loss(tmp_path):
+    """The derivatives of the loss have the layout of the job, and do not disturb the search."""
+    r = np.random.default_rng(5)
+    q, k, v, seed = (r.normal(size=(L, H * D)).astype(F32) for _ in range(4))
+    tensors = {"Q": q, "K": k, "V": v, "grad_context": seed}
+    split = lambda x: x.reshape(L, H, D).transpose(1, 0, 2)
+    weights = np.exp(split(q) @ split(k).swapaxes(-1, -2) / D)
+    context = (weights / weights.sum(-1, keepdims=True) @ split(v)).transpose(1, 0, 2).reshape(L, H * D)
+    found, _ = reports(tmp_path, tensors, {"heads": H}, {"context": context})
+    assert [finding["id"] for finding in found["context"]["diagnosis"]] == ["scale.1/D"]
+
+
+def test_layout_of_the_job_is_named(tmp_path):
+    tensors, options = random_job(3, "causal")
+    dV = gradients(tensors, options)["grad_V"].transpose(0, 2, 1, 3)
+    _, text = reports(tmp_path, tensors, options, {"grad_V": np.ascontiguousarray(dV)})
+    assert "axes 1 and 2" in text
