@@ -80,6 +80,10 @@ def gradient_job(seed):
         for name in ("grad_context", "grad_logsumexp"):
             if name in t:
                 t[name] = t[name][:, :, :3]
+    if chance(0.3):
+        keys = S + ("zero_key" in o)
+        t["dropout_mask"] = rng.random([1 if chance(0.3) else n for n in (B, H, L, keys)]) < 0.7
+        o["dropout_p"] = 0.3
     if "key_lengths" in t and chance(0.6):  # what is hidden may hold anything
         for name, value in ("K", np.nan), ("V", np.inf):
             for x, length in zip(t[name], t["key_lengths"]):
@@ -145,7 +149,6 @@ def test_dry_run_names_the_path_and_counts_flops(tmp_path):
     ("score", {}, {"score": "cosine"}, "grad_Q"),
     ("normaliser", {}, {"normaliser": "sigmoid"}, "grad_Q"),
     ("empty_rows", {}, {"empty_rows": "uniform"}, "grad_Q"),
-    ("dropout_mask", {"dropout_mask": np.ones((4, 5), bool)}, {"dropout_p": 0.5}, "grad_Q"),
     ("path", {}, {"path": "reference"}, "grad_Q"),
     ("grad_weights", {"grad_weights": np.ones((2, 3, 4, 5))}, {}, "grad_Q"),
     ("grad_head_scale", {"head_scale": np.ones(3)}, {}, "grad_head_scale"),
@@ -172,11 +175,15 @@ def test_threads_do_not_change_bytes(tmp_path):
 
 
 @pytest.mark.skipif(under_asan(), reason="AddressSanitizer's shadow memory")
-def test_memory_does_not_grow_with_the_scores(tmp_path):
+@pytest.mark.parametrize("dropout", [False, True])
+def test_memory_does_not_grow_with_the_scores(tmp_path, dropout):
     rng = np.random.default_rng(1)
     for name in "q", "k", "v", "g":
         np.save(tmp_path / f"{name}.npy", rng.standard_normal((1, 1, 3000, 8)).astype("float32"))
     flags = ["--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--grad-context", "g.npy", "--outputs", "grad_Q,grad_K,grad_V", "--causal"]
+    if dropout:
+        np.save(tmp_path / "kept.npy", rng.random((1, 3000)) < 0.7)
+        flags += ["--dropout-mask", "kept.npy", "--dropout-p", "0.3"]
     plan = json.loads(attn("run", *flags, "--dry-run", "--format", "json", cwd=tmp_path).stdout)
     _, least = attn_and_peak("run", "--q", "q.npy", "--k", "k.npy", "--outputs", "queries", "-o", "least.npz", cwd=tmp_path)
     _, peak = attn_and_peak("run", *flags, "-o", "out.npz", cwd=tmp_path)

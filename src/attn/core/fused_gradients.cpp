@@ -1,6 +1,7 @@
 #include "attn/core/fused_gradients.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <variant>
 
@@ -9,6 +10,8 @@
 #include "attn/core/kernel_problem.h"
 #include "attn/core/mask.h"
 #include "attn/core/plan.h"
+#include "attn/core/projection.h"
+#include "attn/core/row_block.h"
 #include "attn/kernel/backward.h"
 
 namespace attn {
@@ -35,6 +38,46 @@ Tensor unfitted(Tensor g, const Tensor& bias, const Inputs& in) {
   return g.shape() == shape ? g : scattered_rows(g, in.rows, shape[2]);
 }
 
+/// The dropout mask of the selected queries.
+Tensor dropout_mask_of(const Inputs& in) {
+  const Tensor& mask = *in[Input::dropout_mask];
+  std::vector<std::size_t> all(in.L);
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return mask.shape()[2] == 1 || in.rows == all ? mask : take_rows(mask, in.rows);
+}
+
+/// Rows of the weights after dropout times the values (B, G, S, Dv), stored in the context.
+template <class T>
+void store_context(const RowBlock& rows, const Tensor& mask, const Tensor& values, const Inputs& in,
+                   T* context) {
+  const std::size_t R = in.rows.size(), Dv = values.shape()[3];
+  const kernel::Strides strides = strides_of(mask);
+  const auto factor = static_cast<T>(1 / (1 - *in.options.dropout_p));
+  for (std::size_t i = 0; i < rows.count; ++i) {
+    const std::size_t row = rows.first + i, b = row / (in.H * R), h = row / R % in.H;
+    const T* const weights = reinterpret_cast<const T*>(rows.row(i));
+    const bool* const kept = mask.data<bool>().data() +
+                             static_cast<std::int64_t>(b) * strides.batch +
+                             static_cast<std::int64_t>(h) * strides.head +
+                             static_cast<std::int64_t>(row % R) * strides.row;
+    const T* value = values.data<T>().data() + (b * in.G + h / (in.H / in.G)) * in.S * Dv;
+    T* const to = context + row * Dv;
+    for (std::size_t j = 0; j < in.S; ++j, value += Dv) {
+      const T weight =
+          kept[static_cast<std::int64_t>(j) * strides.column] ? weights[j] * factor : T{};
+      if (weight == 0) continue;  // the values of hidden keys may be NaN
+      for (std::size_t d = 0; d < Dv; ++d) to[d] += weight * value[d];
+    }
+  }
+}
+
+/// Computes the context, which has its shape, from rows of weights. `of` must outlive the consumer.
+template <class T>
+RowConsumer context_of_rows(Attended& of) {
+  return [&of, mask = dropout_mask_of(*of.in), context = of.context.mutable_data<T>().data()](
+             const RowBlock& rows) { store_context(rows, mask, of.values, *of.in, context); };
+}
+
 template <class T>
 AttendedDerivatives derivatives_as(const Attended& of, const Tensor& g,
                                    const std::optional<Tensor>& of_logsumexp,
@@ -53,6 +96,12 @@ AttendedDerivatives derivatives_as(const Attended& of, const Tensor& g,
   problem.logsumexp = of.logsumexp.data<T>().data();
   problem.delta = delta.data<T>().data();
   if (of_logsumexp) problem.grad_logsumexp = extra.data<T>().data();
+  Tensor dropout;
+  if (in[Input::dropout_mask]) {
+    dropout = dropout_mask_of(in);
+    problem.dropout = {reinterpret_cast<const std::uint8_t*>(dropout.raw()), strides_of(dropout)};
+    problem.dropout_factor = static_cast<T>(1 / (1 - *in.options.dropout_p));
+  }
 
   std::optional<Tensor> queries(Tensor(dtype_of<T>, of.queries.shape())),
       keys(Tensor(dtype_of<T>, of.keys.shape())), values(Tensor(dtype_of<T>, of.values.shape())),
@@ -92,6 +141,11 @@ AttendedDerivatives derivatives_as(const Attended& of, const Tensor& g,
 }  // namespace
 
 const char* gradient_fallback_reason(const Inputs& in, const std::vector<Request>& requests) {
+  if (in[Input::dropout_mask]) {
+    Inputs without = in;
+    without[Input::dropout_mask].reset();
+    return gradient_fallback_reason(without, requests);
+  }
   if (const char* reason = fallback_reason(in)) return reason;
   if (in.options.score != Score::dot) return "score";
   if (in.options.empty_rows == EmptyRows::uniform) return "empty_rows";
@@ -107,8 +161,6 @@ const char* gradient_fallback_reason(const Inputs& in, const std::vector<Request
 std::optional<Attended> attend_for_gradients(const Tensor& queries, const Tensor& keys,
                                              const Tensor& values, const Inputs& in,
                                              const Inputs& wide) {
-  FusedRequest request;
-  request.kept.insert(Output::head_context);
   for (const Inputs* problem : {&in, &wide}) {
     Attended result{.in = problem,
                     .queries = cast(queries, problem->compute),
@@ -116,10 +168,23 @@ std::optional<Attended> attend_for_gradients(const Tensor& queries, const Tensor
                     .values = cast(values, problem->compute),
                     .context = {},
                     .logsumexp = {}};
+    FusedRequest request;
+    RowConsumer consumer;  // with dropout, which the kernels of the context lack
+    if (in[Input::dropout_mask]) {
+      const Shape& of_queries = result.queries.shape();
+      result.context = Tensor(problem->compute, {of_queries[0], of_queries[1], of_queries[2],
+                                                 result.values.shape()[3]});
+      consumer = problem->compute == DType::f32 ? context_of_rows<float>(result)
+                                                : context_of_rows<double>(result);
+      request.consumers[index_of(Output::weights)] = &consumer;
+    } else {
+      request.kept.insert(Output::head_context);
+    }
     auto [outputs, overflowed] =
         attend_fused(result.queries, result.keys, result.values, *problem, request);
     if (!overflowed.empty()) continue;
-    result.context = std::move(*outputs[index_of(Output::head_context)]);
+    if (request.kept.contains(Output::head_context))
+      result.context = std::move(*outputs[index_of(Output::head_context)]);
     result.logsumexp = std::move(*outputs[index_of(Output::logsumexp)]);
     return result;
   }
