@@ -118,17 +118,18 @@ def test_pattern_of_a_result_that_nothing_explains(tmp_path, change, pattern):
     assert report["diagnosis"] == [] and report["pattern"] == pattern
 
 
+@pytest.mark.long
 def test_hypotheses_beyond_the_time_limit_are_listed(tmp_path):
-    tensors = plain_job(L=512, H=4, D=64)
-    wrong = np.random.default_rng(1).normal(size=(1, 4, 512, 64))
+    tensors = plain_job(L=2048, H=8, D=64)
+    wrong = np.random.default_rng(1).normal(size=(1, 8, 2048, 64))
     lines = lines_of(tmp_path, tensors, {"causal": True}, wrong)
     assert any(line.startswith("  not tested within 2 s; --diagnose tests all: ") for line in lines)
 
 
 def test_interrupt_prints_what_was_found(tmp_path):
-    tensors = plain_job(L=512, H=4, D=64)
+    tensors = plain_job(L=1024, H=4, D=64)
     job = write_job(tmp_path, tensors, {}, "f32")
-    np.save(tmp_path / "a.npy", np.random.default_rng(1).normal(size=(1, 4, 512, 64)).astype("f4"))
+    np.save(tmp_path / "a.npy", np.random.default_rng(1).normal(size=(1, 4, 1024, 64)).astype("f4"))
     run = subprocess.Popen([ATTN, "compare", tmp_path / "a.npy", "--reference", job, "--diagnose", "--json"],
                            stdout=subprocess.PIPE)
     time.sleep(.3)

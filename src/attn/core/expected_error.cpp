@@ -9,7 +9,6 @@
 #include "attn/core/gradient_error.h"
 #include "attn/core/inputs_part.h"
 #include "attn/core/layout.h"
-#include "attn/kernel/thread_pool.h"
 
 namespace attn {
 namespace {
@@ -17,30 +16,30 @@ namespace {
 /// Elements of the matrices of scores and of their errors that a thread computes at once.
 constexpr std::size_t kMostScores = std::size_t{1} << 19;
 
-/// The error of an output with a row for each query, some queries at a time. Keys and values are
-/// computed once.
-Tensor error_by_rows(Output output, std::size_t axis, const Inputs& in,
-                     const Precision& precision) {
+/// An output with a row for each query, some queries at a time. Keys and values are computed once.
+Expected expected_by_rows(Output output, std::size_t axis, const Inputs& in,
+                          const Precision& precision) {
   ErrorOps ops(in, precision);
   Formula<ErrorOps> formula(ops, in);
   const Bounded keys = formula.at(Output::present_K);
   const bool needs_values = output == Output::head_context || output == Output::output;
   const Bounded values = needs_values ? formula.at(Output::present_V) : Bounded{};
   const std::size_t rows = in.rows.size(), step = queries_of_errors(in);
-  Tensor error;
+  Expected all;
   const auto compute = [&](std::size_t first) {
     const Inputs part = part_of(in, {{first, std::min(step, rows - first)}});
     ErrorOps part_ops(part, precision);
     Formula<ErrorOps> of_part(part_ops, part);
     of_part.provide(Output::present_K, keys);
     if (needs_values) of_part.provide(Output::present_V, values);
-    put_part(part_ops.stored(of_part.at(output)).error, axis, first, rows, error);
+    const Bounded& found = of_part.at(output);
+    put_part(found.value, axis, first, rows, all.value);
+    put_part(part_ops.stored(found).error, axis, first, rows, all.error);
   };
-  compute(0);  // creates the tensor
+  compute(0);  // creates the tensors
   const std::size_t others = (rows - 1) / step;
-  thread_pool().run(others, std::min(others, kMostErrorThreads),
-                    [&](std::size_t i, std::size_t) { compute((i + 1) * step); });
-  return error;
+  run_in_parallel(others, kMostErrorThreads, [&](std::size_t i) { compute((i + 1) * step); });
+  return all;
 }
 
 }  // namespace
@@ -78,21 +77,31 @@ std::string missing_bound_reason(const Request& request, const Options& options)
   return "";
 }
 
-Tensor expected_error(const Request& request, const Inputs& in, const Precision& precision) {
-  if (is_of_gradients(request)) return expected_gradient_error(request, in, precision);
-  const Output output = std::get<Output>(request);
+bool is_expected_by_rows(Output output, const Inputs& in) {
   const Output computed = same_numbers_as(output);
-  const std::optional<std::size_t> query_axis = row_of(computed).axes.find(Axis::L);
-  Tensor error;
-  if (query_axis && needs_scores(computed) && queries_of_errors(in) < in.rows.size()) {
-    error = error_by_rows(computed, *query_axis, in, precision);
+  return row_of(computed).axes.find(Axis::L) && needs_scores(computed) &&
+         queries_of_errors(in) < in.rows.size();
+}
+
+Expected expected(Output output, const Inputs& in, const Precision& precision) {
+  const Output computed = same_numbers_as(output);
+  Expected found;
+  if (is_expected_by_rows(output, in)) {
+    found = expected_by_rows(computed, *row_of(computed).axes.find(Axis::L), in, precision);
   } else {
     ErrorOps ops(in, precision);
     Formula<ErrorOps> formula(ops, in);
-    error = ops.stored(formula.at(computed)).error;
+    const Bounded& bounded = formula.at(computed);
+    found = {bounded.value, ops.stored(bounded).error};
   }
-  const Tensor full = precision.stored == DType::f64 ? bounds::times(error, 2) : error;
-  return to_user_layout(output, full, in);
+  // The reference has the rounding errors of f64, too.
+  if (precision.stored == DType::f64) found.error = bounds::times(std::move(found.error), 2);
+  return {to_user_layout(output, found.value, in), to_user_layout(output, found.error, in)};
+}
+
+Tensor expected_error(const Request& request, const Inputs& in, const Precision& precision) {
+  if (is_of_gradients(request)) return expected_gradient_error(request, in, precision);
+  return expected(std::get<Output>(request), in, precision).error;
 }
 
 }  // namespace attn

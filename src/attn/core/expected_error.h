@@ -78,6 +78,16 @@ std::string missing_bound_reason(const Request& request, const Options& options)
 /// for equality. Errors: data, if an input does not fit the stored dtype.
 Tensor expected_error(const Request& request, const Inputs& in, const Precision& precision);
 
+/// An output and its error bound, computed together.
+struct Expected {
+  Tensor value;  ///< that of attend(), except for the last bits if is_expected_by_rows()
+  Tensor error;  ///< that of expected_error()
+};
+Expected expected(Output output, const Inputs& in, const Precision& precision);
+
+/// Whether expected() computes some queries of this output at a time.
+bool is_expected_by_rows(Output output, const Inputs& in);
+
 /// How many of in.rows each thread of expected_error() computes at a time for outputs with a row
 /// for each query. About seven matrices of their scores, f64, are in memory then for each thread.
 std::size_t queries_of_errors(const Inputs& in);

@@ -27,6 +27,22 @@ struct DeletePool {
 };
 thread_local std::unique_ptr<kernel::ThreadPool, DeletePool> t_pool;
 
+/// Gives the calling thread one thread and a pool of its own, until the destructor.
+class OneThread {
+ public:
+  OneThread() : threads_(std::exchange(t_threads, 1)), pool_(std::move(t_pool)) {}
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+  ~OneThread() {
+    t_pool = std::move(pool_);
+    t_threads = threads_;
+  }
+
+ private:
+  std::size_t threads_;
+  std::unique_ptr<kernel::ThreadPool, DeletePool> pool_;
+};
+
 /// The data of a new tensor, or nullptr if it is not wanted.
 template <class T>
 T* allocate_if(bool wanted, std::optional<Tensor>& tensor, const Shape& shape) {
@@ -352,6 +368,15 @@ FusedResult attend_fused(const Tensor& queries, const Tensor& keys, const Tensor
   const Tensor k = factors(keys, in, in.options.score, false);
   return in.compute == DType::f32 ? attend_as<float>(q, k, values, in, request)
                                   : attend_as<double>(q, k, values, in, request);
+}
+
+void run_in_parallel(std::size_t count, std::size_t most,
+                     const std::function<void(std::size_t)>& compute) {
+  kernel::ThreadPool& pool = thread_pool();
+  pool.run(count, std::min(most, pool.threads()), [&](std::size_t i, std::size_t) {
+    const OneThread one;
+    compute(i);
+  });
 }
 
 void count_rows(std::atomic<std::size_t>* rows) { kernel::count_rows(rows); }

@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -65,6 +66,11 @@ void set_threads(std::size_t threads);
 std::size_t thread_count();
 /// The threads for the kernels that the calling thread starts.
 kernel::ThreadPool& thread_pool();
+
+/// Calls compute(i) for each i below `count`, on at most `most` threads of the calling thread, and
+/// throws what one of the calls throws. During a call, thread_count() is 1.
+void run_in_parallel(std::size_t count, std::size_t most,
+                     const std::function<void(std::size_t)>& compute);
 
 /// From now on, the kernels add the number of rows (B * H * queries) that they have computed to
 /// `rows`, block by block; with nullptr they do not count.

@@ -4,10 +4,12 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <mutex>
 
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
+#include "attn/core/fused.h"
 #include "attn/diagnose/arrangements.h"
 #include "attn/diagnose/backward_hypotheses.h"
 #include "attn/diagnose/changes.h"
@@ -20,7 +22,7 @@ namespace attn {
 namespace {
 
 constexpr std::size_t kMostQueries = 256, kFirstQueries = 12;
-constexpr std::size_t kScores = std::size_t{1} << 20;  ///< in memory at once
+constexpr std::size_t kScores = std::size_t{1} << 18;  ///< in the memory of a thread at once
 constexpr std::size_t kSampledScores = std::size_t{1} << 22;
 
 /// Some queries of the result and of its job.
@@ -63,9 +65,7 @@ class Search {
 
   Diagnosis run() {
     const std::vector<Hypothesis> all = backward_ ? gradient_hypotheses() : hypotheses();
-    for (const Hypothesis& hypothesis : all) {
-      if (is_relevant(hypothesis)) test(hypothesis);
-    }
+    test(all);
     name_the_best();
     if (found_.findings.empty()) add_arrangements();
     if (found_.findings.empty()) test_fitted();
@@ -137,16 +137,26 @@ class Search {
     return by_score_ || backward_ || hypothesis.stage == Hypothesis::Stage::projection;
   }
 
-  bool is_over() {
-    if (limits_.stop != nullptr && *limits_.stop) {
-      found_.why_untested = "because the search was stopped";
-      return true;
-    }
-    if (!limits_.seconds) return false;
+  /// Why the search ends now; "" if it goes on.
+  std::string reason_to_stop() const {
+    if (limits_.stop != nullptr && *limits_.stop) return "because the search was stopped";
+    if (!limits_.seconds) return "";
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
-    if (passed.count() < *limits_.seconds) return false;
-    found_.why_untested = "within " + six_digits(kSearchSeconds) + " s; --diagnose tests all";
-    return true;
+    if (passed.count() < *limits_.seconds) return "";
+    return "within " + six_digits(kSearchSeconds) + " s; --diagnose tests all";
+  }
+
+  bool is_over() {
+    const std::string reason = reason_to_stop();
+    if (!reason.empty()) found_.why_untested = reason;
+    return !reason.empty();
+  }
+
+  /// Calls compute(i) for each i below `count`, in parallel if the job is large.
+  void run(std::size_t count, const std::function<void(std::size_t)>& compute) const {
+    constexpr std::size_t kLarge = std::size_t{1} << 18, kMostThreads = 4;
+    const std::size_t scores = by_score_ ? in_.B * in_.H * in_.S * found_.queries : 0;
+    run_in_parallel(count, scores < kLarge ? 1 : kMostThreads, compute);
   }
 
   /// The bounds of rounding before attention_only(), relative to its own.
@@ -243,6 +253,7 @@ class Search {
         candidate.first = fit_of(part, values->values, nullptr);
         if (!is_possible(part, values->values, rms_of(part.result))) return;
       }
+      const std::lock_guard lock(bounds_mutex_);
       const auto result = evaluated(variant, part, true);
       if (!result) return;
       candidate.fit.add(fit_of(part, result->values, result->bounds ? &*result->bounds : nullptr));
@@ -258,32 +269,48 @@ class Search {
                             hypothesis.stage == Hypothesis::Stage::projection ? given_in_ : in_);
   }
 
-  void test(const Hypothesis& hypothesis) {
+  /// A hypothesis that was tested, or the reason why not. Neither if it does not apply.
+  struct Tested {
+    std::optional<Candidate> candidate;
+    std::string why_untested;
+  };
+
+  Tested test(const Hypothesis& hypothesis) {
     Candidate candidate;
     candidate.hypothesis = &hypothesis;
     try {
       const bool projects = hypothesis.stage == Hypothesis::Stage::projection;
       Variant variant = projects ? given_ : base_;
-      if (hypothesis.is_slow && is_over()) {
-        found_.untested.push_back(hypothesis.full_id());
-        return;
-      }
+      if (hypothesis.is_slow)
+        if (std::string reason = reason_to_stop(); !reason.empty()) return {{}, reason};
       const auto claim = apply(hypothesis, variant);
-      if (!claim) return;
-      if (claim->too_large || is_over()) {
-        if (claim->too_large && found_.why_untested.empty())
-          found_.why_untested = "because the job is too large for it";
-        found_.untested.push_back(hypothesis.full_id());
-        return;
-      }
+      if (!claim) return {};
+      if (claim->too_large) return {{}, "because the job is too large for it"};
+      if (std::string reason = reason_to_stop(); !reason.empty()) return {{}, reason};
       candidate.claim = *claim;
       if (projects && by_score_) variant = attention_only(variant);
       judge(variant, candidate);
     } catch (const Error&) {  // the changed job is not valid
-      return;
+      return {};
     }
-    ++found_.tested;
-    if (!has_same_result(candidate)) candidates_.push_back(candidate);
+    return {candidate, ""};
+  }
+
+  void test(const std::vector<Hypothesis>& all) {
+    std::vector<Tested> tested(all.size());
+    run(all.size(), [&](std::size_t i) {
+      if (is_relevant(all[i])) tested[i] = test(all[i]);
+    });
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (tested[i].candidate) {
+        ++found_.tested;
+        if (!has_same_result(*tested[i].candidate))
+          candidates_.push_back(*std::move(tested[i].candidate));
+      }
+      if (tested[i].why_untested.empty()) continue;
+      found_.why_untested = tested[i].why_untested;
+      found_.untested.push_back(all[i].full_id());
+    }
   }
 
   /// Whether a hypothesis about gradients has the result of an earlier one that says the same: less
@@ -563,13 +590,15 @@ class Search {
     for (std::size_t i = 0; i < std::min<std::size_t>(3, best.size()); ++i)
       for (const Hypothesis& other : all)
         if (is_relevant(other)) add(best[i]->hypothesis, &other);
+    std::vector<TestedPair> tested(pairs.size());
+    run(pairs.size(), [&](std::size_t i) {
+      if (reason_to_stop().empty()) tested[i] = test_pair(*pairs[i].first, *pairs[i].second);
+    });
+    if (is_over()) found_.untested.emplace_back("pairs");
     std::vector<Finding> fitting;
-    for (const auto& [a, b] : pairs) {
-      if (is_over()) {
-        found_.untested.emplace_back("pairs");
-        break;
-      }
-      if (auto finding = test_pair(*a, *b)) fitting.push_back(std::move(*finding));
+    for (TestedPair& pair : tested) {
+      found_.pairs += pair.is_valid ? 1 : 0;
+      if (pair.finding) fitting.push_back(*std::move(pair.finding));
     }
     if (fitting.empty()) return;
     std::stable_sort(fitting.begin(), fitting.end(), [](const Finding& a, const Finding& b) {
@@ -633,22 +662,26 @@ class Search {
     found_.findings.erase(end, found_.findings.end());
   }
 
-  std::optional<Finding> test_pair(const Hypothesis& a, const Hypothesis& b) {
+  struct TestedPair {
+    bool is_valid = false;           ///< both hypotheses apply
+    std::optional<Finding> finding;  ///< if they explain the result
+  };
+
+  TestedPair test_pair(const Hypothesis& a, const Hypothesis& b) {
     try {
       const bool projects = a.stage == Hypothesis::Stage::projection;
       Variant variant = projects ? given_ : base_;
       const auto first = apply(a, variant);
-      if (!first || first->too_large) return std::nullopt;
+      if (!first || first->too_large) return {};
       if (projects && by_score_ && b.stage == Hypothesis::Stage::attention)
         variant = attention_only(variant);
-      const auto second = b.apply(variant, make_inputs(variant.tensors, variant.options));
-      if (!second || second->too_large) return std::nullopt;
+      const auto second = b.change(variant, make_inputs(variant.tensors, variant.options));
+      if (!second || second->too_large) return {};
       if (by_score_ && b.stage == Hypothesis::Stage::projection) variant = attention_only(variant);
       Candidate candidate;
       candidate.hypothesis = &a;
       judge(variant, candidate);
-      ++found_.pairs;
-      if (!explains(candidate)) return std::nullopt;
+      if (!explains(candidate)) return {true, std::nullopt};
       Finding finding;
       finding.ids = {std::string(a.id), std::string(b.id)};
       const auto with_job = [](const Claim& claim) {
@@ -657,9 +690,9 @@ class Search {
       finding.kernel = with_job(*first) + " and " + with_job(*second);
       if (first->is_flag && second->is_flag) finding.flags = first->kernel + " " + second->kernel;
       set_fit(finding, candidate.fit);
-      return finding;
+      return {true, finding};
     } catch (const Error&) {  // the changed job is not valid
-      return std::nullopt;
+      return {};
     }
   }
 
@@ -672,6 +705,7 @@ class Search {
   std::optional<BackwardPass> backward_;  ///< of a gradient
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::vector<Part> parts_;
+  std::mutex bounds_mutex_;  ///< bounds take much memory: one thread at a time computes them
   Fit before_, before_first_;
   std::vector<Candidate> candidates_;
   Diagnosis found_;

@@ -37,6 +37,7 @@ class Outputs {
 Inputs inputs_for(const Variant& variant, const std::vector<std::size_t>& rows) {
   Options options = variant.options;
   options.compute = Compute::f64;
+  options.path = Path::automatic;
   options.rows.clear();
   for (const std::size_t row : rows) options.rows.push_back(static_cast<std::int64_t>(row));
   return make_inputs(variant.tensors, options);

@@ -298,6 +298,7 @@ Found softmax_over_matrix(Variant& variant, const Inputs& in) {
     return std::nullopt;
   Options options = in.options;
   options.lse_base = std::numbers::e;
+  options.path = Path::automatic;
   const Tensor of_rows =
       attend(variant.tensors, options, {Output::logsumexp}).at(name_of(Output::logsumexp));
   Tensor bias(DType::f64, {in.B, in.H, 1, 1});
