@@ -53,6 +53,7 @@ COMMANDS = [
     Command("run, large, one array",
             ["run", "--q", "large.npy", "--k", "large.npy", "--causal", "--heads", "2",
              "-o", "weights=w.npy"]),
+    Command("run, gradients", ["run", "loss.npz", "--outputs", "grad_Q,grad_K,grad_V,delta", "-o", "out.npz"]),
     Command("run, page", ["run", "job.json", "--view=page.html", "--force"], old=("page.html",)),
     Command("run, SVG", ["run", "job.json", "--view=map.svg"]),
     Command("run, PNG", ["run", "job.json", "--view=map.png"]),
@@ -65,6 +66,7 @@ COMMANDS = [
     Command("convert to text", ["convert", "packed.npz#K", "--repr"]),
     Command("inspect", ["inspect", "packed.npz"]),
     Command("compare", ["compare", "q.npz", "packed.npz"]),
+    Command("compare, gradients", ["compare", "gradients.npz", "--reference", "loss.npz"]),
     Command("merge", ["merge", "part1.npz", "part2.npz", "-o", "all.npz"]),
     Command("random", ["random", "randn", "--seed", "1", "--shape", "300,300", "-o", "r.npy"]),
     Command("svd", ["svd", "q.npz#Q", "-o", "svd/"]),
@@ -110,6 +112,8 @@ def write_inputs(folder, attn):
         np.savez(folder / "part.npz", Q=Q, K=keys)
         attn("run", "part.npz", "--outputs", "logsumexp,head_context", "-o", f"part{part}.npz")
     (folder / "part.npz").unlink()
+    np.savez(folder / "loss.npz", Q=Q, K=K, V=K, grad_context=Q)
+    attn("run", "loss.npz", "--outputs", "grad_Q,delta", "-o", "gradients.npz")
     write_jobs(folder / "jobs", range(4))
     for flags in (["--out-dir", "half"], ["--out-dir", "bundled", "--bundle", "3"]):
         attn("batch", "jobs/job0000.json", "jobs/job0002.json", "-q", *flags)

@@ -23,6 +23,7 @@ ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": 
                "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
 ROW_OUTPUTS = ["head_context", "context", "logsumexp", "row_max", "entropy", "queries"]
 KEY_OUTPUTS = ["keys", "values", "present_K", "key_weights"]
+GRADIENTS = 0.1  # the share of jobs with gradients
 MATRICES = ["scores", "scaled_scores", "masked_scores", "weights", "mean_weights"]
 
 
@@ -97,6 +98,10 @@ def random_job(rng, folder):
         names.remove("key_weights")
     if "W_O" in job:
         names.append("output")
+    if rng.random() < GRADIENTS and B * H * L * S < 2_000_000:
+        rows = len(job.get("rows", range(L)))
+        save("grad_context", *((B, rows, H * width) if embedded else (B, H, rows, width)))
+        names += ["delta", "grad_embeddings", "grad_W_K"] if embedded else ["delta", "grad_Q", "grad_K", "grad_V"]
     job["outputs"] = list(dict.fromkeys(names))
     return job
 

@@ -40,6 +40,8 @@ FAMILIES = {
     "torch-grad": Family("torch operations, gradients", "torch", "torch_gradients", "options", amplified=100),
     "torch-grad-mha": Family("torch MultiheadAttention, gradients", "torch", "torch_gradients", "mha", amplified=10),
     "jax": Family("jax.nn.dot_product_attention", "jax", "jax_family", "attention"),
+    "jax-grad": Family("jax.nn.dot_product_attention, gradients", "jax", "jax_gradients", "attention", amplified=10),
+    "jax-grad-layouts": Family("jax.numpy operations, gradients", "jax", "jax_gradients", "layouts", amplified=10),
     "torch-flex": Family("torch FlexAttention", "torch", "torch_family", "flex"),
     "keras-mha": Family("Keras MultiHeadAttention", "keras", "keras_family", "multi_head"),
     "keras-additive": Family("Keras AdditiveAttention", "keras", "keras_family", "additive"),

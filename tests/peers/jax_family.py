@@ -42,6 +42,12 @@ def formula(q, k, v, bias=0.0, mask=True, scale=None, is_causal=False, local_win
     return {"context": context}
 
 
+def as_jax(value):
+    if not isinstance(value, np.ndarray):
+        return value
+    return jax.numpy.asarray(value.astype("int32") if value.dtype.kind == "i" else value)
+
+
 def attention():
     for seed in range(COUNT):
         draw, dtype = Draw("jax", seed), DTYPES[seed % len(DTYPES)]
@@ -69,11 +75,6 @@ def attention():
             given["key_value_seq_lengths"] = job["key_lengths"] = draw.rng.integers(1, S + 1, B)
         if draw.chance(0.3):
             given["query_seq_lengths"] = job["query_lengths"] = draw.rng.integers(1, L + 1, B)
-
-        def as_jax(value):
-            if not isinstance(value, np.ndarray):
-                return value
-            return jax.numpy.asarray(value.astype("int32") if value.dtype.kind == "i" else value)
 
         tensors = [job[x] for x in "QKV"]
         found = jax.nn.dot_product_attention(*map(as_jax, tensors),

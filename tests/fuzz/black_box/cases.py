@@ -39,6 +39,11 @@ run --q {any} --k {any} --v {any}
 run --q {any} --k {any} --causal -o {out}
 run --q {npy} --k {npy} --mask {any} --nan refuse
 run --q {npy} --k {npy} --dropout-mask {any} --dropout-p 0.25 --outputs dropped_weights
+run loss.npz --outputs grad_Q,grad_K,grad_V,delta -o {out}
+run loss.npz --causal --mask {any} --outputs dq,grad_mask,delta
+run loss.npz --dropout-mask {any} --dropout-p 0.25 --outputs grad_V,dk --format json
+run --q {npy} --k {npy} --grad-context {any} --outputs grad_Q,grad_K,delta
+run --embeddings {any} --wq {any} --wk {any} --grad-context {any} --outputs grad_embeddings,grad_W_Q -o {out}
 run --q result.npz#context --k {any} --format csv --outputs weights
 run --embeddings {any} --wq {any} --wk {any} --heads 2
 run layer.npz --heads 2 --convention torch-mha -o out.npz
@@ -83,6 +88,9 @@ compare {any} {any} --rtol 1e-3 --equal-nan --view
 compare result.npz result.safetensors --view={picture}
 compare result.npz --reference {job}
 compare {any} --reference --q {any} --k {any} --precision bf16
+compare gradients.npz --reference loss.npz
+compare gradients.npz --reference loss.npz --causal --json
+compare {any} --reference loss.npz --as grad_K --softcap 2
 merge part1.npz part2.npz -o {out}
 merge part1.npz {npz}
 stats {any}

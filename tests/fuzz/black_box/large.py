@@ -21,6 +21,9 @@ run --q {file} --k {other} --v {other} --causal -o {out}
 run --q {file} --k {file} --outputs weights --format json
 run --q {file} --k {file} --outputs scores --repr --threshold 99999999
 run --q {file} --k {file} --path reference -o out.npz
+run --q {file} --k {file} --grad-context {other} --outputs grad_Q,grad_K,delta -o {out}
+run --q {file} --k {file} --grad-context {file} --outputs dq,dk --path reference -o {out}
+compare {file} --reference --q {file} --k {file} --grad-context {file} --as grad_Q --causal
 run --q {file} --k {file} --explain steps.{document}
 run --q {file} --k {file} --explain steps.html --explain-query -1 -o {out}
 run --q {file} --k {file} --view

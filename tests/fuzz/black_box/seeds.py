@@ -45,6 +45,9 @@ def write_results(folder):
     (folder / "tokens.json").write_text(json.dumps({**make_corpus.QKV, "tokens": ["a"], "causal": True}))
     for suffix in ("npz", "json", "safetensors"):
         attn("run", "tokens.json", "-o", f"result.{suffix}", cwd=folder)
+    random = np.random.default_rng(3)
+    np.savez(folder / "loss.npz", **{name: random.standard_normal((1, 2, 4, 3)) for name in ("Q", "K", "V", "grad_context")})
+    attn("run", "loss.npz", "--causal", "--outputs", "grad_Q,grad_K,grad_V,delta", "-o", "gradients.npz", cwd=folder)
     for part, keys in enumerate(("[[1,2],[3,4]]", "[[0.5,-1]]"), 1):
         attn("run", "--q", "[[1,0],[0,1]]", "--k", keys, "--outputs", "logsumexp,head_context,weights",
              "-o", f"part{part}.npz", cwd=folder)
