@@ -2,7 +2,7 @@
 
 Each table lists what was typed and what it means, both written by hand. The suggestion in the message
 takes the place of what was typed. The command must then succeed and give the same result as the one that
-was meant.
+was meant, or as NumPy.
 """
 
 import json
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from support.attn import ROOT, assert_error, attn
-from support.checkpoints import write_model
+from support.checkpoints import rotate, write_model
 
 RNG = np.random.default_rng(5)
 B, H, L, D = 2, 4, 6, 8
@@ -22,7 +22,7 @@ TENSORS = {
     "q4": RNG.standard_normal((B, H, L, D)), "k4": RNG.standard_normal((B, H, L, D)),
     "v4": RNG.standard_normal((B, H, L, D)), "k2": RNG.standard_normal((B, 2, L, D)),
     "mask": np.tril(RNG.random((L, L)) < 0.7) | np.eye(L, dtype=bool),
-    "keep": np.ones((L, L), bool),
+    "keep": np.ones((L, L), bool), "ones": np.ones(H * D), "hides": np.triu(np.ones((L, L), bool), 1),
     "keys": np.array([[1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 0]], bool),
     "bias": RNG.standard_normal((H, L, L)), "buckets": RNG.standard_normal((8, H)), "sinks": RNG.standard_normal(H),
     "past": RNG.standard_normal((B, H, 3, D)), "lengths": np.array([3, 5]), "ids": np.array([0, 0, 1, 1, 2, 2]),
@@ -57,11 +57,14 @@ def names(run):
     return [quoted or pair for quoted, pair in suggestions(run)]
 
 
-def result(folder, words):
-    """What the command prints on stdout; it must succeed."""
-    run = attn(*words, cwd=folder)
+def result_of(run):
+    """What the command printed on stdout; it must succeed."""
     assert run.returncode == 0, run.stderr.decode()
     return run.stdout
+
+
+def result(folder, words):
+    return result_of(attn(*words, cwd=folder))
 
 
 def follow(folder, command, typed, meant):
@@ -242,16 +245,32 @@ MORE_FLAGS = [
 ]
 
 
+# Flags that do not change what is printed here.
+SILENT = ["--quiet", "--threads", "--max-memory", "--color"]
+
+
+def everything(folder, words):
+    """What the command prints, and the arrays that it writes to new files."""
+    for path in ("new.npz", "new/job.npz"):
+        (folder / path).unlink(missing_ok=True)
+    printed = result(folder, words)
+    return [printed] + [array.tolist() for path in folder.glob("**/new.npz") for array in np.load(path).values()] + [
+        array.tolist() for path in folder.glob("new/job.npz") for array in np.load(path).values()]
+
+
 @pytest.mark.parametrize("command, typed, meant", MORE_FLAGS, ids=[row[1].split()[0] for row in MORE_FLAGS])
 def test_other_names_of_a_flag_are_the_one_that_was_meant(folder, command, typed, meant):
     flag, *rest = meant.split()
+    wanted = everything(folder, [*command, flag, *rest])
+    without = attn(*command, cwd=folder)
+    if flag not in SILENT and meant != "--batch-axis first":  # any other flag would give another result
+        assert without.returncode != 0 or wanted != [without.stdout]
     for name in typed.split():
         refused = attn(*command, "--" + name.replace("_", "-"), *rest, cwd=folder)
         assert (refused.returncode, refused.stdout) == (2, b""), name
-        assert names(refused)[0].split()[0] == flag, name
-        assert names(refused)[0].split() in ([flag], [flag, *rest[:1]]), name
-        assert len(names(refused)) == 1, name
-    result(folder, [*command, *meant.split()])
+        [suggested] = names(refused)
+        words = suggested.split()  # with or without the value
+        assert everything(folder, [*command, *words, *rest[len(words) - 1:]]) == wanted, name
 
 
 # Keys of jobs: (typed key, meant key, value).
@@ -302,15 +321,19 @@ def test_a_suggested_member_is_the_one_that_was_meant(folder, group, typed, mean
     def run(key):
         kind = {"kind": "half", "factor": 2, "scaling": "linear"} if group == "rotary" else {}
         if "factor" in meant:
-            kind |= {"scaling": "llama3", "original_length": 4, "low_frequency_factor": 1, "high_frequency_factor": 4}
+            kind |= {"scaling": "llama3", "original_length": 100, "low_frequency_factor": 1, "high_frequency_factor": 4}
             kind.pop(meant)
         elif meant == "original_length":
             kind["scaling"] = "yarn"
-        return attn("run", "-", stdin=json.dumps({**SELF, group: {**kind, key: value}}), cwd=folder)
+        members = {**kind, **({} if key is None else {key: value})}
+        return attn("run", "-", stdin=json.dumps({**SELF, group: members}), cwd=folder)
     refused = run(typed)
     assert refused.returncode == 65
-    assert names(refused) == [meant]
-    assert run(meant).returncode == 0
+    [suggested] = names(refused)
+    followed, wanted = run(suggested), run(meant)
+    assert (followed.returncode, followed.stdout) == (0, wanted.stdout)
+    if meant not in ("numpy", "scaling"):  # the versions of NumPy print these numbers alike; a factor requires scaling
+        assert run(None).stdout != wanted.stdout
 
 
 # Outputs: (typed, meant).
@@ -458,28 +481,51 @@ METHODS = [
 ]
 
 
+NUMPY = {"randn": lambda r: r.randn(2, 3), "rand": lambda r: r.rand(2, 3), "uniform": lambda r: r.uniform(size=(2, 3)),
+         "normal": lambda r: r.normal(size=(2, 3)), "random": lambda r: r.random((2, 3)),
+         "standard_normal": lambda r: r.standard_normal((2, 3))}
+
+
+def numbers(run):
+    """The array that the command prints as JSON."""
+    assert run.returncode == 0, run.stderr.decode()
+    return np.array(json.loads(run.stdout))
+
+
 @pytest.mark.parametrize("typed, meant", METHODS, ids=[row[0] for row in METHODS])
 def test_a_suggested_method_is_the_one_that_was_meant(typed, meant):
+    """Numbers of NumPy's generators are those of the installed NumPy."""
     def run(method):
-        return attn("random", *method, "--seed", "3", "--shape", "2,3")
+        return attn("random", *method, "--seed", "3", "--shape", "2,3", *JSON)
     refused = run([typed])
     assert refused.returncode == 2
     [suggested] = names(refused)
-    assert suggested.split() == meant and run(meant).returncode == 0
-    job = {"seed": 3, "Q": {typed: {"shape": [2, 3]}}, "K": [[1, 1, 1]]}
-    message = attn("run", "-", stdin=json.dumps(job)).stderr.decode()
-    assert f"did you mean '{meant[0]}'" in message
-    assert len(meant) == 1 or f'with "generator": "{meant[2]}"?' in message
+    drawn = numbers(run(suggested.split()))
+    method, *generator = meant
+    if not generator or generator[1] == "default_rng":
+        numpy_generator = np.random.default_rng(3) if generator else np.random.RandomState(3)
+        np.testing.assert_array_equal(drawn, NUMPY[method](numpy_generator))
+    np.testing.assert_array_equal(drawn, numbers(run(meant)))
+
+    # The same in a job.
+    def job(name, **more):
+        text = json.dumps({"seed": 3, "Q": {name: {"shape": [2, 3]}}, "K": [[1, 1, 1]], "outputs": ["Q"], **more})
+        return attn("run", "-", *JSON, stdin=text)
+    message = job(typed).stderr.decode()
+    found = re.search(r"did you mean '(\w+)'(?: with \"generator\": \"(\w+)\")?\?", message)
+    run_job = job(found[1], **({"generator": found[2]} if found[2] else {}))
+    np.testing.assert_array_equal(json.loads(run_job.stdout)["Q"], drawn)
 
 
 def test_the_parameters_of_a_layer_are_those_that_were_meant():
-    refused = attn("random", "torch.nn.Linear", "--seed", "1", "--in-features", "3", "--out-features", "2")
-    [suggested] = names(refused)
-    assert suggested == "Linear --generator torch"
-    command = ["random", *suggested.split(), "--seed", "1", "--in-features", "3", "--out-features", "2"]
-    assert attn(*command).returncode == 0
+    sizes = ["--seed", "1", "--in-features", "3", "--out-features", "2"]
+    [suggested] = names(attn("random", "torch.nn.Linear", *sizes))
+    followed = attn("random", *suggested.split(), *sizes)
+    meant = attn("random", "Linear", "--generator", "torch", *sizes)
+    assert (followed.returncode, followed.stdout) == (0, meant.stdout)
 
 
+# (method and generator, typed, value, what is meant).
 ARGUMENTS = [
     ("normal", "mean", 1, "loc"), ("normal", "std", 2, "scale"), ("normal", "sigma", 2, "scale"), ("normal", "mu", 1, "loc"),
     ("uniform", "minval", -1, "low"), ("uniform", "maxval", 2, "high"), ("normal", "stddev", 2, "scale"),
@@ -488,18 +534,32 @@ ARGUMENTS = [
     *(("normal torch", name, 1, "mean") for name in ("loc", "mu")),
     *(("normal torch", name, 2, "std") for name in ("scale", "sigma", "stddev")),
 ]
+SHAPE = (2, 3)
+MEANT_OF = {  # the numbers, from those of the method without the argument
+    "loc": lambda x, value: x + value, "mean": lambda x, value: x + value, "scale": lambda x, value: x * value,
+    "std": lambda x, value: x * value, "low": lambda x, value: x * (1 - value) + value, "high": lambda x, value: x * value,
+    "minval": lambda x, value: x * (1 - value) + value, "maxval": lambda x, value: x * value}
 
 
 @pytest.mark.parametrize("method, typed, value, meant", ARGUMENTS)
 def test_a_suggested_argument_is_the_one_that_was_meant(method, typed, value, meant):
     def run(name):
         word, *generator = method.split()
-        arguments = {} if meant == "shape" else {"shape": [2, 3]}
-        arguments |= {"high": 9} if method == "randint" and meant != "high" else {}
-        job = {"seed": 1, "Q": {word: {**arguments, name: value}}, "K": [[1] * (2 if meant == "shape" else 3)]}
-        return attn("run", "-", stdin=json.dumps(job | ({"generator": generator[0]} if generator else {})))
-    assert names(run(typed)) == [meant]
-    assert run(meant).returncode == 0
+        arguments = {} if meant == "shape" else {"shape": SHAPE}
+        arguments |= {name: value} if name else {}
+        job = {"seed": 1, "Q": {word: arguments}, "K": [[1] * (2 if meant == "shape" else 3)], "outputs": ["Q"]}
+        return attn("run", "-", *JSON, stdin=json.dumps(job | ({"generator": generator[0]} if generator else {})))
+
+    def drawn(name):
+        return np.array(json.loads(result_of(run(name)))["Q"])
+    [suggested] = names(run(typed))
+    if method == "randint":
+        wanted = np.random.RandomState(1).randint(value, size=SHAPE)
+    elif meant == "shape":
+        wanted = np.random.RandomState(1).rand(*value)
+    else:
+        wanted = MEANT_OF[meant](drawn(None), value)
+    np.testing.assert_allclose(drawn(suggested), wanted, rtol=1e-5, atol=1e-6)
 
 
 # Commands and tensors.
@@ -547,72 +607,291 @@ TENSOR_NAMES = [
 
 @pytest.mark.parametrize("stored, typed, meant", TENSOR_NAMES, ids=[row[1] for row in TENSOR_NAMES])
 def test_a_suggested_tensor_is_the_one_that_was_meant(tmp_path, stored, typed, meant):
-    np.savez(tmp_path / "x.npz", **{name: RNG.standard_normal((2, 2)) for name in stored})
+    """Each tensor has other numbers, so the converted ones show which it is."""
+    arrays = {name: RNG.standard_normal((2, 2)) for name in stored}
+    np.savez(tmp_path / "x.npz", **arrays)
     for command in (["convert", f"x.npz#{typed}"], ["view", "x.npz", "--of", typed]):
-        assert names(attn(*command, cwd=tmp_path)) == ([meant] if meant else [])
-    if meant:
-        assert result(tmp_path, ["convert", f"x.npz#{meant}"])
+        suggested = names(attn(*command, cwd=tmp_path))
+        assert len(suggested) == (meant is not None)
+        for name in suggested:
+            converted = numbers(attn("convert", f"x.npz#{name}", *JSON, cwd=tmp_path))
+            np.testing.assert_array_equal(converted, arrays[meant])
+            np.savez(tmp_path / "meant.npz", **{meant: arrays[meant]})
+            drawn = result(tmp_path, ["view", "x.npz", "--of", name])
+            assert drawn == result(tmp_path, ["view", "meant.npz", "--of", meant])
 
 
-# Names with several meanings: each is suggested with what distinguishes it.
+# What the commands compute, in NumPy.
 
+def softmax(scores):
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def numpy_attention(q, k, v, visible=True, bias=0.0, scale=None):
+    """Every stage, by its name; q (..., L, D), k and v (..., S, D)."""
+    scores = q @ k.swapaxes(-1, -2)
+    masked = np.where(visible, scores * (q.shape[-1] ** -0.5 if scale is None else scale) + bias, -np.inf)
+    weights = softmax(masked)
+    return {"scores": scores, "masked_scores": masked, "weights": weights, "context": weights @ v,
+            "logsumexp": np.log(np.exp(masked).sum(-1))}
+
+
+def same_batch(q=TENSORS["q4"], k=TENSORS["k4"], v=TENSORS["v4"], **options):
+    return numpy_attention(q, k, v, **options)
+
+
+def with_keys(before, after, **options):
+    """With these keys, which are also values, before or after the others."""
+    k, v = (np.concatenate([before, TENSORS[name], after], 2) for name in ("k4", "v4"))
+    return numpy_attention(TENSORS["q4"], k, v, **options)
+
+
+def of_words(name):
+    """Self-attention of x with the weights of WORDS."""
+    x, w, u = TENSORS["x"], TENSORS["w"], TENSORS["u"]
+    stages = numpy_attention(x @ w, x @ u, x @ w)
+    return {**stages, "output": stages["context"] @ u}[name]
+
+
+def rotated(interleaved):
+    angles = np.arange(L)[:, None] * 10000.0 ** (-np.arange(0, D, 2) / D)
+    return same_batch(q=rotate(TENSORS["q4"], angles, interleaved), k=rotate(TENSORS["k4"], angles, interleaved))
+
+
+def agrees(folder, words, name, wanted, **tolerance):
+    """The command succeeds, and this output is what NumPy computes."""
+    found = json.loads(result(folder, [*words, *JSON]))[name]
+    array = np.array([float(x) for x in np.array(found, object).ravel()]).reshape(np.array(found, object).shape)
+    np.testing.assert_allclose(array, wanted, **{"rtol": 1e-9, "atol": 1e-12, **tolerance})
+
+
+DISTANCE = np.arange(L)[:, None] - np.arange(L)  # from the key to the query
+NO_KEY = np.ones((B, H, 0, D))
+CACHED, LAST_KEY = with_keys(TENSORS["past"], NO_KEY), with_keys(NO_KEY, np.ones((B, H, 1, D)))
+LOG_LENGTHS = 1 + 2 * np.log(1 + (np.arange(L) + 1) // 2)[:, None]
+
+# Names with several meanings: each is suggested with what distinguishes it. (base command, what was typed,
+# [(suggestion, note, what else it needs, output, its values)]).
+
+SELECTED = [*QKV, "--causal"]
+STAGES = same_batch(visible=DISTANCE >= 0)
+CONTEXT = ["--outputs", "context"]
+POLARITY = ["--q", "x.npy", "--k", "y.npy", "--v", "y.npy", "--mask", "[[true,false,false,true,false]]", *CONTEXT]
+FIRST_HIDDEN = np.array([True, False, False, True, False])
+OF_XY = [TENSORS["x"], TENSORS["y"], TENSORS["y"]]
+ATTENDED, HIDDEN = (numpy_attention(*OF_XY, visible=visible)["context"] for visible in (FIRST_HIDDEN, ~FIRST_HIDDEN))
+TORCH = ("torch", "for scaled_dot_product_attention", [], "context", ATTENDED)
+TORCH_MHA = ("torch-mha", "for nn.MultiheadAttention", [], "context", HIDDEN)
+KERAS = ("keras", "for keras.layers.MultiHeadAttention", [], "context", ATTENDED)
+KEYS_OF_BATCH, LENGTHS = TENSORS["keys"][:, None, None, :], TENSORS["lengths"]
 SEVERAL = [
-    (["run", *QKV, "--convention", "pytorch"], {"torch": "scaled_dot_product_attention", "torch-mha": "nn.MultiheadAttention"}),
-    (["run", *QKV, "--convention", "mha"], {"torch-mha": "nn.MultiheadAttention", "keras": "keras.layers.MultiHeadAttention"}),
-    (["run", *QKV, "--attention-mask", "m.npy"], {"--key-mask": "(B, S)", "--mask": "queries and keys"}),
-    (["run", *QKV, "--past-key-values", "p.npy"], {"--past-k": "keys", "--past-v": "values"}),
-    *((["run", *QKV, name, "p.npy"], {"--past-k": "keys", "--past-v": "values"}) for name in ("--past-kv", "--kv-cache")),
-    *((["run", *QKV, "--outputs", name], {"scores": "before scale and mask", "masked_scores": "after them"})
-      for name in ("attn_logits", "attention_logits")),
-    *((["run", *QKV, "--outputs", name], {"context": "before W_O", "output": "after it"})
-      for name in ("o", "y", "attn_out", "attention_output")),
-    (["run", *QKV, "--outputs", "attn_scores"], {"scores": "before the softmax", "weights": "after it"}),
-    (["run", *QKV, "--convention", "multihead_attention"],
-     {"torch-mha": "nn.MultiheadAttention", "keras": "keras.layers.MultiHeadAttention"}),
-    (["random", "randn", "--generator", "np"], {"RandomState": "np.random.seed", "default_rng": "np.random.default_rng"}),
-    (["run", "--hidden-state", "x.npy"], {"--hidden": "--model", "--embeddings": "other weights"}),
-    (["run", *QKV, "--add-bias-kv", "p.npy"], {"--bias-k": "key", "--bias-v": "value"}),
-    (["run", *QKV, "--outputs", "attention_scores"], {"scores": "before the softmax", "weights": "after it"}),
-    (["run", *QKV, "--outputs", "logits"], {"scores": "before scale and mask", "masked_scores": "after them"}),
-    (["run", *QKV, "--outputs", "out"], {"context": "before W_O", "output": "after it"}),
-    (["run", *QKV, "--outputs", "attn_output"], {"context": "before W_O", "output": "after it"}),
-    (["run", "--hidden-states", "x.npy"], {"--hidden": "--model", "--embeddings": "other weights"}),
-    (["random", "randn", "--generator", "numpy"], {"RandomState": "np.random.seed", "default_rng": "np.random.default_rng"}),
-    (["run", *QKV, "--attn-scale", "2"], {"--scale": "", "--query-scale-factor": "Llama 4"}),
-    (["run", *QKV, "--lengths", "2"], {"--query-lengths": "", "--key-lengths": ""}),
+    (["run", *POLARITY], ["--convention", "pytorch"], [TORCH, TORCH_MHA]),
+    *((["run", *POLARITY], ["--convention", name], [TORCH_MHA, KERAS]) for name in ("mha", "multihead_attention")),
+    (["run", *QKV, *CONTEXT], ["--attention-mask", "keys.npy"], [
+        ("--key-mask", "for a mask (B, S)", [], "context", same_batch(visible=KEYS_OF_BATCH)["context"])]),
+    (["run", *QKV, *CONTEXT], ["--attention-mask", "mask.npy"], [
+        ("--mask", "for one of queries and keys", [], "context", same_batch(visible=TENSORS["mask"])["context"])]),
+    *((["run", *QKV, *CONTEXT], [name, "past.npy"], [
+        ("--past-k", "for the keys", ["--past-v", "past.npy"], "context", CACHED["context"]),
+        ("--past-v", "for the values", ["--past-k", "past.npy"], "context", CACHED["context"])])
+      for name in ("--past-key-values", "--past-kv", "--kv-cache")),
+    *((["run", *SELECTED], ["--outputs", name], [
+        ("scores", "before scale and mask", [], "scores", STAGES["scores"]),
+        ("masked_scores", "after them", [], "masked_scores", STAGES["masked_scores"])])
+      for name in ("logits", "attn_logits", "attention_logits")),
+    *((["run", *SELECTED], ["--outputs", name], [
+        ("scores", "before the softmax", [], "scores", STAGES["scores"]),
+        ("weights", "after it", [], "weights", STAGES["weights"])]) for name in ("attn_scores", "attention_scores")),
+    *((["run", *WORDS, "--w-o", "u.npy"], ["--outputs", name], [
+        ("context", "before W_O", [], "context", of_words("context")),
+        ("output", "after it", [], "output", of_words("output"))])
+      for name in ("out", "o", "y", "attn_out", "attn_output", "attention_output")),
+    *((["run", *SELECTED], ["--outputs", name], [("context", "before W_O", [], "context", STAGES["context"])])
+      for name in ("out", "o", "y", "attn_out", "attn_output", "attention_output")),
+    *((["run", *CONTEXT], [name, "x.npy"], [
+        ("--embeddings", "for other weights", WORDS[2:], "context", of_words("context"))])
+      for name in ("--hidden-state", "--hidden-states")),
+    (["run", *QKV, *CONTEXT], ["--add-bias-kv", "ones.npy"], [
+        ("--bias-k", "for the key", ["--bias-v", "ones.npy"], "context", LAST_KEY["context"]),
+        ("--bias-v", "for its value", ["--bias-k", "ones.npy"], "context", LAST_KEY["context"])]),
+    (["run", *QKV, *CONTEXT], ["--attn-scale", "2"], [
+        ("--scale", "", [], "context", same_batch(scale=2)["context"]),
+        ("--query-scale-factor", "of Llama 4", ["--query-scale-length", "2"], "context",
+         same_batch(q=TENSORS["q4"] * LOG_LENGTHS)["context"])]),
+    (["run", *QKV, *CONTEXT], ["--lengths", "lengths.npy"], [
+        ("--query-lengths", "", [], "context", np.where(
+            np.arange(L)[:, None] < LENGTHS[:, None, None, None], same_batch()["context"], 0)),
+        ("--key-lengths", "", [], "context",
+         same_batch(visible=np.arange(L) < LENGTHS[:, None, None, None])["context"])]),
 ]
 
 
-@pytest.mark.parametrize("command, meanings", SEVERAL, ids=[" ".join(row[0][-2:]) for row in SEVERAL])
-def test_several_meanings_are_distinguished(folder, command, meanings):
-    message = attn(*command, cwd=folder).stderr.decode()
-    found = re.search(r"\(did you mean (.*)\?\)", message)[1]
-    assert re.findall(r"'(.*?)'", found) == list(meanings)
-    for name, note in meanings.items():
-        assert note in found[found.index(f"'{name}'"):].split(" or ")[0]
+def options_of(run):
+    """(suggested name, note) of each meaning."""
+    found = re.search(r"\(did you mean (.*)\?\)", run.stderr.decode())[1]
+    return [re.fullmatch(r"'(.*?)' ?(.*)", text).groups() for text in re.split(r" or (?=')", found)]
 
 
-# A name whose meaning depends on more than the name has a note.
+@pytest.mark.parametrize("command, typed, meanings", SEVERAL, ids=[" ".join([*row[0][-1:], *row[1]]) for row in SEVERAL])
+def test_several_meanings_are_distinguished(folder, command, typed, meanings):
+    """Each is followed. What was typed with one of them does not suit the other meanings of a mask or of hidden states."""
+    run = attn(*command, *typed, cwd=folder)
+    assert run.returncode == 2
+    suggested = options_of(run)
+    if typed[0] not in ("--attention-mask", "--hidden-state", "--hidden-states"):
+        assert len(suggested) == len(meanings)
+    for name, note, needed, output, values in meanings:
+        assert (name, note) in suggested
+        followed = [name, *typed[1:]] if name.startswith("--") else [typed[0], name]
+        agrees(folder, [*command, *followed, *needed], output, values)
 
+
+@pytest.mark.parametrize("name", ["--hidden-state", "--hidden-states"])
+def test_hidden_states_of_a_model_are_those_of_its_layer(folder, name):
+    """The output of the layer is that of its normalised hidden states, which are embeddings."""
+    model = ["run", "--model", "model", "--layer", "0", "--outputs", "output"]
+    run = attn(*model, name, "x.npy", cwd=folder)
+    assert ("--hidden", "for a layer of --model") in options_of(run)
+    x = TENSORS["x"]
+    np.save(folder / "normed.npy", x / np.sqrt((x ** 2).mean(-1, keepdims=True) + 1e-6))
+    np.save(folder / "w_t.npy", TENSORS["w"].T)
+    meant = ["run", "--embeddings", "normed.npy", *(word for flag in ("--w-q", "--w-k", "--w-v", "--w-o")
+                                                    for word in (flag, "w_t.npy")), "--heads", "2", "--causal",
+             "--rotary", "half", "--outputs", "output"]
+    wanted = json.loads(result(folder, [*meant, *JSON]))["output"]
+    agrees(folder, [*model, "--hidden", "x.npy"], "output", wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("typed", ["np", "numpy"])
+def test_generators_of_numpy_are_distinguished(typed):
+    def run(method, generator):
+        return attn("random", method, "--seed", "7", "--shape", "3", "--generator", generator, *JSON)
+    assert options_of(run("uniform", typed)) == [("RandomState", "for np.random.seed"),
+                                                 ("default_rng", "for np.random.default_rng")]
+    np.testing.assert_array_equal(numbers(run("uniform", "RandomState")), np.random.RandomState(7).uniform(size=3))
+    np.testing.assert_array_equal(numbers(run("uniform", "default_rng")), np.random.default_rng(7).uniform(size=3))
+    # A generator without the method is not suggested.
+    assert options_of(run("randn", typed)) == [("RandomState", "for np.random.seed")]
+    np.testing.assert_array_equal(numbers(run("randn", "RandomState")), np.random.RandomState(7).randn(3))
+    assert options_of(run("integers", typed)) == [("default_rng", "for np.random.default_rng")]
+    drawn = attn("random", "integers", "--seed", "7", "--shape", "3", "--high", "9", "--generator", "default_rng", *JSON)
+    np.testing.assert_array_equal(numbers(drawn), np.random.default_rng(7).integers(9, size=3))
+
+
+# A name whose meaning depends on more than the name has a note: (base command, typed, suggestion, note, what
+# to write according to it, output, its values). True hides a key in the masks of these names.
+
+IGNORE = "with mask_polarity ignore if true hides a key"
+HIDES_KEYS = same_batch(visible=~KEYS_OF_BATCH)["context"]
+HIDES = numpy_attention(*[TENSORS["x"]] * 3, visible=TENSORS["hides"] == 0)["context"]
+PLAIN_X = ["run", "--q", "x.npy", "--k", "x.npy", "--v", "x.npy", *CONTEXT]
+PLAIN_4 = ["run", *QKV, *CONTEXT]
+OFFSET = DISTANCE[:, :1] + 3 >= np.arange(L + 3)  # bottom-right after three cached keys
 NOTES = [
-    (["--key-padding-mask", "keys.npy"], "'--key-mask' with mask_polarity ignore if true hides a key"),
-    (["--src-key-padding-mask", "keys.npy"], "'--key-mask' with mask_polarity ignore if true hides a key"),
-    (["--src-mask", "keys.npy"], "'--mask' with mask_polarity ignore if true hides a key"),
-    *(([f"--{name}", "keys.npy"], "'--mask' with mask_polarity ignore if true hides a key")
-      for name in ("tgt-mask", "memory-mask")),
-    *(([f"--{name}", "keys.npy"], "'--key-mask' with mask_polarity ignore if true hides a key")
-      for name in ("tgt-key-padding-mask", "memory-key-padding-mask", "padding-mask")),
-    (["--rope-interleaved"], "'--rotary-kind interleaved' if true"), (["--batch-first"], "'--batch-axis first' if true"),
-    *((["--convention", name], "'torch' with alignment bottom-right after cached keys")
-      for name in ("huggingface", "hf", "transformers")),
-    (["--return-lse"], "'--outputs logsumexp' if true"), (["--is-neox-style"], "'--rotary-kind half' if true"),
-    (["--sliding-window", "4"], "'--window' with the numbers of keys to the left and right"),
+    *((PLAIN_4, [f"--{name}", "keys.npy"], "--key-mask", IGNORE, ["--key-mask", "keys.npy", "--mask-polarity", "ignore"],
+       "context", HIDES_KEYS) for name in ("key-padding-mask", "src-key-padding-mask", "tgt-key-padding-mask",
+                                           "memory-key-padding-mask", "padding-mask")),
+    *((PLAIN_X, [f"--{name}", "hides.npy"], "--mask", IGNORE, ["--mask", "hides.npy", "--mask-polarity", "ignore"],
+       "context", HIDES) for name in ("src-mask", "tgt-mask", "memory-mask")),
+    (PLAIN_4, ["--rope-interleaved"], "--rotary-kind interleaved", "if true", ["--rotary-kind", "interleaved"], "context",
+     rotated(True)["context"]),
+    (PLAIN_4, ["--is-neox-style"], "--rotary-kind half", "if true", ["--rotary-kind", "half"], "context",
+     rotated(False)["context"]),
+    (["run", "--q", "q3.npy", "--k", "k3.npy", "--v", "v3.npy", *CONTEXT], ["--batch-first"], "--batch-axis first", "if true",
+     ["--batch-axis", "first"], "context", numpy_attention(TENSORS["q3"], TENSORS["k3"], TENSORS["v3"])["context"]),
+    *(([*PLAIN_4, *PAST, "--causal"], ["--convention", name], "torch", "with alignment bottom-right after cached keys",
+       ["--convention", "torch", "--alignment", "bottom-right"], "context",
+       with_keys(TENSORS["past"], NO_KEY, visible=OFFSET)["context"]) for name in ("huggingface", "hf", "transformers")),
+    (["run", *QKV], ["--return-lse"], "--outputs logsumexp", "if true", ["--outputs", "logsumexp"], "logsumexp",
+     same_batch()["logsumexp"]),
+    (PLAIN_4, ["--sliding-window", "4"], "--window", "with the numbers of keys to the left and right",
+     ["--window", "3,0"], "context", same_batch(visible=(DISTANCE >= 0) & (DISTANCE < 4))["context"]),
+    *((PLAIN_4, [f"--{name}", "float32"], "--compute", "with f32 or f64", ["--compute", "f32"], "context",
+       same_batch()["context"]) for name in ("dtype", "compute-dtype")),
 ]
 
 
-@pytest.mark.parametrize("typed, text", NOTES, ids=[row[0][0] for row in NOTES])
-def test_a_note_says_what_else_to_write(folder, typed, text):
-    assert_error(attn("run", *QKV, *typed, cwd=folder), 2, f"did you mean {text}?")
+@pytest.mark.parametrize("command, typed, suggestion, note, followed, output, values", NOTES,
+                         ids=[" ".join(row[1]) for row in NOTES])
+def test_a_note_says_what_else_to_write(folder, command, typed, suggestion, note, followed, output, values):
+    run = attn(*command, *typed, cwd=folder)
+    assert run.returncode == 2
+    assert options_of(run) == [(suggestion, note)]
+    single = "f32" in followed
+    agrees(folder, [*command, *followed], output, values, **({"rtol": 1e-4, "atol": 1e-6} if single else {}))
+
+
+def test_half_precision_is_that_of_the_inputs(folder):
+    """--compute refuses float16, and says which command gives results in it."""
+    run = attn(*PLAIN_4, "--compute", "float16", cwd=folder)
+    assert_error(run, 2, "--compute: 'float16': inputs of this dtype are computed in f32, and their results have it; "
+                 "'attn convert --dtype f16' converts inputs")
+    halves = {}
+    for name in "qkv":
+        result(folder, ["convert", f"{name}4.npy", "-o", f"half_{name}.npy", "--dtype", "f16", "--force"])
+        halves[name] = np.load(folder / f"half_{name}.npy").astype(np.float64)
+    result(folder, ["run", "--q", "half_q.npy", "--k", "half_k.npy", "--v", "half_v.npy", "-o", "context=half.npy", "--force"])
+    context = np.load(folder / "half.npy")
+    assert context.dtype == np.float16
+    np.testing.assert_allclose(context, numpy_attention(*halves.values())["context"], rtol=2e-3, atol=2e-3)
+
+
+# Suggestions of the other commands.
+
+def test_a_suggested_topic_and_page_are_those_that_were_meant():
+    for command in "help", "man":
+        [suggested] = names(attn(command, "comapre"))
+        assert result(None, [command, suggested]) == result(None, [command, "compare"])
+    assert b"Compares" in result(None, ["help", "compare"])
+    [suggested] = names(attn("help", "maks"))
+    assert result(None, ["help", suggested]) == result(None, ["help", "masks"])
+
+
+def test_a_suggested_example_is_the_one_that_was_meant():
+    data = ["--data", ROOT / "data" / "examples"]
+    [suggested] = names(attn("examples", "run", "general-atention", *data))
+    assert result(None, ["examples", "run", suggested, *data]) == result(None, ["examples", "run", "general-attention", *data])
+
+
+def test_a_suggested_tensor_to_compare_is_the_one_that_was_meant(folder):
+    np.savez(folder / "two.npz", contexts=TENSORS["x"], scores=TENSORS["w"])
+    np.savez(folder / "one.npz", out=TENSORS["x"], scores=TENSORS["w"])
+
+    def run(name):
+        return attn("compare", "two.npz", "one.npz", "--as", f"{name}=out", cwd=folder)
+    [suggested] = names(run("contxts"))
+    assert (run(suggested).returncode, run("scores").returncode) == (0, 1)
+
+
+def test_a_suggested_metric_of_a_gate_is_the_one_that_was_meant(folder):
+    def run(gate):
+        return attn("compare", "x.npy", "x1.npy", "--gate", gate, cwd=folder)
+    np.save(folder / "x1.npy", TENSORS["x"] + np.eye(L, D))  # differs by at most 1
+    [suggested] = names(run("max_ab < 1.5"))
+    assert (run(f"{suggested} < 1.5").returncode, run(f"{suggested} < 0.5").returncode) == (0, 1)
+
+
+def test_a_suggested_preset_is_the_one_that_was_meant(folder):
+    def run(preset):
+        return attn("compare", "x.npy", "x.npy", "--preset", preset, cwd=folder)
+    [suggested] = names(run("flasmla"))
+    assert run(suggested).stdout == run("flashmla").stdout != run("fa2").stdout
+
+
+def test_a_suggested_word_of_a_template_is_the_one_that_was_meant(folder):
+    [suggested] = names(attn("batch", "job.json", "--name", "a-{stm}", "--out-dir", "named", cwd=folder))
+    result(folder, ["batch", "job.json", "--name", "a-{%s}" % suggested, "--out-dir", "named", "-q"])
+    assert [path.name for path in (folder / "named").glob("*.npz")] == ["a-job.npz"]
+
+
+def test_a_suggested_statistic_is_the_one_that_was_meant(folder):
+    command = ["batch", "job.json", "--out-dir", "st", "--force", "-q", "--outputs", "weights", "--summary"]
+    [suggested] = names(attn(*command, "s.csv", "--statistics", "maxx", cwd=folder))
+    for path, name in ("s.csv", suggested), ("meant.csv", "max"):
+        result(folder, [*command, path, "--statistics", name])
+    assert "max" in (folder / "s.csv").read_text().splitlines()[0]
+    assert (folder / "s.csv").read_text().splitlines()[0] == (folder / "meant.csv").read_text().splitlines()[0]
 
 
 # Names that look like others but mean something else, or nothing here: no suggestion.
@@ -672,13 +951,13 @@ def test_every_other_name_is_followed():
         typed[kind] |= {re.sub("[-_.]", "", word).lower() for word in words}
 
     add("input", *(row[1][0] for row in FLAGS), *(name for row in MORE_FLAGS for name in row[1].split()))
-    add("input", *(row[0] for row in JOB_KEYS), *(row[1] for row in MEMBERS + ARGUMENTS), *(row[0][0] for row in NOTES))
+    add("input", *(row[0] for row in JOB_KEYS), *(row[1] for row in MEMBERS + ARGUMENTS), *(row[1][0] for row in NOTES))
     add("output", *(row[0] for row in OUTPUTS))
     add("command", *(row[0] for row in COMMANDS))
-    add("value", "tensorfloat32", "txt", "jsonl", *(row[0] for row in GENERATORS))
+    add("value", "np", "numpy", "tensorfloat32", "txt", "jsonl", *(row[0] for row in GENERATORS))
     for flag, word, *_ in VALUES:
         add("convention" if flag == "--convention" else "value", word)
-    for [*_, flag, word], _ in [*SEVERAL, *((row[0], 0) for row in NOTES if len(row[0]) == 2)]:
+    for flag, word in (row[1] for row in [*SEVERAL, *NOTES] if len(row[1]) == 2):
         kind = {"--outputs": "output", "--convention": "convention", "--generator": "value"}.get(flag, "input")
         add(kind, flag if kind == "input" else word)
     found = list(other_names())

@@ -103,7 +103,7 @@ constexpr OtherName kOtherNames[] = {
     {input, "low_freq_factor", "low_frequency_factor"},
     {input, "high_freq_factor", "rotary_high_frequency_factor"},
     {input, "high_freq_factor", "high_frequency_factor"},
-    {input, "dtype compute_dtype", "compute"},
+    {input, "dtype compute_dtype", "compute", "", "with f32 or f64"},
     {input, "library framework", "convention"},
     {input, "rng", "generator"},
     {input, "random_seed rng_seed manual_seed random_state", "seed"},

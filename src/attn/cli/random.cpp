@@ -199,7 +199,17 @@ TensorMap adversarial(const RandomArgs& args, TensorFiles& files) {
   return adversarial_inputs({job.tensors, job.options, RowChange::none}, std::stoull(seed));
 }
 
+/// Errors: usage, for an unknown generator. The message suggests one that has the method.
+void check_generator(const RandomArgs& args) {
+  Field field = *find_field("generator");
+  if (const auto able = generators_with(args.method); !able.empty()) field.words = able;
+  const auto problem = problem_with(*find_field("generator"), Json{args.generator});
+  if (!problem) return;
+  throw Error(ErrorKind::usage, *problem_with(field, Json{args.generator})).within("--generator");
+}
+
 int run_random(const RandomArgs& args) {
+  check_generator(args);
   if (!args.kind.empty() || !args.job.empty()) {
     if (args.kind.empty()) fail_usage("--for requires --kind adversarial");
     TensorFiles files(limits_of(args.limits));
@@ -265,14 +275,8 @@ std::vector<Option> argument_options(RandomArgs& args) {
 }
 
 Option generator_option(RandomArgs& args) {
-  const auto store = [&args](const std::string& value) {
-    if (const auto problem = problem_with(*find_field("generator"), Json{value}))
-      throw Error(ErrorKind::usage, *problem).within("--generator");
-    args.generator = value;
-  };
   const std::vector<std::string> names = generator_names();
-  return common(
-      suggesting(text("--generator", Store<std::string>(store), "WORD", join_or(names)), names));
+  return common(suggesting(text("--generator", args.generator, "WORD", join_or(names)), names));
 }
 
 }  // namespace

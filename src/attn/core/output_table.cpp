@@ -26,16 +26,6 @@ std::vector<std::string> output_names() {
   return names;
 }
 
-/// " (did you mean 'scores'?)", or "; the outputs are positions, inputs, ..." if no name is
-/// similar.
-std::string nearest_or_all(const std::string& name) {
-  std::string text = did_you_mean(name, request_names(), NameKind::output);
-  if (!text.empty()) return text;
-  for (const OutputRow& row : kOutputs)
-    text += (text.empty() ? "; the outputs are " : ", ") + std::string(row.name);
-  return text;
-}
-
 void add_problem(ProblemList& problems, std::string message) {
   problems.add({.subject = "outputs", .message = std::move(message)});
 }
@@ -78,6 +68,28 @@ void require_available(const Request& request, const TensorMap& tensors, const O
     add_problem(problems,
                 "'" + std::string(name_of(*input)) + "' is not an input of this job" +
                     did_you_mean(std::string(name_of(*input)), output_names(), NameKind::output));
+}
+
+/// " (did you mean 'scores'?)", or "; the outputs are positions, inputs, ..." if no name is
+/// similar. Of several similar names, those that the problem lacks are left out.
+std::string nearest_or_all(const std::string& name, const TensorMap& tensors,
+                           const Options& options) {
+  std::vector<std::string> known = request_names(), lacking;
+  const std::vector<std::string> similar = similar_names(name, known, NameKind::output);
+  for (const std::string& one : similar) {
+    ProblemList problems;
+    require_available(*request_named(one), tensors, options, problems);
+    if (!problems.empty()) lacking.push_back(one);
+  }
+  if (lacking.size() < similar.size())
+    std::erase_if(known, [&](const std::string& one) {
+      return std::find(lacking.begin(), lacking.end(), one) != lacking.end();
+    });
+  std::string text = did_you_mean(name, known, NameKind::output);
+  if (!text.empty()) return text;
+  for (const OutputRow& row : kOutputs)
+    text += (text.empty() ? "; the outputs are " : ", ") + std::string(row.name);
+  return text;
 }
 
 }  // namespace
@@ -198,9 +210,9 @@ std::vector<Request> requests_named(const std::vector<std::string>& names, const
       requests.push_back(*request);
     } else {
       all_known = false;
-      add_problem(problems,
-                  name.empty() ? "expected the name of an output, found an empty string"
-                               : "unknown output '" + printable(name) + "'" + nearest_or_all(name));
+      add_problem(problems, name.empty() ? "expected the name of an output, found an empty string"
+                                         : "unknown output '" + printable(name) + "'" +
+                                               nearest_or_all(name, tensors, options));
     }
   }
   if (!all_known) problems.raise(ErrorKind::usage);

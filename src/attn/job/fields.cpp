@@ -91,6 +91,24 @@ Field choice(std::string key, std::string help,
   return field;
 }
 
+/// The precision of the arithmetic, which is not the dtype of inputs and results.
+Field precision_of_arithmetic() {
+  Field field =
+      choice<Compute>("compute", "precision of the arithmetic",
+                      {{"auto", Compute::automatic}, {"f32", Compute::f32}, {"f64", Compute::f64}},
+                      [](Options& o) -> Compute& { return o.compute; });
+  const std::string reason =
+      "inputs of this dtype are computed in f32, and their results have it; 'attn convert --dtype ";
+  for (const auto& [word, dtype] : {std::pair("f16", "f16"),
+                                    {"float16", "f16"},
+                                    {"fp16", "f16"},
+                                    {"half", "f16"},
+                                    {"bf16", "bf16"},
+                                    {"bfloat16", "bf16"}})
+    field.refused.emplace_back(word, reason + dtype + "' converts inputs");
+  return field;
+}
+
 /// A finite number, at least `min` if that is given.
 Field number(std::string key, std::string help, std::optional<std::int64_t> min,
              double& (*member)(Options&), Requirements requirements = {}) {
@@ -409,9 +427,7 @@ std::vector<Field> attention_fields() {
        .help = "compute these queries only; negative numbers count from the end",
        .example = "0,-1",
        .apply = [](const Json& v, Options& o) { o.rows = integers_of(v); }},
-      choice<Compute>("compute", "precision of the arithmetic",
-                      {{"auto", Compute::automatic}, {"f32", Compute::f32}, {"f64", Compute::f64}},
-                      [](Options& o) -> Compute& { return o.compute; }),
+      precision_of_arithmetic(),
       choice<Path>("path", "implementation (auto uses the fused kernels where possible)",
                    {{"auto", Path::automatic}, {"reference", Path::reference}},
                    [](Options& o) -> Path& { return o.path; }),

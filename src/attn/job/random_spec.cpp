@@ -67,9 +67,7 @@ std::string suggested_method(std::string_view generator, const std::string& name
 
 [[noreturn]] void refuse_method(std::string_view generator, const std::string& name, bool typed) {
   const std::vector<std::string> known = method_names(generator);
-  std::vector<std::string> others;
-  for (const std::string& other : generator_names())
-    if (find_method(other, name) != nullptr) others.push_back(other);
+  const std::vector<std::string> others = generators_with(name);
   if (others.empty()) {
     const std::string near = suggested_method(generator, name, typed);
     fail("unknown random method '" + printable(name) + "'" +
@@ -231,6 +229,13 @@ std::vector<std::string> generator_names() {
   std::vector<std::string> names;
   for (const GeneratorRow& row : kGenerators)
     if (row.refusal.empty()) names.emplace_back(row.name);
+  return names;
+}
+
+std::vector<std::string> generators_with(const std::string& method) {
+  std::vector<std::string> names = generator_names();
+  std::erase_if(names,
+                [&](const std::string& name) { return find_method(name, method) == nullptr; });
   return names;
 }
 

@@ -37,7 +37,9 @@ Tensor random_tensor(const Json& spec, RandomStream& stream);
 /// an error here: draw() reports it.
 std::size_t random_tensor_bytes(const Json& spec, const Tensor* values = nullptr);
 
-std::vector<std::string> generator_names();   ///< those that are not refused
+std::vector<std::string> generator_names();  ///< those that are not refused
+/// Those that have the method.
+std::vector<std::string> generators_with(const std::string& method);
 std::vector<std::string> random_methods();    ///< of all generators
 bool draws_layer(const std::string& method);  ///< whether the method draws several tensors
 std::vector<std::string> random_arguments(const std::string& method);  ///< in any generator
