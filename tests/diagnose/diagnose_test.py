@@ -42,7 +42,7 @@ def test_mistake_is_named(tmp_path, mistake, dtype):
 
 
 @pytest.mark.parametrize("dtype, arithmetic, name", [
-    ("f16", "weights in bf16", "bf16"), ("f32", "weights in f16", "tf32"), ("f32", "tf32", "tf32")])
+    ("f16", "weights in bf16", "bf16"), ("f16", "sums in f16", "sums in f16"), ("f32", "weights in f16", "tf32"), ("f32", "tf32", "tf32")])
 def test_arithmetic_is_no_mistake(tmp_path, dtype, arithmetic, name):
     tensors, options = random_job(3, dtype, shape=(4, 64, 64))
     tensors = {key: tensors[key] for key in "QKV"}
@@ -50,6 +50,32 @@ def test_arithmetic_is_no_mistake(tmp_path, dtype, arithmetic, name):
     report, code = diagnosed(tmp_path, tensors, {}, dtype, out, "--diagnose")
     assert code == 1
     assert report["diagnosis"] == [] and name in report["arithmetic"]
+
+
+@pytest.mark.parametrize("mistake, where", [
+    ("scale twice", np.s_[1, 3, 64:]), ("scale twice", np.s_[:, 3, 32:]), ("causal strict", np.s_[:, 3, 64:]),
+    ("scale twice", np.s_[:, :, ::9])])
+def test_mistake_in_some_rows_is_not_arithmetic(tmp_path, mistake, where):
+    tensors = plain_job(B=2, H=8, L=128, D=64)
+    options = {"causal": True, "scale": 0.9}
+    out, wrong = (forward(tensors, options, "f16", *some)[0] for some in ((), (mistake,)))
+    out[where] = wrong[where]
+    report, code = diagnosed(tmp_path, tensors, options, "f16", out, "--diagnose")
+    assert code == 1
+    assert report["arithmetic"] is None
+
+
+@pytest.mark.parametrize("block", [16, 32, 64])
+def test_online_softmax_without_rescaling_is_not_arithmetic(tmp_path, block):
+    """The sums of earlier blocks of keys are not multiplied when the maximum grows."""
+    tensors = plain_job(B=2, H=8, L=128, D=64)
+    scores = tensors["Q"] @ tensors["K"].swapaxes(-1, -2) / 8
+    maximum = np.maximum.accumulate(scores.reshape(2, 8, 128, -1, block).max(-1), -1)
+    weights = np.exp(scores.reshape(2, 8, 128, -1, block) - maximum[..., None]).reshape(scores.shape)
+    out = weights / weights.sum(-1, keepdims=True) @ tensors["V"]
+    report, code = diagnosed(tmp_path, tensors, {}, "f16", out, "--diagnose")
+    assert code == 1
+    assert report["arithmetic"] is None
 
 
 def test_errors_as_large_as_the_values_are_not_arithmetic(tmp_path):
@@ -73,9 +99,9 @@ def test_a_right_kernel_has_no_diagnosis(tmp_path, dtype):
         assert code == 0 and "diagnosis" not in report
 
 
-def plain_job(L=128, H=2, D=16, seed=5):
+def plain_job(L=128, H=2, D=16, B=1, seed=5):
     r = np.random.default_rng(seed)
-    return {name: r.normal(size=(1, H, L, D)).astype("f4") for name in "QKV"}
+    return {name: r.normal(size=(B, H, L, D)).astype("f4") for name in "QKV"}
 
 
 def lines_of(folder, tensors, options, wrong, *flags):

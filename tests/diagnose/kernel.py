@@ -27,7 +27,7 @@ def random_job(seed, dtype, most=512, shape=None):
     H = G * int(r.choice([1, 2, 2, 4]))
     B = int(r.choice([1, 1, 2]))
     D = int(r.choice([32, 64]))
-    L = int(np.exp(r.uniform(np.log(40), np.log(most))))
+    L = int(40 * (most / 40) ** r.random() ** 4)  # few jobs are large: these take long
     S = L
     if shape:
         H, L, D = shape
@@ -261,7 +261,7 @@ def forward(tensors, options, dtype, *mistakes, arithmetic=""):
         visible &= np.arange(S) < n[:, None, None, None]
     if is_("last key missing") or is_("last keys beyond a multiple of 16 missing"):
         n = t.get("key_lengths", np.full(B, S))
-        n = n - 1 if is_("last key missing") else n // 16 * 16
+        n = n - 1 if is_("last key missing") else (n - 1) // 16 * 16
         visible &= np.arange(S) < n[:, None, None, None]
     if is_("first key missing"):
         visible[..., 0] = False
@@ -276,6 +276,8 @@ def forward(tensors, options, dtype, *mistakes, arithmetic=""):
         s = s - slopes[:, None, None] * np.abs(d).astype(F32)
     if order:
         s = F32(cap) * np.tanh(s / F32(cap))
+    if is_("softcap after the mask"):
+        s, visible = np.where(visible, s, -F32(cap)), np.ones_like(visible)
     if is_("softmax over queries"):
         s = np.where(visible, s, -np.inf)
         m = s.max(-2, keepdims=True)
@@ -411,6 +413,7 @@ MISTAKES = {
     "mask transposed": (lambda t, o: "mask" in t, {"mask.transposed"}),
     "mask added as numbers": (lambda t, o: "mask" in t, {"mask.added_as_numbers"}),
     "key lengths ignored": (lambda t, o: "key_lengths" in t, {"mask.key_lengths_dropped"}),
+    "softcap after the mask": (lambda t, o: "softcap" in o and ("mask" in t or o.get("causal")) and "bias" not in t and "alibi_slopes" not in t, {"softcap.of_hidden"}),
     "last page as stored": (lambda t, o: "key_lengths" in t and (t["key_lengths"] % 16).any(), {"cache.stored_tail_16", "cache.stored_tail_8", "mask.key_lengths_dropped"}),
     "bias dropped": (lambda t, o: "bias" in t, {"bias.dropped"}),
     "bias negated": (lambda t, o: "bias" in t, {"bias.negated"}),
@@ -437,7 +440,7 @@ MISTAKES = {
     "pages reversed": (lambda t, o: "past_K" not in t and t["K"].shape[2] % 16 == 0, {"cache.reversed_pages_16"}),
     "first key missing": (lambda t, o: True, {"cache.first_missing"}),
     "last key missing": (lambda t, o: not o.get("causal") or t["Q"].shape[2] < 64, {"cache.last_missing"}),
-    "last keys beyond a multiple of 16 missing": (lambda t, o: (t.get("key_lengths", np.array([sum(t[n].shape[2] for n in ("K", "past_K") if n in t)])) % 16).any(), {"cache.tail_missing_16", "cache.tail_missing_8"}),
+    "last keys beyond a multiple of 16 missing": (lambda t, o: (n := t.get("key_lengths", np.array([sum(t[n].shape[2] for n in ("K", "past_K") if n in t)]))).min() > 16 and len(set(n % 16 == 0)) == 1, {"cache.tail_missing_16", "cache.tail_missing_8"}),
     "last page as zeros": (lambda t, o: "key_lengths" not in t and "past_K" not in t and "sinks" not in t and t["K"].shape[2] % 16 > 0 and "alibi_slopes" not in t, {"cache.zero_tail_16", "cache.zero_tail_8"}),
     "dropout ignored": (lambda t, o: "dropout_mask" in t, {"dropout.dropped"}),
     "dropout mask inverted": (lambda t, o: "dropout_mask" in t, {"dropout.inverted"}),

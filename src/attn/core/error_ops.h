@@ -86,13 +86,15 @@ class ErrorOps {
   using Value = Bounded;
   using Visible = VisibleKeys;
 
-  ErrorOps(const Inputs& inputs, const Precision& precision)
+  /// `known` may be nullptr.
+  ErrorOps(const Inputs& inputs, const Precision& precision, InputErrors* known = nullptr)
       : in_(inputs),
         exact_(inputs),
         r_(precision.result),
         f_(precision.factor),
         s_(precision.sum),
-        precision_(precision) {}
+        precision_(precision),
+        known_(known) {}
 
   Bounded evaluated(Output, Bounded value) const { return value; }
 
@@ -100,10 +102,16 @@ class ErrorOps {
     return x.is_stored ? x : Bounded{x.value, rounded(x.error, x.value), true};
   }
 
-  /// Errors: data, if an element overflows the stored dtype.
+  /// The error of a bias is one number, the largest of its elements. Errors: data, if an element
+  /// overflows the stored dtype.
   Bounded given(Input input) const {
     const Tensor& x = *in_[input];
-    return {x, distance_when_stored(x), true};
+    const auto compute = [&] {
+      const bool is_bias =
+          std::find(kBiasInputs.begin(), kBiasInputs.end(), input) != kBiasInputs.end();
+      return is_bias ? largest_distance_when_stored(x) : distance_when_stored(x);
+    };
+    return {x, known_ != nullptr ? known_->of(input, compute) : compute(), true};
   }
 
   Bounded chosen_rows(const Bounded& x) const {
@@ -444,19 +452,28 @@ class ErrorOps {
   }
 
   /// |x - x rounded to the stored dtype|. Errors: data, if x overflows it.
+  double distance_when_stored(double x) const {
+    const DType stored = precision_.stored;
+    const double kept = stored == DType::f32    ? static_cast<double>(static_cast<float>(x))
+                        : stored == DType::f16  ? static_cast<double>(Half(x))
+                        : stored == DType::bf16 ? static_cast<double>(BFloat16(x))
+                                                : x;
+    if (std::isfinite(x) && !std::isfinite(kept))
+      throw Error(ErrorKind::data, "inputs: " + std::string(name_of(stored)) +
+                                       " cannot represent " + std::to_string(x));
+    return bounds::finite(std::abs(x - kept));
+  }
+
   Tensor distance_when_stored(const Tensor& x) const {
-    if (!is_float(x.dtype()) && precision_.stored == DType::f64)
-      return Tensor(DType::f64, x.shape());
-    const Tensor exact = cast(x, DType::f64);
-    const Tensor kept = cast(cast(exact, precision_.stored), DType::f64);
-    return bounds::each(
-        [&](double a, double b) {
-          if (std::isfinite(a) && !std::isfinite(b))
-            throw Error(ErrorKind::data, "inputs: " + std::string(name_of(precision_.stored)) +
-                                             " cannot represent " + std::to_string(a));
-          return bounds::finite(std::abs(a - b));
-        },
-        exact, kept);
+    return bounds::each([&](double v) { return distance_when_stored(v); }, bounds::wide(x));
+  }
+
+  Tensor largest_distance_when_stored(const Tensor& x) const {
+    const Tensor exact = bounds::wide(x);
+    double largest = 0;
+    for (const double v : exact.data<double>())
+      largest = std::max(largest, distance_when_stored(v));
+    return Tensor::of<double>({1}, {largest});
   }
 
   /// x (B, heads, N, D) normalised without weight and bias, and its error.
@@ -517,6 +534,7 @@ class ErrorOps {
   const TensorOps exact_;
   const double r_, f_, s_;
   const Precision& precision_;
+  InputErrors* const known_;
 };
 
 }  // namespace attn

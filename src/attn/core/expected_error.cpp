@@ -18,8 +18,8 @@ constexpr std::size_t kMostScores = std::size_t{1} << 19;
 
 /// An output with a row for each query, some queries at a time. Keys and values are computed once.
 Expected expected_by_rows(Output output, std::size_t axis, const Inputs& in,
-                          const Precision& precision) {
-  ErrorOps ops(in, precision);
+                          const Precision& precision, InputErrors& known) {
+  ErrorOps ops(in, precision, &known);
   Formula<ErrorOps> formula(ops, in);
   const Bounded keys = formula.at(Output::present_K);
   const bool needs_values = output == Output::head_context || output == Output::output;
@@ -28,7 +28,7 @@ Expected expected_by_rows(Output output, std::size_t axis, const Inputs& in,
   Expected all;
   const auto compute = [&](std::size_t first) {
     const Inputs part = part_of(in, {{first, std::min(step, rows - first)}});
-    ErrorOps part_ops(part, precision);
+    ErrorOps part_ops(part, precision, &known);
     Formula<ErrorOps> of_part(part_ops, part);
     of_part.provide(Output::present_K, keys);
     if (needs_values) of_part.provide(Output::present_V, values);
@@ -83,13 +83,15 @@ bool is_expected_by_rows(Output output, const Inputs& in) {
          queries_of_errors(in) < in.rows.size();
 }
 
-Expected expected(Output output, const Inputs& in, const Precision& precision) {
+Expected expected(Output output, const Inputs& in, const Precision& precision, InputErrors* known) {
   const Output computed = same_numbers_as(output);
+  InputErrors own;
+  if (known == nullptr) known = &own;
   Expected found;
   if (is_expected_by_rows(output, in)) {
-    found = expected_by_rows(computed, *row_of(computed).axes.find(Axis::L), in, precision);
+    found = expected_by_rows(computed, *row_of(computed).axes.find(Axis::L), in, precision, *known);
   } else {
-    ErrorOps ops(in, precision);
+    ErrorOps ops(in, precision, known);
     Formula<ErrorOps> formula(ops, in);
     const Bounded& bounded = formula.at(computed);
     found = {bounded.value, ops.stored(bounded).error};
@@ -99,9 +101,10 @@ Expected expected(Output output, const Inputs& in, const Precision& precision) {
   return {to_user_layout(output, found.value, in), to_user_layout(output, found.error, in)};
 }
 
-Tensor expected_error(const Request& request, const Inputs& in, const Precision& precision) {
+Tensor expected_error(const Request& request, const Inputs& in, const Precision& precision,
+                      InputErrors* known) {
   if (is_of_gradients(request)) return expected_gradient_error(request, in, precision);
-  return expected(std::get<Output>(request), in, precision).error;
+  return expected(std::get<Output>(request), in, precision, known).error;
 }
 
 }  // namespace attn

@@ -40,6 +40,8 @@
 // For the result itself, r |.| and the smallest positive number are added for storing it.
 #pragma once
 
+#include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -72,18 +74,36 @@ Precision with_sums_in(Precision precision, const Precision& sums);
 /// scores to output, with any masks. core/gradient_error.h has those of gradients.
 std::string missing_bound_reason(const Request& request, const Options& options);
 
+/// The errors of inputs when they are stored, for computations that share inputs and precision.
+/// Thread-safe.
+class InputErrors {
+ public:
+  template <class Compute>
+  Tensor of(Input input, const Compute& compute) {
+    const std::lock_guard lock(mutex_);
+    const auto found = errors_.find(input);
+    return found != errors_.end() ? found->second : errors_.emplace(input, compute()).first->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<Input, Tensor> errors_;
+};
+
 /// The error bound of each element of an output or gradient, f64, in the shape of attend()'s
 /// result. `in` must be computed in f64. For f64 the bound is doubled, because the reference has
 /// the same rounding errors. The bounds of NaN and infinite elements are unspecified: compare these
 /// for equality. Errors: data, if an input does not fit the stored dtype.
-Tensor expected_error(const Request& request, const Inputs& in, const Precision& precision);
+Tensor expected_error(const Request& request, const Inputs& in, const Precision& precision,
+                      InputErrors* known = nullptr);
 
 /// An output and its error bound, computed together.
 struct Expected {
   Tensor value;  ///< that of attend(), except for the last bits if is_expected_by_rows()
   Tensor error;  ///< that of expected_error()
 };
-Expected expected(Output output, const Inputs& in, const Precision& precision);
+Expected expected(Output output, const Inputs& in, const Precision& precision,
+                  InputErrors* known = nullptr);
 
 /// Whether expected() computes some queries of this output at a time.
 bool is_expected_by_rows(Output output, const Inputs& in);

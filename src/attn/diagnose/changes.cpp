@@ -88,6 +88,18 @@ void hide_keys(Variant& variant, const Inputs& in,
   variant.set(Input::key_mask, mask);
 }
 
+Variant without_masks(const Variant& variant) {
+  Variant open = variant;
+  open.row_change = RowChange::none;
+  open.options.causal = false;
+  open.options.window = {};
+  for (const Input input : {Input::mask, Input::key_mask})
+    if (const Tensor* mask = open.find(input); mask != nullptr && mask->dtype() == DType::boolean)
+      open.erase({input});
+  open.erase({Input::key_lengths, Input::query_lengths});
+  return open;
+}
+
 void set_kv_heads(Variant& variant, const Inputs& in, const std::vector<std::size_t>& of_keys,
                   const std::vector<std::size_t>& of_values) {
   const auto replace = [&](Input input, const std::vector<std::size_t>& source) {

@@ -41,6 +41,9 @@ Tensor viewed_as_heads(const Tensor& x);
 void hide_keys(Variant& variant, const Inputs& in,
                const std::function<bool(std::size_t, std::size_t)>& hidden);
 
+/// The same without causality, windows, boolean masks and lengths.
+Variant without_masks(const Variant& variant);
+
 /// Gives each query head its own key/value head: head h gets of_keys[h] and of_values[h].
 void set_kv_heads(Variant& variant, const Inputs& in, const std::vector<std::size_t>& of_keys,
                   const std::vector<std::size_t>& of_values);

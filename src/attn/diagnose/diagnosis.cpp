@@ -21,6 +21,7 @@
 namespace attn {
 namespace {
 
+constexpr double kSpread = 12;  ///< of the errors of rounding, largest rows / median
 constexpr std::size_t kMostQueries = 256, kFirstQueries = 12;
 constexpr std::size_t kScores = std::size_t{1} << 18;  ///< in the memory of a thread at once
 constexpr std::size_t kSampledScores = std::size_t{1} << 22;
@@ -70,6 +71,9 @@ class Search {
     if (found_.findings.empty()) add_arrangements();
     if (found_.findings.empty()) test_fitted();
     if (found_.findings.empty()) test_arithmetic({"f32", "tf32", "f16", "bf16"}, false);
+    // Sums in float16 are common there, and within the bound of bfloat16.
+    if (!found_.arithmetic.empty() && evidence_.precision->stored == DType::f16)
+      test_arithmetic({"f16"}, true);
     if (found_.findings.empty() && found_.arithmetic.empty()) test_pairs(all);
     if (found_.findings.empty() && found_.arithmetic.empty()) test_arranged();
     if (found_.findings.empty() && found_.arithmetic.empty())
@@ -164,7 +168,8 @@ class Search {
     if (part.of_earlier_stages) return *part.of_earlier_stages;
     Tensor ratio(DType::f64, part.result.shape());
     for (double& x : ratio.mutable_data<double>()) x = 1;
-    const Evaluated base = evaluate(base_, *output_, part.queries, evidence_.precision);
+    const Evaluated base =
+        evaluate(base_, *output_, part.queries, evidence_.precision, &base_errors_);
     if (base.bounds && base.bounds->shape() == ratio.shape())
       for (std::size_t i = 0; i < ratio.size(); ++i) {
         const double own = base.bounds->data<double>()[i], all = part.bounds->data<double>()[i];
@@ -175,10 +180,11 @@ class Search {
   }
 
   /// A part of the changed variant; nullopt if its shape differs.
-  std::optional<Evaluated> evaluated(const Variant& variant, Part& part, bool with_bounds) {
+  std::optional<Evaluated> evaluated(const Variant& variant, Part& part, bool with_bounds,
+                                     InputErrors* known = nullptr) {
     const Precision* precision = with_bounds ? evidence_.precision : nullptr;
     if (backward_) return evaluated_gradient(variant, part, with_bounds);
-    Evaluated result = by_score_ ? evaluate(variant, *output_, part.queries, precision)
+    Evaluated result = by_score_ ? evaluate(variant, *output_, part.queries, precision, known)
                                  : evaluate_given(variant, evidence_.output, precision);
     if (result.values.shape() != part.result.shape()) return std::nullopt;
     if (!with_bounds || !part.bounds) return result;
@@ -245,6 +251,7 @@ class Search {
     std::size_t all = 0;
     for (const Part& part : parts_) all += part.result.size();
     candidate.elements = all;
+    InputErrors known;
     for (std::size_t k = 0; k < parts_.size(); ++k) {
       Part& part = parts_[k];
       if (k == 0) {
@@ -254,7 +261,7 @@ class Search {
         if (!is_possible(part, values->values, rms_of(part.result))) return;
       }
       const std::lock_guard lock(bounds_mutex_);
-      const auto result = evaluated(variant, part, true);
+      const auto result = evaluated(variant, part, true, &known);
       if (!result) return;
       candidate.fit.add(fit_of(part, result->values, result->bounds ? &*result->bounds : nullptr));
       if (static_cast<double>(candidate.fit.outside) > (1 - kExplained) * static_cast<double>(all))
@@ -529,24 +536,44 @@ class Search {
     return count > 0 ? std::sqrt(squares / count) : 0;
   }
 
-  /// Whether the errors are those of a lower precision: within its bound, and of its size.
-  void test_arithmetic(const std::vector<std::string>& names, bool sums) {
-    if (evidence_.precision == nullptr || !(by_score_ || backward_)) return;
-    // Rounding differs in all rows, or nearly all.
+  /// Whether rounding may cause the errors: it differs in all rows, or nearly all, by about the
+  /// same share of their numbers. A mistake in some heads, items or rows does not.
+  bool is_like_rounding() const {
     const std::vector<double> errors = row_errors(evidence_);
     const auto wrong = std::count_if(errors.begin(), errors.end(), [](double x) { return x > 1; });
-    if (2 * static_cast<std::size_t>(wrong) < errors.size()) return;
+    if (2 * static_cast<std::size_t>(wrong) < errors.size()) return false;
+    std::vector<double> shares;  // of rows of each item and head
+    for (const Part& part : parts_) {
+      const auto a = part.result.data<double>(), b = part.reference.data<double>();
+      const std::size_t columns = std::max<std::size_t>(1, part.result.shape().back());
+      for (std::size_t row = 0; row < a.size(); row += columns) {
+        double of_error = 0, of_row = 0;
+        for (std::size_t i = row; i < row + columns; ++i)
+          if (std::isfinite(a[i]) && std::isfinite(b[i]))
+            of_error += (a[i] - b[i]) * (a[i] - b[i]), of_row += b[i] * b[i];
+        if (of_row > 0) shares.push_back(std::sqrt(of_error / of_row));
+      }
+    }
+    if (shares.empty()) return false;
+    std::sort(shares.begin(), shares.end());
+    const double median = shares[shares.size() / 2], most = shares[shares.size() * 999 / 1000];
+    return most <= kSpread * median;
+  }
+
+  /// The lower precisions whose errors these may be: within their bounds, and of their size.
+  void test_arithmetic(const std::vector<std::string>& names, bool sums) {
+    if (evidence_.precision == nullptr || !(by_score_ || backward_) || !is_like_rounding()) return;
     for (const std::string& name : names) {
       if (backward_ && is_over()) return;  // these bounds take long
       const Precision other = *precision_named(name);
       const Precision tried = sums ? with_sums_in(*evidence_.precision, other) : other;
-      if (std::max(tried.factor, tried.sum) <=
-          std::max(evidence_.precision->factor, sums ? evidence_.precision->sum : 0.0))
-        continue;
+      const Precision& own = *evidence_.precision;
+      if (sums ? tried.sum <= own.sum : std::max(tried.factor, tried.sum) <= own.factor) continue;
       Fit total;
+      InputErrors known;
       try {
         for (Part& part : parts_) {
-          const Evaluated base = by_score_ ? evaluate(base_, *output_, part.queries, &tried)
+          const Evaluated base = by_score_ ? evaluate(base_, *output_, part.queries, &tried, &known)
                                            : evaluate_given(given_, evidence_.output, &tried);
           if (!base.bounds) return;
           total.add(fit_of(part, part.reference, &*base.bounds));
@@ -558,7 +585,8 @@ class Search {
       // Bounds for the worst case can be as large as the values, and then contain any mistake.
       const double unit = std::max(tried.factor, tried.sum);
       if (total.rms() > std::min(64 * unit, 0.2) * reference_rms()) continue;
-      found_.arithmetic = sums ? "sums in " + name : name;
+      if (!found_.arithmetic.empty()) found_.arithmetic += " or ";
+      found_.arithmetic += sums ? "sums in " + name : name;
       return;
     }
   }
@@ -705,6 +733,7 @@ class Search {
   std::optional<BackwardPass> backward_;  ///< of a gradient
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::vector<Part> parts_;
+  InputErrors base_errors_;
   std::mutex bounds_mutex_;  ///< bounds take much memory: one thread at a time computes them
   Fit before_, before_first_;
   std::vector<Candidate> candidates_;

@@ -5,6 +5,7 @@
 
 #include "attn/core/attention.h"
 #include "attn/core/plan.h"
+#include "attn/diagnose/changes.h"
 
 namespace attn {
 namespace {
@@ -41,19 +42,6 @@ Inputs inputs_for(const Variant& variant, const std::vector<std::size_t>& rows) 
   options.rows.clear();
   for (const std::size_t row : rows) options.rows.push_back(static_cast<std::int64_t>(row));
   return make_inputs(variant.tensors, options);
-}
-
-/// The same without anything that hides keys.
-Variant without_masks(const Variant& variant) {
-  Variant open = variant;
-  open.row_change = RowChange::none;
-  open.options.causal = false;
-  open.options.window = {};
-  for (const Input input : {Input::mask, Input::key_mask})
-    if (const Tensor* mask = open.find(input); mask != nullptr && mask->dtype() == DType::boolean)
-      open.erase({input});
-  open.erase({Input::key_lengths, Input::query_lengths});
-  return open;
 }
 
 double natural(double logsumexp, const Options& options) {
@@ -137,7 +125,7 @@ Tensor projected(const Tensor& x, const Tensor& W, const Tensor* b) {
 }  // namespace
 
 Evaluated evaluate(const Variant& variant, Output output, const std::vector<std::size_t>& rows,
-                   const Precision* precision) {
+                   const Precision* precision, InputErrors* known) {
   const Inputs in = inputs_for(variant, rows);
   const bool changes = changes_weights(variant.row_change);
   const bool projects = changes && output == Output::output;
@@ -154,7 +142,7 @@ Evaluated evaluate(const Variant& variant, Output output, const std::vector<std:
   const Outputs outputs(in, requests);
   Evaluated result{outputs.matrices(wanted), std::nullopt};
   if (precision != nullptr && missing_bound_reason(wanted, in.options).empty())
-    result.bounds = outputs.matrices(wanted, expected_error(wanted, in, *precision));
+    result.bounds = outputs.matrices(wanted, expected_error(wanted, in, *precision, known));
   if (variant.row_change == RowChange::sink_reads_key_0) {
     if (wanted != Output::head_context)
       throw Error(ErrorKind::usage, "a change without effect on this output");

@@ -15,10 +15,10 @@ struct Evaluated {
 };
 
 /// `variant` is an attention_only() and `output` one that depends on scores. `rows` are indices
-/// of queries. Without `precision`, there are no bounds. Errors: data; usage, if the variant has no
-/// such output.
+/// of queries. Without `precision`, there are no bounds. `known` is for other rows of the variant.
+/// Errors: data; usage, if the variant has no such output.
 Evaluated evaluate(const Variant& variant, Output output, const std::vector<std::size_t>& rows,
-                   const Precision* precision);
+                   const Precision* precision, InputErrors* known = nullptr);
 
 /// An output that does not depend on scores, or a gradient, of the variant as given, for its own
 /// rows.

@@ -194,10 +194,18 @@ bool has_empty_rows(const Inputs& in) {
 
 // ---- caches ----
 
-/// The last keys beyond a multiple of `page` are missing. This and the next apply only if the page
-/// of half the size does not give the same keys.
+/// The last keys beyond a multiple of `page` are missing, or the last page if all pages are full.
+/// This and the next apply only if the page of half the size does not give the same keys.
 template <std::size_t page>
 Found tail_missing(Variant& variant, const Inputs& in) {
+  bool are_full = true;
+  for (std::size_t b = 0; b < in.B; ++b)
+    are_full = are_full && keys_of(in, b) % page == 0 && keys_of(in, b) > page;
+  if (are_full) {
+    hide_keys(variant, in,
+              [&](std::size_t b, std::size_t j) { return j + page >= keys_of(in, b); });
+    return words("the last page of " + text(page) + " keys missing");
+  }
   bool has_tail = false, is_new = page == kSmallestPage;
   std::size_t tail = 0;
   for (std::size_t b = 0; b < in.B; ++b) {
@@ -262,7 +270,7 @@ Found reversed_pages(Variant& variant, const Inputs& in) {
 
 // ---- softmax ----
 
-/// Adds numbers that broadcast to (B, H, 1, keys) to the scores.
+/// Adds numbers that broadcast to (B, H, queries, keys) to the scores.
 void add_bias(Variant& variant, const Tensor& bias) {
   const Tensor* given = variant.find(Input::bias);
   if (given == nullptr) return variant.set(Input::bias, bias);
@@ -291,6 +299,29 @@ double log_of_sum(double a, double b) {
 }
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
+
+/// Hidden keys have the score -softcap instead of -inf.
+Found softcap_of_hidden(Variant& variant, const Inputs& in) {
+  constexpr std::size_t kMostElements = std::size_t{1} << 26;
+  constexpr double kHidden = -1e30;  // tanh of it is -1
+  if (in.options.softcap == 0 || !hides_keys(variant, in) || in.E > 0 ||
+      variant.has(Input::documents) || variant.has(Input::cu_seqlens_q))
+    return std::nullopt;
+  const Claim claim = words("the softcap applied after the mask: hidden keys have the score -" +
+                            text(in.options.softcap));
+  const Shape shape = shape_of_visible_keys(in);
+  if (shape[0] * shape[1] * shape[2] > kMostElements / std::max<std::size_t>(1, in.S))
+    return Claim{claim.kernel, "", false, true};
+  const Tensor visible = visible_keys(in).reshaped(shape);
+  Tensor hidden(DType::f64, shape);
+  const auto out = hidden.mutable_data<double>();
+  const auto keys = visible.data<bool>();
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = keys[i] ? 0 : kHidden;
+  variant = without_masks(variant);
+  add_bias(variant, hidden);
+  variant.options.softcap_order = SoftcapOrder::after_mask;
+  return claim;
+}
 
 /// One sum for all queries and keys of a head.
 Found softmax_over_matrix(Variant& variant, const Inputs& in) {
@@ -591,6 +622,7 @@ constexpr Hypothesis kAttentionTable[] = {
        return flag(before ? "--softcap-order after-mask" : "--softcap-order before-mask",
                    before ? "before-mask" : "after-mask");
      }},
+    {"softcap.of_hidden", kAttention, softcap_of_hidden},
     {"softcap.not_divided", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (in.options.softcap == 0) return std::nullopt;

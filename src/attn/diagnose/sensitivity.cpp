@@ -147,8 +147,9 @@ struct Subject {
 
   Subject(const Variant& given, Output tested, const Precision* of_bounds)
       : base(given), output(tested), precision(of_bounds), blocks(blocks_of_queries(base.in)) {
+    InputErrors known;
     for (const auto& block : blocks) {
-      right.push_back(evaluate(base.attention, output, block, precision));
+      right.push_back(evaluate(base.attention, output, block, precision, &known));
       queries += block.size();
     }
   }
