@@ -703,7 +703,7 @@ class Search {
       if (!first || first->too_large) return {};
       if (projects && by_score_ && b.stage == Hypothesis::Stage::attention)
         variant = attention_only(variant);
-      const auto second = b.change(variant, make_inputs(variant.tensors, variant.options));
+      const auto second = b.apply(variant, make_inputs(variant.tensors, variant.options));
       if (!second || second->too_large) return {};
       if (by_score_ && b.stage == Hypothesis::Stage::projection) variant = attention_only(variant);
       Candidate candidate;

@@ -81,7 +81,7 @@ Found with_last_key(Variant& variant, const Inputs& in, std::int64_t later,
   return flag("--causal-offset " + text(*now + later) + ", " + meaning, text(*now));
 }
 
-constexpr std::int64_t kSmallestPage = 8;
+constexpr std::int64_t kSmallestPage = 8, kLargestPage = 128;
 
 /// The causal mask hides only keys of the last `size` that end at a multiple of it, or at the end.
 template <std::int64_t size>
@@ -198,10 +198,13 @@ bool has_empty_rows(const Inputs& in) {
 /// This and the next apply only if the page of half the size does not give the same keys.
 template <std::size_t page>
 Found tail_missing(Variant& variant, const Inputs& in) {
-  bool are_full = true;
-  for (std::size_t b = 0; b < in.B; ++b)
+  bool are_full = true, is_same = page < kLargestPage;  // as for twice the size
+  for (std::size_t b = 0; b < in.B; ++b) {
     are_full = are_full && keys_of(in, b) % page == 0 && keys_of(in, b) > page;
+    is_same = is_same && keys_of(in, b) % (2 * page) == page;
+  }
   if (are_full) {
+    if (is_same) return std::nullopt;
     hide_keys(variant, in,
               [&](std::size_t b, std::size_t j) { return j + page >= keys_of(in, b); });
     return words("the last page of " + text(page) + " keys missing");
@@ -303,7 +306,7 @@ constexpr double kNothing = -std::numeric_limits<double>::infinity();
 /// Hidden keys have the score -softcap instead of -inf.
 Found softcap_of_hidden(Variant& variant, const Inputs& in) {
   constexpr std::size_t kMostElements = std::size_t{1} << 26;
-  constexpr double kHidden = -1e30;  // tanh of it is -1
+  constexpr double kHidden = -32768;  // exact in any dtype, and tanh of it is -1
   if (in.options.softcap == 0 || !hides_keys(variant, in) || in.E > 0 ||
       variant.has(Input::documents) || variant.has(Input::cu_seqlens_q))
     return std::nullopt;
