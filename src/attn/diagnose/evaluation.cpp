@@ -1,9 +1,11 @@
 #include "attn/diagnose/evaluation.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
 #include "attn/core/attention.h"
+#include "attn/core/gemm.h"
 #include "attn/core/plan.h"
 #include "attn/diagnose/changes.h"
 
@@ -99,9 +101,37 @@ void add_value_of_key_0(Evaluated& context, const Variant& variant, const Inputs
   }
 }
 
+bool lacks_rescaling(RowChange change) {
+  return change == RowChange::sums_not_rescaled || change == RowChange::context_not_rescaled;
+}
+
+/// Replaces masked scores (B, H, rows, S) by the weights of a softmax that lacks_rescaling().
+void replace_by_weights(Tensor& scores, const Variant& variant) {
+  const auto all = scores.mutable_data<double>();
+  const std::size_t S = scores.shape().back();
+  for (std::size_t from = 0; from < all.size(); from += S) {
+    const auto row = all.subspan(from, S);
+    double largest = -HUGE_VAL, total = 0, rescaled = 0;
+    for (std::size_t j = 0; j < S; ++j) {
+      if (j % variant.block == 0) {
+        const auto keys = row.subspan(j, std::min(variant.block, S - j));
+        const double next = std::max(largest, *std::max_element(keys.begin(), keys.end()));
+        if (rescaled > 0) rescaled *= std::exp(largest - next);
+        largest = next;
+      }
+      row[j] = row[j] == -HUGE_VAL ? 0 : std::exp(row[j] - largest);
+      total += row[j], rescaled += row[j];
+    }
+    const double divisor = variant.row_change == RowChange::context_not_rescaled ? rescaled : total;
+    if (divisor > 0)
+      for (double& weight : row) weight /= divisor;
+  }
+}
+
 bool changes_weights(RowChange change) {
-  return change == RowChange::times_sum || change == RowChange::times_shifted_sum ||
-         change == RowChange::over_all_keys || change == RowChange::sink_reads_key_0;
+  return lacks_rescaling(change) || change == RowChange::times_sum ||
+         change == RowChange::times_shifted_sum || change == RowChange::over_all_keys ||
+         change == RowChange::sink_reads_key_0;
 }
 
 /// x (B, H, rows, Dv) W (H * Dv, Mo) + b: (B, 1, rows, Mo).
@@ -135,6 +165,10 @@ Evaluated evaluate(const Variant& variant, Output output, const std::vector<std:
     if (wanted != Output::logsumexp) requests.emplace_back(Output::logsumexp);
     requests.emplace_back(Output::row_max);
   }
+  if (lacks_rescaling(variant.row_change)) {
+    requests.emplace_back(Output::masked_scores);
+    requests.emplace_back(Output::present_V);
+  }
   const bool is_changed = output == Output::logsumexp ? !changes : changes;
   if (variant.row_change != RowChange::none && !is_changed)
     throw Error(ErrorKind::usage, "a change without effect on this output");
@@ -147,6 +181,12 @@ Evaluated evaluate(const Variant& variant, Output output, const std::vector<std:
     if (wanted != Output::head_context)
       throw Error(ErrorKind::usage, "a change without effect on this output");
     add_value_of_key_0(result, variant, in, outputs.matrices(Output::logsumexp), precision);
+  } else if (lacks_rescaling(variant.row_change)) {
+    Tensor weights = outputs.matrices(Output::masked_scores);
+    replace_by_weights(weights, variant);
+    result.values = wanted == Output::head_context
+                        ? matmul(weights, outputs.matrices(Output::present_V), Second::plain, "")
+                        : weights;
   } else if (changes) {
     const Tensor factors = row_factors(variant, outputs, rows);
     multiply_rows(result.values, factors);

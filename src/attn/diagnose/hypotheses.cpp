@@ -346,6 +346,20 @@ Found softmax_over_matrix(Variant& variant, const Inputs& in) {
   return flag("--softmax-axis all", "keys");
 }
 
+/// An online softmax that does not rescale what it summed before the maximum grew.
+template <RowChange change, std::size_t block>
+Found not_rescaled(Variant& variant, const Inputs& in) {
+  if (in.options.normaliser != Normaliser::softmax || in.options.temperature != 1 ||
+      in.options.softmax_axis != SoftmaxAxis::keys || in.E > 0 || in.S <= block ||
+      variant.has(Input::sinks) || variant.has(Input::dropout_mask) || variant.has(Input::gate) ||
+      variant.has(Input::W_gate))
+    return std::nullopt;
+  variant.row_change = change, variant.block = block;
+  return words("an online softmax in blocks of " + text(block) + " keys that does not rescale " +
+               (change == RowChange::sums_not_rescaled ? "the sums" : "the context") +
+               " of earlier blocks");
+}
+
 /// The weights of each key sum to 1.
 Found softmax_over_queries(Variant& variant, const Inputs& in) {
   constexpr std::size_t kMostScores = std::size_t{1} << 27, kBlock = std::size_t{1} << 20;
@@ -988,6 +1002,14 @@ constexpr Hypothesis kAttentionTable[] = {
        p.row_change = RowChange::times_sum;
        return words("exp(score) as weights, not divided by their sum");
      }},
+    {"softmax.sums_not_rescaled_16", kAttention, not_rescaled<RowChange::sums_not_rescaled, 16>},
+    {"softmax.sums_not_rescaled_32", kAttention, not_rescaled<RowChange::sums_not_rescaled, 32>},
+    {"softmax.sums_not_rescaled_64", kAttention, not_rescaled<RowChange::sums_not_rescaled, 64>},
+    {"softmax.sums_not_rescaled_128", kAttention, not_rescaled<RowChange::sums_not_rescaled, 128>},
+    {"softmax.context_not_rescaled_16", kAttention, not_rescaled<RowChange::context_not_rescaled, 16>},
+    {"softmax.context_not_rescaled_32", kAttention, not_rescaled<RowChange::context_not_rescaled, 32>},
+    {"softmax.context_not_rescaled_64", kAttention, not_rescaled<RowChange::context_not_rescaled, 64>},
+    {"softmax.context_not_rescaled_128", kAttention, not_rescaled<RowChange::context_not_rescaled, 128>},
     {"softmax.over_queries", kAttention, softmax_over_queries, true},
     {"softmax.whole_matrix", kAttention, softmax_over_matrix, true},
     {"softmax.none", kAttention,

@@ -22,6 +22,9 @@ enum class RowChange {
   sink_reads_key_0,   ///< the weight of the sink is multiplied with the value of key 0
   maximum,            ///< the largest score instead of logsumexp
   minus_maximum,      ///< logsumexp of the scores minus the largest
+  // Online softmax in blocks of keys, when the largest score grows:
+  sums_not_rescaled,     ///< the sums of earlier blocks are kept as they are
+  context_not_rescaled,  ///< only the weighted sum of the values is
 };
 
 /// What a kernel does in the backward pass alone.
@@ -57,6 +60,7 @@ struct Variant {
   TensorMap tensors;  ///< by the names of core/input_table.h
   Options options;
   RowChange row_change = RowChange::none;
+  std::size_t block = 0;           ///< keys at a time, for the last two changes
   BackwardChanges backward = {};   ///< for gradients
   bool is_attention_only = false;  ///< made by attention_only()
 
