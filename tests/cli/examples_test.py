@@ -517,3 +517,28 @@ def test_all_cells_of_the_chapter_that_print_tensors_are_there():
 def test_examples_contain_no_computed_numbers(path):
     example = json.loads(path.read_text())
     assert re.findall(r"-?\d+\.\d+", json.dumps([example["results"], example["cells"]])) == []
+
+
+MARKS = {"\x1b[31m": "\\x1b[31m", "\x1b]0;t\x07": "\\x1b]0;t\\x07", "\n": "\\x0a", "\u202e": "\\xe2\\x80\\xae",
+         "\u009b2J": "\\xc2\\x9b2J"}
+
+
+@pytest.mark.parametrize("mark", MARKS, ids=ascii)
+def test_names_of_an_example_are_escaped(tmp_path, mark):
+    """Of its folder, and in its file, which other people may have written."""
+    folder = tmp_path / f"n{mark}n"
+    shutil.copytree(DATA / "head-split", folder)
+    example = json.loads((folder / "example.json").read_text())
+    named = {key: f"{key}{mark}." for key in ("title", "source", "section", "licence")}
+    (folder / "example.json").write_text(json.dumps(example | named))
+    shown = MARKS[mark]
+    listed = attn("examples", "list", "--data", tmp_path)
+    assert (listed.returncode, listed.stdout.decode()) == (
+        0, f"source{shown}. (licence{shown}.)\n  n{shown}n  title{shown}. [section{shown}.]\n")
+    checked = attn("examples", "check", "--data", tmp_path)
+    assert checked.returncode == 0 and checked.stdout.decode().startswith(f"ok    n{shown}n  ")
+    (folder / "expected.txt").write_text("")
+    for run in attn("examples", "check", "--data", tmp_path), attn("examples", "run", "x", "--data", tmp_path):
+        text = (run.stdout + run.stderr).decode()
+        assert not any(c in text for c in "\x1b\x07\u202e\u009b") and "\nn" not in text
+    assert checked.stdout.count(b"\n") == 1
