@@ -144,6 +144,34 @@ def test_pattern_of_a_result_that_nothing_explains(tmp_path, change, pattern):
     assert report["diagnosis"] == [] and report["pattern"] == pattern
 
 
+def test_result_with_wider_numbers_than_the_inputs_gets_a_hint(tmp_path):
+    """NumPy computes in float64 after a mask of float64 is added."""
+    tensors = plain_job()
+    job = write_job(tmp_path, tensors, {"causal": True}, "f32")
+    q, k, v = (tensors[name] for name in "QKV")
+    weights = np.exp(q @ k.swapaxes(-1, -2) + np.where(np.tri(128), 0, -np.inf))
+    np.save(tmp_path / "a.npy", weights / weights.sum(-1, keepdims=True) @ v)
+    args = "compare", tmp_path / "a.npy", "--reference", job, "--diagnose"
+    assert "if the kernel computes in float32, give --precision f32" in attn(*args).stdout.decode()
+    lines = attn(*args, "--precision", "f32").stdout.decode().splitlines()
+    assert lines[1].startswith("  agrees with --scale none")
+
+
+def test_flags_are_those_of_run(tmp_path):
+    tensors = plain_job()
+    for mistake, flags in ("scale missing", "--scale none"), ("scale 1/D", "--scale 0.0625"):
+        wrong, _ = forward(tensors, {}, "f32", mistake)
+        report, _ = diagnosed(tmp_path, tensors, {}, "f32", wrong)
+        assert report["diagnosis"][0]["flags"] == flags
+
+
+def test_key_after_the_query_is_no_window_of_the_job(tmp_path):
+    tensors = plain_job()
+    wrong, _ = forward(tensors, {"causal": True}, "f32", "causal one late")
+    assert lines_of(tmp_path, tensors, {"causal": True}, wrong)[1] == \
+        "  agrees with --window -1,1 instead of --causal: each query also sees the next key"
+
+
 @pytest.mark.long
 def test_hypotheses_beyond_the_time_limit_are_listed(tmp_path):
     tensors = plain_job(L=2048, H=8, D=64)

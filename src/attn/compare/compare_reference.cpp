@@ -116,7 +116,7 @@ std::size_t bytes_of_errors(const Inputs& in, const std::vector<const PlannedOut
   for (const PlannedOutput* output : bounded) {
     bytes =
         saturating_sum(bytes, saturating_product({sizeof(double), element_count(output->shape)}));
-    if (!output->query_axis()) queries = in.rows.size();
+    if (!output->query_axis() || is_of_gradients(output->request)) queries = in.rows.size();
   }
   return saturating_sum(bytes, saturating_product({7, sizeof(double), in.B, in.H, queries, in.S}));
 }
@@ -319,7 +319,12 @@ void explain(const Wrong& wrong, const Job& job, const Document& document,
                           bounds ? &precision : nullptr,
                           matrices_of(pair.compared.a.shape(), planned.axes, heads)};
   const auto start = std::chrono::steady_clock::now();
-  pair.diagnosis = diagnose({job.tensors, job.options, RowChange::none}, evidence, limits);
+  try {
+    pair.diagnosis = diagnose({job.tensors, job.options, RowChange::none}, evidence, limits);
+  } catch (const std::bad_alloc&) {
+    pair.hints.emplace_back("the mistake was not searched for, because this takes too much memory");
+    return;
+  }
   if (limits.seconds && !is_of_gradients(wrong.output)) {  // for all outputs
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
     limits.seconds = std::max(0.0, *limits.seconds - passed.count());
@@ -347,6 +352,9 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
   job.options.compute = Compute::f64;
   job.options.path = Path::reference;
   files.budget().charge(bytes_of_conversions(job.tensors, job.options), "inputs", "convert");
+  std::size_t input_size = 0;  // of the widest numbers
+  for (const auto& [name, tensor] : job.tensors)
+    if (is_float(tensor.dtype())) input_size = std::max(input_size, size_of(tensor.dtype()));
   for (const auto& [name, tensor] : TensorMap(job.tensors))  // once, and not for each variant
     if (is_float(tensor.dtype())) job.tensors.set(name, cast(tensor, DType::f64));
   CompareReport report{{}, {}, {}, tolerance, true, {}};
@@ -410,6 +418,12 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
     gatings[i].baseline.reset();
     explain({pair.compared, job.outputs[i], bounded[i] ? &precision : nullptr}, job, document,
             prepared, prepared.plan.outputs[i], precision, search, pair);
+    const bool is_wider = input_size > 0 && input_size < size_of(match.tensor.dtype());
+    if (is_wider && typed.precision.empty() && pair.diagnosis && pair.diagnosis->findings.empty())
+      pair.hints.push_back(
+          "the inputs have narrower numbers than the result: if the kernel computes in " +
+          std::string(input_size == 2 ? "16 bits, give --precision f16 or bf16"
+                                      : "float32, give --precision f32"));
     report.pairs.push_back(std::move(pair));
   }
   return report;

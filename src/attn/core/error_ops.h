@@ -102,7 +102,8 @@ class ErrorOps {
     return x.is_stored ? x : Bounded{x.value, rounded(x.error, x.value), true};
   }
 
-  /// The error of a bias is one number, the largest of its elements. Errors: data, if an element
+  /// The error of a bias is one number, the largest of its elements: mask() depends only on whether
+  /// it is 0. Errors: data, if an element
   /// overflows the stored dtype.
   Bounded given(Input input) const {
     const Tensor& x = *in_[input];

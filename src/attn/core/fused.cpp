@@ -373,6 +373,10 @@ FusedResult attend_fused(const Tensor& queries, const Tensor& keys, const Tensor
 void run_in_parallel(std::size_t count, std::size_t most,
                      const std::function<void(std::size_t)>& compute) {
   kernel::ThreadPool& pool = thread_pool();
+  if (std::min({count, most, pool.threads()}) <= 1) {
+    for (std::size_t i = 0; i < count; ++i) compute(i);
+    return;
+  }
   pool.run(count, std::min(most, pool.threads()), [&](std::size_t i, std::size_t) {
     const OneThread one;
     compute(i);

@@ -68,7 +68,7 @@ std::size_t thread_count();
 kernel::ThreadPool& thread_pool();
 
 /// Calls compute(i) for each i below `count`, on at most `most` threads of the calling thread, and
-/// throws what one of the calls throws. During a call, thread_count() is 1.
+/// throws what one of the calls throws. If there are several, thread_count() is 1 during a call.
 void run_in_parallel(std::size_t count, std::size_t most,
                      const std::function<void(std::size_t)>& compute);
 

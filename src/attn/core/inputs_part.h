@@ -20,8 +20,9 @@ using RowRanges = std::vector<RowRange>;
 Inputs part_of(const Inputs& in, const RowRanges& rows);
 
 /// How many of in.rows to compute at a time, so that a matrix of their scores has at most
-/// `most_scores` elements, or one row for each item and head; at least 1. A power of 2, or a
-/// multiple of kProductRows (core/gemm.h): products of the parts have the bytes of the whole.
+/// `most_scores` elements, or one row for each item and head; at least 1. With a multiple of
+/// kProductRows (core/gemm.h), products of the parts have the bytes of the whole. Fewer rows are a
+/// power of 2, so that processes that divide a problem between such blocks have the same parts.
 std::size_t rows_at_a_time(const Inputs& in, std::size_t most_scores);
 
 /// The most scores that the reference path computes at once where it need not keep them.

@@ -73,7 +73,8 @@ Found changed_by(Variant& variant, const Inputs& in) {
 /// With one kind of mask, this is one of hypotheses().
 Found masks_dropped(Variant& variant, const Inputs& in) {
   const Window& window = in.options.window;
-  int kinds = in.options.causal || window.left >= 0 || window.right >= 0 ? 1 : 0;
+  int kinds = in.options.causal ? 1 : 0;
+  if (window.left >= 0 || window.right > 0) ++kinds;
   for (const Input input : {Input::mask, Input::key_mask, Input::key_lengths})
     if (const Tensor* mask = variant.find(input); mask != nullptr && !is_float(mask->dtype())) {
       variant.erase({input});
@@ -108,7 +109,8 @@ Tensor times(Tensor x, double factor) {
 }
 
 bool is_same(const Variant& a, const Variant& b) {
-  return a.options == b.options && a.tensors.size() == b.tensors.size() &&
+  return a.options == b.options && a.row_change == b.row_change &&
+         a.tensors.size() == b.tensors.size() &&
          std::all_of(a.tensors.begin(), a.tensors.end(), [&](const TensorMap::Entry& entry) {
            const Tensor* other = b.tensors.find(entry.first);
            return other != nullptr && other->raw() == entry.second.raw();
@@ -350,7 +352,8 @@ BackwardPass::Forward::Forward(Variant variant, bool only_scores) {
   variant.options.lse_base = std::numbers::e;
   in = make_inputs(variant.tensors, variant.options);
   if (in.options.score != Score::dot || in.options.normaliser != Normaliser::softmax ||
-      in.options.softmax_axis != SoftmaxAxis::keys || variant.row_change != RowChange::none)
+      in.options.softmax_axis != SoftmaxAxis::keys || in.options.empty_rows == EmptyRows::uniform ||
+      variant.row_change != RowChange::none)
     throw Error(ErrorKind::usage, "derivatives of other scores or weights");
   std::vector<Request> requests = {Output::scaled_scores, Output::masked_scores};
   if (!only_scores) requests.insert(requests.end(), {Output::logsumexp, Output::head_context});

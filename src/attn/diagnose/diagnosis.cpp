@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <mutex>
+#include <new>
 
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
@@ -21,7 +22,8 @@
 namespace attn {
 namespace {
 
-constexpr double kSpread = 12;  ///< of the errors of rounding, largest rows / median
+constexpr double kMostUneven = 12;  ///< errors of rounding: nearly the largest of rows / the median
+constexpr const char* kTooLarge = "because the job is too large for it";
 constexpr std::size_t kMostQueries = 256, kFirstQueries = 12;
 constexpr std::size_t kScores = std::size_t{1} << 18;  ///< in the memory of a thread at once
 constexpr std::size_t kSampledScores = std::size_t{1} << 22;
@@ -34,6 +36,11 @@ struct Part {
   std::vector<bool> wrong;                  ///< elements that differ from the job
   std::optional<Tensor> of_earlier_stages;  ///< bounds / those of attention_only(), at least 1
 };
+
+/// A claim without what explains it: "--scale 0.1" of "--scale 0.1, applied twice".
+std::string flags_in(const std::string& claim) {
+  return claim.substr(0, std::min(claim.find(", "), claim.find(": ")));
+}
 
 /// A hypothesis and what it made of the job.
 struct Candidate {
@@ -66,7 +73,7 @@ class Search {
 
   Diagnosis run() {
     const std::vector<Hypothesis> all = backward_ ? gradient_hypotheses() : hypotheses();
-    test(all);
+    test_all(all);
     name_the_best();
     if (found_.findings.empty()) add_arrangements();
     if (found_.findings.empty()) test_fitted();
@@ -157,7 +164,8 @@ class Search {
   }
 
   /// Calls compute(i) for each i below `count`, in parallel if the job is large.
-  void run(std::size_t count, const std::function<void(std::size_t)>& compute) const {
+  /// Serial for gradients: BackwardPass keeps what it computed.
+  void in_parallel(std::size_t count, const std::function<void(std::size_t)>& compute) const {
     constexpr std::size_t kLarge = std::size_t{1} << 18, kMostThreads = 4;
     const std::size_t scores = by_score_ ? in_.B * in_.H * in_.S * found_.queries : 0;
     run_in_parallel(count, scores < kLarge ? 1 : kMostThreads, compute);
@@ -292,20 +300,22 @@ class Search {
         if (std::string reason = reason_to_stop(); !reason.empty()) return {{}, reason};
       const auto claim = apply(hypothesis, variant);
       if (!claim) return {};
-      if (claim->too_large) return {{}, "because the job is too large for it"};
       if (std::string reason = reason_to_stop(); !reason.empty()) return {{}, reason};
+      if (claim->too_large) return {{}, kTooLarge};
       candidate.claim = *claim;
       if (projects && by_score_) variant = attention_only(variant);
       judge(variant, candidate);
     } catch (const Error&) {  // the changed job is not valid
       return {};
+    } catch (const std::bad_alloc&) {
+      return {{}, kTooLarge};
     }
     return {candidate, ""};
   }
 
-  void test(const std::vector<Hypothesis>& all) {
+  void test_all(const std::vector<Hypothesis>& all) {
     std::vector<Tested> tested(all.size());
-    run(all.size(), [&](std::size_t i) {
+    in_parallel(all.size(), [&](std::size_t i) {
       if (is_relevant(all[i])) tested[i] = test(all[i]);
     });
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -315,7 +325,8 @@ class Search {
           candidates_.push_back(*std::move(tested[i].candidate));
       }
       if (tested[i].why_untested.empty()) continue;
-      found_.why_untested = tested[i].why_untested;
+      if (found_.why_untested.empty() || found_.why_untested == kTooLarge)
+        found_.why_untested = tested[i].why_untested;
       found_.untested.push_back(all[i].full_id());
     }
   }
@@ -345,7 +356,7 @@ class Search {
     Finding finding;
     finding.ids = {id};
     finding.kernel = candidate.claim.kernel, finding.job = candidate.claim.job;
-    if (candidate.claim.is_flag) finding.flags = candidate.claim.kernel;
+    if (candidate.claim.is_flag) finding.flags = flags_in(candidate.claim.kernel);
     set_fit(finding, candidate.fit);
     return finding;
   }
@@ -536,8 +547,8 @@ class Search {
     return count > 0 ? std::sqrt(squares / count) : 0;
   }
 
-  /// Whether rounding may cause the errors: it differs in all rows, or nearly all, by about the
-  /// same share of their numbers. A mistake in some heads, items or rows does not.
+  /// Whether rounding may cause the errors: nearly all rows are wrong, by about the same share of
+  /// their numbers. A mistake in some heads, items or rows is not like this.
   bool is_like_rounding() const {
     const std::vector<double> errors = row_errors(evidence_);
     const auto wrong = std::count_if(errors.begin(), errors.end(), [](double x) { return x > 1; });
@@ -557,14 +568,17 @@ class Search {
     if (shares.empty()) return false;
     std::sort(shares.begin(), shares.end());
     const double median = shares[shares.size() / 2], most = shares[shares.size() * 999 / 1000];
-    return most <= kSpread * median;
+    return most <= kMostUneven * median;
   }
 
   /// The lower precisions whose errors these may be: within their bounds, and of their size.
   void test_arithmetic(const std::vector<std::string>& names, bool sums) {
     if (evidence_.precision == nullptr || !(by_score_ || backward_) || !is_like_rounding()) return;
     for (const std::string& name : names) {
-      if (backward_ && is_over()) return;  // these bounds take long
+      if (backward_ && is_over()) {  // these bounds take long
+        found_.untested.emplace_back("arithmetic");
+        return;
+      }
       const Precision other = *precision_named(name);
       const Precision tried = sums ? with_sums_in(*evidence_.precision, other) : other;
       const Precision& own = *evidence_.precision;
@@ -619,10 +633,15 @@ class Search {
       for (const Hypothesis& other : all)
         if (is_relevant(other)) add(best[i]->hypothesis, &other);
     std::vector<TestedPair> tested(pairs.size());
-    run(pairs.size(), [&](std::size_t i) {
-      if (reason_to_stop().empty()) tested[i] = test_pair(*pairs[i].first, *pairs[i].second);
+    in_parallel(pairs.size(), [&](std::size_t i) {
+      if (reason_to_stop().empty())
+        tested[i] = test_pair(*pairs[i].first, *pairs[i].second);
+      else
+        tested[i].is_skipped = true;
     });
-    if (is_over()) found_.untested.emplace_back("pairs");
+    const bool some_skipped = std::any_of(tested.begin(), tested.end(),
+                                          [](const TestedPair& pair) { return pair.is_skipped; });
+    if (some_skipped && is_over()) found_.untested.emplace_back("pairs");
     std::vector<Finding> fitting;
     for (TestedPair& pair : tested) {
       found_.pairs += pair.is_valid ? 1 : 0;
@@ -691,6 +710,7 @@ class Search {
   }
 
   struct TestedPair {
+    bool is_skipped = false;
     bool is_valid = false;           ///< both hypotheses apply
     std::optional<Finding> finding;  ///< if they explain the result
   };
@@ -709,17 +729,20 @@ class Search {
       Candidate candidate;
       candidate.hypothesis = &a;
       judge(variant, candidate);
-      if (!explains(candidate)) return {true, std::nullopt};
+      if (!explains(candidate)) return {false, true, std::nullopt};
       Finding finding;
       finding.ids = {std::string(a.id), std::string(b.id)};
       const auto with_job = [](const Claim& claim) {
         return claim.kernel + (claim.job.empty() ? "" : " (the job has " + claim.job + ")");
       };
       finding.kernel = with_job(*first) + " and " + with_job(*second);
-      if (first->is_flag && second->is_flag) finding.flags = first->kernel + " " + second->kernel;
+      if (first->is_flag && second->is_flag)
+        finding.flags = flags_in(first->kernel) + " " + flags_in(second->kernel);
       set_fit(finding, candidate.fit);
-      return {true, finding};
+      return {false, true, finding};
     } catch (const Error&) {  // the changed job is not valid
+      return {};
+    } catch (const std::bad_alloc&) {
       return {};
     }
   }
@@ -756,8 +779,8 @@ std::vector<std::string> diagnosis_lines(const Diagnosis& diagnosis) {
                                  ? ", on " + std::to_string(diagnosis.queries) + " sampled queries"
                                  : "";
   const auto line_of = [&](const Finding& finding) {
-    return "agrees with " + finding.kernel +
-           (finding.job.empty() ? "" : " (the job has " + finding.job + ")");
+    return (finding.kernel.starts_with("without ") ? "agrees with the job " : "agrees with ") +
+           finding.kernel + (finding.job.empty() ? "" : " (the job has " + finding.job + ")");
   };
   if (!diagnosis.findings.empty()) {
     const Finding& first = diagnosis.findings[0];

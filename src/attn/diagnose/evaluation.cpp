@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "attn/base/error.h"
 #include "attn/core/attention.h"
 #include "attn/core/gemm.h"
 #include "attn/core/plan.h"

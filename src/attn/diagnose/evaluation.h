@@ -15,7 +15,8 @@ struct Evaluated {
 };
 
 /// `variant` is an attention_only() and `output` one that depends on scores. `rows` are indices
-/// of queries. Without `precision`, there are no bounds. `known` is for other rows of the variant.
+/// of queries. Without `precision`, there are no bounds. `known`: errors of
+/// inputs, for calls with the same variant and precision; may be nullptr.
 /// Errors: data; usage, if the variant has no such output.
 Evaluated evaluate(const Variant& variant, Output output, const std::vector<std::size_t>& rows,
                    const Precision* precision, InputErrors* known = nullptr);

@@ -305,8 +305,7 @@ constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
 /// Hidden keys have the score -softcap instead of -inf.
 Found softcap_of_hidden(Variant& variant, const Inputs& in) {
-  constexpr std::size_t kMostElements = std::size_t{1} << 26;
-  constexpr double kHidden = -32768;  // exact in any dtype, and tanh of it is -1
+  constexpr std::size_t kMostElements = std::size_t{1} << 23;
   if (in.options.softcap == 0 || !hides_keys(variant, in) || in.E > 0 ||
       variant.has(Input::documents) || variant.has(Input::cu_seqlens_q))
     return std::nullopt;
@@ -316,12 +315,18 @@ Found softcap_of_hidden(Variant& variant, const Inputs& in) {
   if (shape[0] * shape[1] * shape[2] > kMostElements / std::max<std::size_t>(1, in.S))
     return Claim{claim.kernel, "", false, true};
   const Tensor visible = visible_keys(in).reshaped(shape);
+  // At least 256 times the softcap, where tanh is -1; exact in any dtype.
+  const double of_hidden = -std::ldexp(1, std::ilogb(in.options.softcap) + 9);
   Tensor hidden(DType::f64, shape);
   const auto out = hidden.mutable_data<double>();
   const auto keys = visible.data<bool>();
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = keys[i] ? 0 : kHidden;
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = keys[i] ? 0 : of_hidden;
   variant = without_masks(variant);
   add_bias(variant, hidden);
+  Tensor bias = *variant.find(Input::bias);
+  for (double& x : bias.mutable_data<double>())
+    if (x < of_hidden / 2) x = of_hidden;
+  variant.set(Input::bias, std::move(bias));
   variant.options.softcap_order = SoftcapOrder::after_mask;
   return claim;
 }
@@ -490,9 +495,12 @@ constexpr Hypothesis kAttentionTable[] = {
      [](Variant& p, const Inputs& in) -> Found {
        if (!is_causal(in)) return std::nullopt;
        p.options.causal = false;
-       return with_window(p, in, {in.options.window.left, 1},
-                          in.options.causal ? " without --causal: each query also sees the next key"
-                                            : "");
+       const std::string job =
+           has_window(in) ? "--window " + window_text(in.options.window) : "--causal";
+       p.options.window = {in.options.window.left, 1};
+       return flag("--window " + window_text(p.options.window) + " instead of " + job +
+                       ": each query also sees the next key",
+                   "");
      }},
     {"causal.last_16_keys_only", kAttention, last_keys_only<16>},
     {"causal.last_32_keys_only", kAttention, last_keys_only<32>},
