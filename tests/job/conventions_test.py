@@ -319,8 +319,34 @@ def test_arrays_that_are_not_keys_get_one_line(tmp_path):
     run = attn("run", "linear.npz", cwd=tmp_path)
     assert run.returncode == 65
     assert run.stderr == (b"attn: linear.npz: 5 arrays are not job keys: a.weight, "
-                          b"b.weight, c.weight, ...; pass each with the flag of its input, such as --wq "
-                          b"linear.npz#a.weight\n")
+                          b"b.weight, c.weight, ...; pass each with the flag of its input\n")
+
+
+@pytest.mark.parametrize("arrays, example", [
+    ({"embeddings.position_ids": np.arange(6)[None], "layer.0.attention.self.query.weight": np.eye(8)},
+     ", such as --wq m.npz#layer.0.attention.self.query.weight"),
+    ({"a.table": np.eye(8), "blocks.0.attn.k_proj.weight": np.eye(8)}, ", such as --wk m.npz#blocks.0.attn.k_proj.weight"),
+    ({"a.table": np.eye(8), "0/value/w": np.eye(8)}, ", such as --wv m.npz#0/value/w"),
+    ({"a.table": np.eye(8), "query.weight": np.eye(8, dtype=np.int64)}, ""),  # integers
+    ({"a.table": np.eye(8), "query.weight": np.ones(8)}, ""),  # no matrix
+    ({"a.table": np.eye(8), "query_key_value.weight": np.eye(8)}, ""),  # three projections in one
+])
+def test_example_for_arrays_is_a_projection(tmp_path, arrays, example):
+    np.savez(tmp_path / "m.npz", **arrays)
+    run = attn("run", "m.npz", cwd=tmp_path)
+    assert run.returncode == 65
+    assert run.stderr.decode().endswith("pass each with the flag of its input" + example + "\n")
+
+
+@pytest.mark.parametrize("name, array, written", [
+    ("position_ids", np.arange(6)[None], "the flag of its input"), ("tokens.x", np.eye(2), "--q m.npz#tokens.x"),
+    ("h.0.value.weight", np.eye(2), "--wv m.npz#h.0.value.weight"), ("norm.weight", np.ones(2), "the flag of its input")])
+def test_example_for_one_array_of_another_name(tmp_path, name, array, written):
+    np.savez(tmp_path / "m.npz", **{f"a.{name}": array})
+    run = attn("run", "m.npz", cwd=tmp_path)
+    assert run.returncode == 65
+    assert run.stderr.decode().endswith(
+        f"to use an array of another name, write {written.replace('#', '#a.')}\n")
 
 
 @pytest.mark.parametrize("given, folder", [("model/model.safetensors", "model"), ("model.safetensors", "."),

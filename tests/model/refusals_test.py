@@ -215,7 +215,9 @@ def test_plain_weights_of_a_checkpoint_with_other_quantised_tensors(folder):
 
 @pytest.mark.parametrize("flags, message", [
     (["--model", "model", "--hidden", "x.npy"], "--model: requires --layer"),
-    (["--model", "model", "--layer", "0"], "--model: requires --hidden"),
+    (["--model", "model", "--layer", "0"], 
+     "--model: requires --hidden; the input of the layer, such as hidden_states[N] of transformers; docs/models.md shows how "
+     "to get it\n"),
     (["--model", "model", "--layer", "0", "--hidden", "x.npy", "--embeddings", "x.npy"],
      "--model: cannot be combined with --embeddings; give --hidden"),
     (["--model", "model", "--layer", "0", "--hidden", "x.npy", "--q", "x.npy", "--k", "x.npy"],

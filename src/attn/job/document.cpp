@@ -1,6 +1,7 @@
 #include "attn/job/document.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <span>
 
@@ -160,11 +161,41 @@ std::string hint_for_model(const std::string& folder) {
          printable(folder.empty() ? "." : folder) + " --layer N --hidden FILE";
 }
 
-/// What to do with arrays that are not inputs of a job. `example` is one of them.
+/// "--wq" for a matrix that has the name of a query projection, such as "layer.0.query.weight"; ""
+/// if it is no projection of queries, keys or values.
+std::string flag_of_projection(const std::string& name, const Tensor& tensor) {
+  if (tensor.rank() != 2 || !is_float(tensor.dtype())) return "";
+  std::string words = ".";  // between dots
+  for (const unsigned char c : name)
+    words += std::isalnum(c) != 0 ? static_cast<char>(std::tolower(c)) : '.';
+  words += '.';
+  const auto has = [&](std::initializer_list<std::string_view> any) {
+    return std::any_of(any.begin(), any.end(), [&](std::string_view word) {
+      return words.find("." + std::string(word) + ".") != std::string::npos;
+    });
+  };
+  const bool is_projection = has({"w", "weight", "kernel", "proj", "projection"});
+  const bool is_q = has({"wq"}) || (is_projection && has({"q", "query"})),
+             is_k = has({"wk"}) || (is_projection && has({"k", "key"})),
+             is_v = has({"wv"}) || (is_projection && has({"v", "value"}));
+  if (is_q + is_k + is_v != 1) return "";
+  return is_q ? "--wq" : is_k ? "--wk" : "--wv";
+}
+
+/// " --wq FILE#NAME" for the first of these arrays that is a projection; "" if none is.
+std::string example_of_projection(const std::vector<std::string>& names, const TensorMap& arrays,
+                                  const std::string& source) {
+  for (const std::string& name : names)
+    if (const std::string flag = flag_of_projection(name, arrays.at(name)); !flag.empty())
+      return flag + " " + printable(source + name);
+  return "";
+}
+
+/// What to do with arrays that are not inputs of a job. `example` passes one of them; "" if none.
 std::string hint_for_arrays(const std::string& file, const std::string& example) {
   const std::string model = file == "-" ? "" : hint_for_model(folder_of(file));
   if (!model.empty()) return "config.json is in the same folder: " + model;
-  return "pass each with the flag of its input, such as --wq " + printable(example);
+  return "pass each with the flag of its input" + (example.empty() ? "" : ", such as " + example);
 }
 
 /// The field that an array is for: the one of its name, or Q, K or V for q, k or v.
@@ -208,16 +239,19 @@ void add_arrays(Document& document, const TensorMap& arrays, const std::string& 
   if (unknown.empty()) return;
   const std::string ignore =
       used.empty() ? "" : "--only " + join(used, ",") + " ignores all other arrays";
-  const std::string example = source + unknown.front();
+  std::string example = example_of_projection(unknown, arrays, source);
   constexpr std::size_t kNamed = 3;
-  if (unknown.size() == 1)
+  if (unknown.size() == 1) {
+    const Tensor& only_one = arrays.at(unknown.front());
+    if (example.empty() && only_one.rank() >= 2 && is_float(only_one.dtype()))
+      example = "--q " + printable(source + unknown.front());
     problems.add(unknown_key(document.name, unknown.front(),
                              !ignore.empty()
                                  ? ignore
                                  : "arrays of a job have the names of inputs, such as Q, K, V, "
-                                   "embeddings, W_Q; to use an array of another name, write --q " +
-                                       printable(example)));
-  else
+                                   "embeddings, W_Q; to use an array of another name, write " +
+                                       (example.empty() ? "the flag of its input" : example)));
+  } else {
     problems.add(
         {.where = {document.name},
          .message =
@@ -226,6 +260,7 @@ void add_arrays(Document& document, const TensorMap& arrays, const std::string& 
              (unknown.size() > kNamed ? ", ..." : ""),
          .hint = !ignore.empty() ? ignore
                                  : hint_for_arrays(parse_tensor_ref(document.name).path, example)});
+  }
 }
 
 }  // namespace
@@ -328,8 +363,14 @@ Document parse_document(std::string_view json, const std::string& name, const st
   charge.keep();
   const auto members = parsed.get<JsonObject>();
   if (members == nullptr)
-    throw Error(ErrorKind::data,
-                Problem{.where = {name}, .expected = "a job (an object)", .found = parsed.kind()});
+    throw Error(
+        ErrorKind::data,
+        Problem{.where = {name},
+                .expected = "a job (an object)",
+                .found = parsed.kind(),
+                .hint = parsed.is_array() ? "'attn batch -' reads several jobs from standard "
+                                            "input, one per line"
+                                          : ""});
   ProblemList problems;
   document.entries.reserve(members->size());
   MemberReader reader(document, folder, only, problems);

@@ -186,13 +186,14 @@ namespace {
 
 /// Errors: usage if only flags are at fault, otherwise data.
 [[noreturn]] void refuse_keys(const Document& document, const Entry& model,
-                              const std::string& message) {
+                              const std::string& message, const std::string& hint = "") {
   const bool only_flags = std::all_of(document.entries.begin(), document.entries.end(),
                                       [](const Entry& entry) { return entry.from_flag; });
   throw Error(only_flags ? ErrorKind::usage : ErrorKind::data,
               Problem{.where = {model.origin},
                       .subject = model.from_flag ? "" : model.key,
-                      .message = message});
+                      .message = message,
+                      .hint = hint});
 }
 
 /// "--stack", or "stack" if the model is a key of a file.
@@ -203,7 +204,12 @@ std::string name_of_key(const Entry& model, const char* key) {
 void check_model_keys(const Document& document, const Entry& model) {
   const auto name = [&](const char* key) { return name_of_key(model, key); };
   for (const char* key : {"layer", "hidden"})
-    if (document.find(key) == nullptr) refuse_keys(document, model, "requires " + name(key));
+    if (document.find(key) == nullptr)
+      refuse_keys(document, model, "requires " + name(key),
+                  std::string_view(key) == "layer"
+                      ? ""
+                      : "the input of the layer, such as hidden_states[N] of transformers; "
+                        "docs/models.md shows how to get it");
   for (const char* key : {"embeddings", "Q", "K", "V"})
     if (document.find(key) != nullptr)
       refuse_keys(document, model,
