@@ -296,3 +296,19 @@ def test_honest_input_needs_little_more_than_its_size(tmp_path):
 
 if __name__ == "__main__":
     sys.exit(pytest.main([__file__]))
+
+
+@pytest.mark.parametrize("args", ["convert m.safetensors#zz", "convert m.safetensors", "inspect m.safetensors", "view m.safetensors",
+                                  "stats m.safetensors", "run m.safetensors", "run m.safetensors#zz"])
+@pytest.mark.parametrize("metadata", [False, True])
+def test_file_is_named_once(args, metadata, tmp_path):
+    """Of 20,000 tensors, or of metadata."""
+    entry = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+    tensors = {"__metadata__": {f"m{i}" * 40: "y" * 40 for i in range(20_000)}} if metadata else {
+        f"layer.{i}.weight": entry for i in range(20_000)}
+    header = json.dumps(tensors).encode()
+    (tmp_path / "m.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    run = attn(*args.split(), "--max-memory", 2 * len(header), cwd=tmp_path)
+    assert (run.returncode, run.stderr.decode()) == (
+        65, f"attn: m.safetensors: takes more than {2 * len(header)} bytes of memory to read; "
+        "--max-memory raises the limit\n")

@@ -55,7 +55,9 @@ Error::Error(ErrorKind kind, std::vector<Problem> problems, std::size_t omitted)
 
 Error Error::within(const std::string& where) const {
   std::vector<Problem> problems = problems_;
-  for (Problem& problem : problems) problem.where.insert(problem.where.begin(), where);
+  for (Problem& problem : problems)  // a memory charge for a file already names it
+    if (problem.where.empty() || problem.where.front() != where)
+      problem.where.insert(problem.where.begin(), where);
   return {kind_, std::move(problems), omitted_};
 }
 
