@@ -9,9 +9,11 @@ import html.parser
 import json
 import math
 import os
+import pathlib
 import re
 import resource
 import subprocess
+import time
 import types
 import zlib
 
@@ -716,3 +718,23 @@ def test_run_writes_a_page(tmp_path):
     run = attn("run", "--q", "[[1.0, 2]]", "--k", "[[1.0, 0], [0, 1]]", "--view=r.html", cwd=tmp_path)
     assert run.returncode == 0
     assert Numbers((tmp_path / "r.html").read_text()).shape == (1, 2)
+
+
+def test_nothing_is_said_about_a_page_that_is_not_written(tmp_path):
+    """The first file is modified while the second is awaited on standard input."""
+    np.save(tmp_path / "a.npy", np.ones((512, 512)))
+    command = [ATTN, "view", "a.npy", "-", "-o", "page.html"]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        maps = pathlib.Path(f"/proc/{run.pid}/maps")
+        give_up = time.monotonic() + 60
+        while "a.npy" not in maps.read_text() and time.monotonic() < give_up:
+            time.sleep(0.01)
+        time.sleep(0.05)
+        with open(tmp_path / "a.npy", "r+b") as file:
+            file.seek(1000)
+            file.write(b"x")
+        _, message = run.communicate((tmp_path / "a.npy").read_bytes(), timeout=60)
+    assert (run.returncode, b"a.npy: was modified" in message, b"page:" in message) == (74, True, False)
+    assert not (tmp_path / "page.html").exists()
+    written = attn("view", "a.npy", "-o", "page.html", cwd=tmp_path)
+    assert (written.returncode, written.stderr.startswith(b"attn: page: 1 matrix")) == (0, True)

@@ -523,8 +523,24 @@ def test_numbered_arrays_are_drawn_as_one_array(tmp_path, save_layers, shape):
     one = attn("view", "a.npy", *flags, cwd=tmp_path).stdout.decode().splitlines()
     for file in ["a.npz"], ["a.npz#arr_{layer}"], ["a.npz", "--of", "arr_{layer}"]:
         many = attn("view", *file, *flags, cwd=tmp_path).stdout.decode().splitlines()
-        assert many[0] == "arr_{layer}"
+        assert many[0] == "layers 9, 10"
         assert many[1:] == one[1:]
+
+
+@pytest.mark.parametrize("names, flags, title", [
+    ([f"arr_{n}" for n in range(4)], [], "layers 0 to 3"), ([f"arr_{n}" for n in range(4)], ["--layer", "0,2,3"], "layers 0, 2, 3"),
+    (["layer0", "layer1"], ["--layer", "1"], "layer 1"), (["layer0", "layer1"], ["--layer", "1", "--head", "0"], "layer 1, head 0"),
+    ([f"layer_{n}" for n in (1, 3, 5, 7, 9)], [], "5 layers"), (["layer_3", "layer_7"], [], "layers 3, 7"),
+    (["enc.layers.0.attn", "enc.layers.1.attn", "enc.layers.2.attn"], [], "enc.attn, layers 0 to 2"),
+    (["layers.0.attn", "layers.1.attn"], ["--layer", "0", "--head", "1"], "attn, layer 0, head 1"),
+    (["layers/0/w", "layers/1/w"], ["--layer", "0"], "w, layer 0")])
+def test_title_of_numbered_arrays(tmp_path, names, flags, title):
+    np.savez(tmp_path / "a.npz", **{name: np.ones((2, 2, 2)) for name in names})
+    for output, pattern in ("-", r"(.*)\n"), ("a.svg", "<title>(.*?)</title>"):
+        run = attn("view", "a.npz", *flags, *(["-o", output] if output != "-" else []), cwd=tmp_path)
+        assert run.returncode == 0, run.stderr
+        text = run.stdout.decode() if output == "-" else (tmp_path / output).read_text()
+        assert re.search(pattern, text)[1] == title
 
 
 def test_one_of_numbered_arrays(tmp_path, save_layers):
@@ -555,7 +571,7 @@ def test_more_elements_than_can_be_read_soon_are_refused(tmp_path):
     os.truncate(tmp_path / "w.npy", 128 + 160_000 * 160_000 * 4)
     for flags in [], ["-o", "w.svg"]:
         run = attn("view", "w.npy", *flags, cwd=tmp_path)
-        assert_error(run, 65, "expected at most 4294967296 elements to draw, found 25600000000; --rows")
+        assert_error(run, 65, "expected at most 1073741824 elements to draw, found 25600000000; --rows")
     assert attn("view", "w.npy", "--rows", "0,1", cwd=tmp_path).returncode == 0
 
 

@@ -16,6 +16,7 @@
 #include "attn/cli/terminal.h"
 #include "attn/compare/compare_reference.h"
 #include "attn/compare/gate_presets.h"
+#include "attn/io/format.h"
 #include "attn/io/mapped_file.h"
 #include "attn/io/staged_file.h"
 
@@ -163,6 +164,13 @@ void add_compare_options(Command& command, CompareArgs& args) {
 void check(const CompareArgs& args) {
   if (args.b.empty() && !args.reference.enabled)
     throw Error(ErrorKind::usage, "expected a reference file B, or --reference and a job");
+  const FormatRow* const format = format_of_suffix(args.b);
+  if (args.reference.enabled && format != nullptr && format->holds_one())
+    throw Error(
+        ErrorKind::usage,
+        "--reference: expected a job to compute, as a file or as flags such as --q, --k and "
+        "--v, found one array (" +
+            printable(args.b) + "); without --reference, A is compared with it");
   if (args.view == "-" && args.json)
     throw Error(ErrorKind::usage, "--view with --json requires a file: --view=FILE");
   if (!args.view.empty()) render_format(args.view);
@@ -292,8 +300,8 @@ HeatSource source_of(const TensorPair& pair, const ResultFile& labels, const Com
 }
 
 /// What --view draws; empty, with a note, if no two tensors have equal shapes.
-std::optional<std::string> drawn_difference(const CompareReport& report, const CompareArgs& args,
-                                            TensorFiles& files) {
+std::optional<Rendering> drawn_difference(const CompareReport& report, const CompareArgs& args,
+                                          TensorFiles& files) {
   const TensorPair* pair = drawn_pair(report, args.of);
   if (pair == nullptr) {
     note("--view: nothing to draw, because no two tensors have equal shapes");
@@ -302,7 +310,9 @@ std::optional<std::string> drawn_difference(const CompareReport& report, const C
   const RenderFormat format = render_format(args.view);
   const ResultFile labels = read_result(parse_tensor_ref(args.a).path, files);
   const std::vector<PageSet> sets = {page_set(source_of(*pair, labels, args), args.choice, args.a)};
-  return (format == RenderFormat::text ? "\n" : "") + render(sets, format, args.style);
+  Rendering drawing = render(sets, format, args.style);
+  if (format == RenderFormat::text) drawing.bytes.insert(0, 1, '\n');
+  return drawing;
 }
 
 /// The job of --reference: a file, flags or both.
@@ -373,7 +383,7 @@ int run_compare(const CompareArgs& args) {
     throw Error(ErrorKind::data, printable(args.a) + ": expected a tensor to compare, found none");
   // Opened and drawn before printing, because both may fail.
   std::optional<OutputFile> picture;
-  std::optional<std::string> drawing;
+  std::optional<Rendering> drawing;
   if (!args.view.empty()) {
     picture.emplace(args.view, OutputPolicy{.force = args.force});
     drawing = drawn_difference(report, args, files);
@@ -384,8 +394,9 @@ int run_compare(const CompareArgs& args) {
   else if (!is_quiet())
     print(report_text(report, args.details));
   if (drawing) {
-    picture->write(*drawing);
+    picture->write(drawing->bytes);
     picture->commit();
+    if (!drawing->note.empty()) note(drawing->note);
   }
   return report.same() ? 0 : 1;
 }

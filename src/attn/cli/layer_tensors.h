@@ -13,6 +13,7 @@ namespace attn {
 
 struct LayerName {
   std::string series;  ///< "arr_{layer}", "layers.{layer}.attn"
+  std::string rest;    ///< of the name: "", "attn"
   std::int64_t layer = 0;
 };
 
@@ -25,6 +26,7 @@ std::optional<LayerName> layer_in_name(const std::string& name);
 
 struct JoinedLayers {
   std::string name;                   ///< "arr_{layer}"
+  std::string rest;                   ///< of it, without the layer: "", "attn"
   std::vector<std::int64_t> numbers;  ///< of the layers, ascending
   Tensor tensor;                      ///< with an axis of layers before the others
 };

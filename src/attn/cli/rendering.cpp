@@ -264,6 +264,11 @@ RenderFormat render_format(const std::string& path) {
               printable(path) + ": expected a name that ends in .svg, .png or .html");
 }
 
+std::string description_of(Output output, std::size_t rank) {
+  const std::string text(row_of(output).description);
+  return output == Output::context && rank == 4 ? text.substr(0, text.find(';')) : text;
+}
+
 HeatSource heat_source(const ResultFile& result, const std::string& requested,
                        const std::string& file) {
   HeatSource source;
@@ -273,8 +278,6 @@ HeatSource heat_source(const ResultFile& result, const std::string& requested,
   const bool is_part = result.parts.contains(source.name);
   const std::string whole = is_part ? split_part(source.name).name : source.name;
   const std::string own_name = without_job(whole);
-  if (const std::optional<Output> output = output_named(own_name))
-    source.description = with_superscript_t(std::string(row_of(*output).description));
   source.zero_is_hidden = output_named(own_name) == Output::weights;
   source.is_signed = whole.ends_with(name_of(Output::scores)) ||  // also of other programs
                      gradient_named(own_name).has_value();
@@ -284,6 +287,9 @@ HeatSource heat_source(const ResultFile& result, const std::string& requested,
   source.column_axis = axes.columns;
   source.leading_axes = axes.leading;
   source.layers = axes.layers;
+  const std::size_t rank = source.tensor.rank() - (axes.layers.empty() ? 0 : 1);
+  if (const std::optional<Output> output = output_named(own_name))
+    source.description = with_superscript_t(description_of(*output, rank));
   source.are_axes_certain = axes.known && result.made_by.find("job") != nullptr;
   const Json& made_by = made_by_of(result.made_by, source.name);
   source.positions = positions_of(made_by, source.tensor.shape(), axes.leading);
@@ -343,25 +349,23 @@ std::size_t rendering_bytes(const Shape& shape, DType dtype, const std::vector<s
   return saturating_sum(labels, bytes_of_page(shape, dtype, style.max_html_bytes, thread_count()));
 }
 
-std::string render(const std::vector<PageSet>& sets, RenderFormat format,
-                   const RenderStyle& style) {
+Rendering render(const std::vector<PageSet>& sets, RenderFormat format, const RenderStyle& style) {
   const HeatMap& map = sets[0].map;
   switch (format) {
     case RenderFormat::text:
-      return printable_lines(heat_text(map, terminal_style(style.colour, style.width)), true);
+      return {printable_lines(heat_text(map, terminal_style(style.colour, style.width)), true), ""};
     case RenderFormat::svg:
-      return svg_within_limit(map, style.picture);
+      return {svg_within_limit(map, style.picture), ""};
     case RenderFormat::png:
       warn_of_text_direction(map);
-      return png_of(heat_picture(map, style.picture.dark), style.picture);
+      return {png_of(heat_picture(map, style.picture.dark), style.picture), ""};
     case RenderFormat::html:
       break;
   }
   for (const PageSet& set : sets)
     if (set.is_weights && !set.positions.queries) warn_unknown_positions(printable(set.name));
   Page page = make_page(sets, style.max_html_bytes, threads_for(map.cells.values));
-  note("page: " + page.text);
-  return std::move(page.html);
+  return {std::move(page.html), "page: " + page.text};
 }
 
 }  // namespace attn

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "attn/core/output_table.h"
 #include "attn/io/tensor_file.h"
 #include "attn/report/heat_map.h"
 #include "attn/report/page.h"
@@ -62,6 +63,9 @@ struct RenderStyle {
   std::size_t max_html_bytes = 50'000'000;  ///< above it, values are stored less precisely
 };
 
+/// What an output is. A context of `rank` 4 has an axis of heads: they are not concatenated.
+std::string description_of(Output output, std::size_t rank);
+
 /// The tensor `name` with its labels, hidden cells and axis names. "" selects the weights, or the
 /// only tensor. Errors: usage, if there is no such tensor.
 HeatSource heat_source(const ResultFile& result, const std::string& name, const std::string& file);
@@ -73,8 +77,12 @@ PageSet page_set(const HeatSource& source, const HeatChoice& choice, const std::
 std::size_t rendering_bytes(const Shape& shape, DType dtype, const std::vector<std::string>& tokens,
                             RenderFormat format, const RenderStyle& style);
 
-/// Renders one set in any format, or two as HTML. For HTML, writes a note about the page's contents
-/// first.
-std::string render(const std::vector<PageSet>& sets, RenderFormat format, const RenderStyle& style);
+struct Rendering {
+  std::string bytes;
+  std::string note;  ///< what a page contains, to be printed when its file is there; "": nothing
+};
+
+/// Renders one set in any format, or two as HTML.
+Rendering render(const std::vector<PageSet>& sets, RenderFormat format, const RenderStyle& style);
 
 }  // namespace attn

@@ -1,7 +1,9 @@
 #include "attn/cli/run.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -15,6 +17,7 @@
 #include "attn/core/attention.h"
 #include "attn/core/fused.h"
 #include "attn/core/output_table.h"
+#include "attn/io/format.h"
 #include "attn/io/mapped_file.h"
 #include "attn/io/open_file.h"
 #include "attn/job/field_value.h"
@@ -160,13 +163,23 @@ void RunViews::write(const Job& job, const Result& result, bool streams) {
   if (!view_ || view_streams_ != streams) return;
   const ResultFile file{result.outputs, result.tokens, result.made_by};
   const HeatSource source = heat_source(file, std::string(name_of(drawn_)), "result");
-  view_->write(render({page_set(source, {}, "result")}, render_format(args_.view), args_.style));
+  const Rendering drawing =
+      render({page_set(source, {}, "result")}, render_format(args_.view), args_.style);
+  view_->write(drawing.bytes);
   view_->finish();
+  view_note_ = drawing.note;
+  if (streams) print_note();
+}
+
+void RunViews::print_note() const {
+  if (!view_note_.empty()) note(view_note_);
 }
 
 void RunViews::commit() {
   if (explain_ && !explain_streams_) explain_->commit();
-  if (view_ && !view_streams_) view_->commit();
+  if (!view_ || view_streams_) return;
+  view_->commit();
+  print_note();
 }
 
 ReadLimits limits_of(const RunArgs& args) {
@@ -179,7 +192,27 @@ void set_threads_of(const RunArgs& args) {
   set_threads(args.threads == 0 ? args.executor->share().threads : args.threads);
 }
 
+namespace {
+
+/// Errors: usage, if JOB is a part of what was meant for a flag: "--outputs weights context", "-q
+/// q.npy".
+void check_job_argument(const RunArgs& args) {
+  const std::map<std::string, std::string>& flags = args.flags.texts;
+  const FormatRow* const format = format_of_suffix(args.job);
+  const auto outputs = flags.find("outputs");
+  std::error_code ignored;
+  if (outputs != flags.end() && request_named(args.job) &&
+      !std::filesystem::exists(args.job, ignored))
+    fail_usage("unexpected argument '" + args.job + "'; write --outputs " +
+               printable(outputs->second) + "," + args.job);
+  if (is_quiet() && flags.count("Q") == 0 && format != nullptr && format->holds_one())
+    fail_usage("-q means --quiet; to give the queries, write --q " + printable(args.job));
+}
+
+}  // namespace
+
 Document document_of(const RunArgs& args, TensorFiles& files) {
+  if (!args.job.empty()) check_job_argument(args);
   Document document;
   const KeySelection only = selected_keys(args.flags.only, "--only");
   if (!only.keys.empty() && args.job.empty()) fail_usage("--only requires a job file");
@@ -220,9 +253,9 @@ OutputPolicy policy_of(const RunArgs& args) {
   return {.force = args.show.force, .durable = args.durable};
 }
 
-std::string meaning_of(const std::string& name) {
+std::string meaning_of(const std::string& name, std::size_t rank) {
   const std::optional<Output> output = output_named(name);
-  return output ? std::string(row_of(*output).description) : "";
+  return output ? description_of(*output, rank) : "";
 }
 
 bool needs_description(const Destination& destination, const RunArgs& args) {
@@ -363,7 +396,10 @@ int run_job(const RunArgs& args) {
   views.write_files(job, all);
   writer.commit();
   views.commit();
-  if (destination.shown) show(result, shown, meaning_of);
+  if (destination.shown)
+    show(result, shown, [](const std::string& name, const Tensor& tensor) {
+      return meaning_of(name, tensor.rank());
+    });
   views.write_streams(job, all);
   for (const std::string& warning : warnings) note("warning: " + warning);
   return 0;

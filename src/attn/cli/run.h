@@ -54,11 +54,13 @@ class RunViews {
 
  private:
   void write(const Job& job, const Result& result, bool streams);
+  void print_note() const;
 
   RunViewArgs args_;
   Request drawn_;
   std::optional<OutputFile> view_, explain_;
   bool view_streams_ = false, explain_streams_ = false;
+  std::string view_note_;  ///< about a page, for when its file is there
 };
 
 /// Computes a job for --view and --explain alone. Returns the exit code. Errors: as 'attn run'.

@@ -246,7 +246,10 @@ class LayersRun {
     result.outputs = joined.outputs();
     writer.write(result);
     writer.commit();
-    if (destination_.shown) show(result, shown_, meaning_of);
+    if (destination_.shown)
+      show(result, shown_, [](const std::string& name, const Tensor& tensor) {
+        return meaning_of(name, tensor.rank() - 1);  // without the axis of layers
+      });
   }
 
   void compute_each(RunProgress* progress) {

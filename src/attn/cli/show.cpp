@@ -84,12 +84,12 @@ Destination destination_of(const ShowArgs& args, const std::vector<std::string>&
 }
 
 void show(const Result& result, const ShowArgs& args,
-          const std::function<std::string(const std::string& name)>& what) {
+          const std::function<std::string(const std::string& name, const Tensor& tensor)>& what) {
   if (!is_text(args)) return print_data(result_json(result, -1) + "\n");
   std::string text;
   for (const auto& [name, tensor] : result.outputs) {
     text += (text.empty() ? "" : "\n") + name + " " + to_string(tensor.shape());
-    if (const std::string words = what(name); !words.empty()) text += ": " + words;
+    if (const std::string words = what(name, tensor); !words.empty()) text += ": " + words;
     text += "\n" + format_tensor(tensor, args.text) + "\n";
   }
   print(text);

@@ -41,6 +41,6 @@ void add_show_options(
 /// Prints results as text or ndjson. Text is a heading "scores (4, 4): DESCRIPTION" and the array
 /// as NumPy prints it. `what` returns the description, or "".
 void show(const Result& result, const ShowArgs& args,
-          const std::function<std::string(const std::string& name)>& what);
+          const std::function<std::string(const std::string& name, const Tensor& tensor)>& what);
 
 }  // namespace attn

@@ -93,7 +93,9 @@ int run_svd(const SvdArgs& args) {
   result.made_by = made_by(args, files);
   writer.write(result);
   writer.commit();
-  if (destination.shown) show(result, args.show, factor_meaning);
+  if (destination.shown)
+    show(result, args.show,
+         [](const std::string& name, const Tensor&) { return factor_meaning(name); });
   if (args.rank) note(kept_text(matrix, factors));
   return 0;
 }

@@ -71,6 +71,7 @@ void set_layers(const JoinedLayers& layers, HeatSource& source) {
   else
     first = "layer";
   source.layers = layers.numbers;
+  source.series = layers.rest;
 }
 
 PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files) {
@@ -117,8 +118,10 @@ int view(const ViewArgs& args) {
   OutputFile out(args.output, {.force = args.force});
   if (sets.size() == 2)
     warn_of_layers(drawn_layers(args.file, sets[0]), drawn_layers(args.other, sets[1]));
-  out.write(render(sets, format, args.style));
+  const Rendering drawing = render(sets, format, args.style);
+  out.write(drawing.bytes);
   out.commit();
+  if (!drawing.note.empty()) note(drawing.note);
   return 0;
 }
 

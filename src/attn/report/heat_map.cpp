@@ -343,7 +343,7 @@ namespace {
 
 /// All elements are read before anything is drawn. Errors: data, if there are too many.
 void require_drawable(const HeatMap& map) {
-  constexpr double kMost = 0x1p32;
+  constexpr double kMost = 0x1p30;
   const double elements = static_cast<double>(map.panels.size()) *
                           static_cast<double>(map.cells.rows.size()) *
                           static_cast<double>(map.cells.columns.size());
@@ -351,9 +351,39 @@ void require_drawable(const HeatMap& map) {
   char count[64];
   std::snprintf(count, sizeof count, "%.0f", elements);
   throw Error(ErrorKind::data, Problem{.subject = map.title,
-                                       .expected = "at most 4294967296 elements to draw",
+                                       .expected = "at most 1073741824 elements to draw",
                                        .found = count,
                                        .hint = "--rows, --cols and --head select some"});
+}
+
+/// "layers 0 to 3", "layers 2, 5" or "layer 1"; "" if their numbers are unknown.
+std::string layers_text(const std::vector<HeatPanel>& panels) {
+  constexpr std::size_t kListed = 4;
+  std::vector<std::int64_t> layers;
+  for (const HeatPanel& panel : panels)
+    if (panel.layer && (layers.empty() || layers.back() != *panel.layer))
+      layers.push_back(*panel.layer);
+  if (layers.empty()) return "";
+  if (layers.size() == 1) return "layer " + std::to_string(layers[0]);
+  const auto count = static_cast<std::int64_t>(layers.size());
+  const bool is_range =
+      std::is_sorted(layers.begin(), layers.end()) && layers.back() - layers[0] == count - 1;
+  if (is_range && count > 2)
+    return "layers " + std::to_string(layers[0]) + " to " + std::to_string(layers.back());
+  if (layers.size() > kListed) return std::to_string(count) + " layers";
+  std::string text = "layers ";
+  for (const std::int64_t layer : layers)
+    text += (layer == layers[0] ? "" : ", ") + std::to_string(layer);
+  return text;
+}
+
+/// "weights", "weights, head 3", "layers 0 to 3", "layer 1, head 3".
+std::string title_of(const HeatSource& source, const std::vector<HeatPanel>& panels) {
+  const std::string name = source.series ? *source.series : source.name;
+  const std::string drawn = panels.size() == 1 ? panels[0].title()
+                            : source.series    ? layers_text(panels)
+                                               : "";
+  return printable(name + (name.empty() || drawn.empty() ? "" : ", ") + drawn);
 }
 
 }  // namespace
@@ -371,13 +401,10 @@ HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice, std::s
   if (!source.masked) map.cells.visible = source.visible;
   map.cells.marks_zeros = !source.masked && !source.visible && source.zero_is_hidden;
   map.panels = panels_of(source, choice, shape);
-  map.title = printable(source.name);
+  map.title = title_of(source, map.panels);
   require_drawable(map);
   if (!source.description.empty()) map.notes.push_back(source.description);
-  if (map.panels.size() == 1 && !map.panels[0].title().empty()) {
-    map.title += ", " + map.panels[0].title();
-    map.panels[0].group = map.panels[0].name = "";
-  }
+  if (map.panels.size() == 1) map.panels[0].group = map.panels[0].name = "";
   map.row_axis = source.row_axis;
   map.column_axis = source.column_axis;
   map.row_labels = labels_of(source.row_tokens, L, map.cells.rows);

@@ -136,6 +136,9 @@ struct HeatSource {
   bool masks_zeros = false;       ///< -inf in `masked` means exactly 0, not hidden
   std::string name, description;  ///< "weights", and its description; may be ""
   std::string key;                ///< the tensor's name in its file; may be ""
+  /// Of layers that are separate tensors: what their names have besides the layer; may be "". The
+  /// title has it and the layers instead of `name`.
+  std::optional<std::string> series = {};
   std::string row_axis = "queries", column_axis = "keys";
   bool is_signed = false;  ///< use the diverging map for any values, as for scores
   bool is_weights = true;  ///< pages show statistics of weights
