@@ -105,7 +105,10 @@ int dispatch(int argc, char** argv, Executor& executor) {
   }
   if (const CommandEntry* entry = find_command(first))
     return run_command_line(*entry, {argv + 2, argv + argc}, executor);
-  const std::string near = did_you_mean(first, command_names(), NameKind::command);
+  std::vector<std::string> known = command_names();
+  known.emplace_back("help");
+  known.emplace_back("--version");
+  const std::string near = did_you_mean(first, known, NameKind::command);
   std::error_code ignored;
   if (near.empty() && std::filesystem::exists(first, ignored))
     throw Error(ErrorKind::usage, "expected a command before " + printable(first) + ": " +

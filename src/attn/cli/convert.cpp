@@ -65,6 +65,7 @@ int convert(ConvertArgs& args) {
 Command convert_command() {
   const auto args = std::make_shared<ConvertArgs>();
   Command command;
+  command.extra_hint = "the output file follows -o, as in -o out.csv";
   command.description = "Converts a tensor file to another format, or prints it as NumPy does.";
   command.example =
       "  attn convert weights.npz#W_Q --repr\n"

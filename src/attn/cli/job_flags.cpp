@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 
+#include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/base/utf8.h"
 #include "attn/io/file.h"
@@ -144,12 +146,21 @@ std::string read_tokens(const std::string& path, ReadBudget& budget) {
   return "[" + array + "]";
 }
 
+/// Errors: usage, for the name of a file alone, which would be one label.
+void refuse_file_as_label(const std::string& text, const std::string& flag) {
+  std::error_code ignored;
+  if (text.find_first_of("./") != text.npos && std::filesystem::is_regular_file(text, ignored))
+    fail_usage(flag + ": " + printable(text) +
+               " is a file; to read a label from each line, write @" + printable(text));
+}
+
 }  // namespace
 
 std::vector<std::string> tokens_of_flag(const std::string& text, const std::string& flag,
                                         ReadBudget& budget) {
   if (text.find_first_not_of(',') == text.npos)
     throw Error(ErrorKind::usage, flag + ": expected values, found '" + text + "'");
+  refuse_file_as_label(text, flag);
   const Field& field = *find_field("tokens");
   const Json list = value_from_flag(
       field, text.starts_with('@') ? read_tokens(text.substr(1), budget) : text, flag);
@@ -163,6 +174,7 @@ void apply_job_flags(const JobFlags& flags, Document& document, ReadBudget& budg
     const auto given = flags.texts.find(field.key);
     if (given == flags.texts.end()) continue;
     const std::string& text = given->second;
+    if (field.key == "tokens") refuse_file_as_label(text, field.flag);
     const std::string value = takes_ranges(field) ? expand_ranges(text, field.flag, budget)
                               : field.key == "tokens" && text.starts_with('@')
                                   ? read_tokens(text.substr(1), budget)

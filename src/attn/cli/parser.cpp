@@ -108,19 +108,26 @@ std::string suggest_flag(const std::string& flag, const std::set<const Command*>
   return did_you_mean(flag, flags, NameKind::input);
 }
 
-/// "write --shape 2,3" for the words --shape 2 3, where the option takes numbers with commas.
+/// "write --shape 2,3" for the words --shape 2 3, where the option takes numbers or names with
+/// commas.
 std::string hint_list(const Command& command, const Arguments& extras, const Arguments& words) {
-  const auto is_number = [](const std::string& word) {
-    return !word.empty() && word.find_first_not_of("0123456789,") == std::string::npos;
+  const auto belongs = [](const Option& option, const std::string& word) {
+    const Arguments& names = option.suggestions;
+    return (!word.empty() && word.find_first_not_of("0123456789,") == std::string::npos) ||
+           std::find(names.begin(), names.end(), word) != names.end();
   };
   for (std::size_t i = 1; i + 1 < words.size(); ++i) {
     const Option* const option = command.find(words[i - 1]);
-    if (option == nullptr || !option->placeholder.ends_with(",...") || words[i + 1] != extras[0])
+    if (option == nullptr || words[i].starts_with("--") ||
+        !(option->placeholder.ends_with(",...") || option->placeholder == "LIST"))
       continue;
-    std::string list;
-    for (std::size_t k = i; k < words.size() && is_number(words[k]); ++k)
-      list += (list.empty() ? "" : ",") + words[k];
-    if (list.size() > words[i].size()) return "write " + words[i - 1] + " " + list;
+    std::string list = words[i];
+    bool has_extra = false;
+    for (std::size_t k = i + 1; k < words.size() && belongs(*option, words[k]); ++k) {
+      list += "," + words[k];
+      has_extra |= words[k] == extras[0];
+    }
+    if (has_extra) return "write " + words[i - 1] + " " + printable(list);
   }
   return "";
 }

@@ -313,6 +313,7 @@ Command random_command() {
   command.add(in_group("Method arguments", argument_options(*args)));
   add_emit_options(command, args->emit);
   add_limit_options(command, args->limits);
+  command.extra_hint = "the shape follows --shape, as in --shape 2,3";
   command.hints = {{{"--size"}, "use --shape"}};
   command.notes = "Methods and their arguments:\n" + random_methods_help();
   command.action = [args] { return run_random(*args); };
