@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "attn/base/error.h"
+#include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 #include "attn/cli/emit.h"
 #include "attn/cli/shared_options.h"
@@ -201,11 +202,15 @@ TensorMap adversarial(const RandomArgs& args, TensorFiles& files) {
 
 /// Errors: usage, for an unknown generator. The message suggests one that has the method.
 void check_generator(const RandomArgs& args) {
-  Field field = *find_field("generator");
-  if (const auto able = generators_with(args.method); !able.empty()) field.words = able;
-  const auto problem = problem_with(*find_field("generator"), Json{args.generator});
+  std::optional<Problem> problem = problem_with(*find_field("generator"), Json{args.generator});
   if (!problem) return;
-  throw Error(ErrorKind::usage, *problem_with(field, Json{args.generator})).within("--generator");
+  std::vector<std::string> able = generators_with(args.method);
+  if (able.empty()) able = generator_names();
+  if (!problem->found.empty())
+    problem->found =
+        "'" + printable(args.generator) + "'" + did_you_mean(args.generator, able, NameKind::value);
+  problem->hint = "see 'attn random --help'";
+  throw Error(ErrorKind::usage, *problem).within("--generator");
 }
 
 int run_random(const RandomArgs& args) {
