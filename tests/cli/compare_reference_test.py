@@ -561,8 +561,8 @@ class TestKernel:
     @pytest.mark.parametrize("flags, scale, causal, mistake", [
         ([], 1, False, "--scale none (the job has 1/sqrt(4))"),
         ([], 1 / 2, True, "--causal (the job has no causal mask)"),
-        (["--causal"], 1 / 2, False, "without --causal"),
-        (["--rotary", "half"], 1 / 2, False, "without --rotary (the job has half)"),
+        (["--causal"], 1 / 2, False, "the job without --causal"),
+        (["--rotary", "half"], 1 / 2, False, "the job without --rotary (the job has half)"),
     ])
     def test_mistake_is_named(self, kernel, class_path, flags, scale, causal, mistake):
         job = json.loads((class_path / "job.json").read_text())

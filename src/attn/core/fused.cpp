@@ -28,12 +28,12 @@ struct DeletePool {
 thread_local std::unique_ptr<kernel::ThreadPool, DeletePool> t_pool;
 
 /// Gives the calling thread one thread and a pool of its own, until the destructor.
-class OneThread {
+class SerialTask {
  public:
-  OneThread() : threads_(std::exchange(t_threads, 1)), pool_(std::move(t_pool)) {}
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-  ~OneThread() {
+  SerialTask() : threads_(std::exchange(t_threads, 1)), pool_(std::move(t_pool)) {}
+  SerialTask(const SerialTask&) = delete;
+  SerialTask& operator=(const SerialTask&) = delete;
+  ~SerialTask() {
     t_pool = std::move(pool_);
     t_threads = threads_;
   }
@@ -378,7 +378,7 @@ void run_in_parallel(std::size_t count, std::size_t most,
     return;
   }
   pool.run(count, std::min(most, pool.threads()), [&](std::size_t i, std::size_t) {
-    const OneThread one;
+    const SerialTask one;
     compute(i);
   });
 }

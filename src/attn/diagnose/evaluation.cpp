@@ -129,6 +129,20 @@ void replace_by_weights(Tensor& scores, const Variant& variant) {
   }
 }
 
+/// The sums of the weights (B, H, rows, S), at least 1.
+Tensor sums_of_rows(const Tensor& weights) {
+  const Shape& shape = weights.shape();
+  Tensor sums(DType::f64, {shape[0], shape[1], shape[2]});
+  const auto all = weights.data<double>();
+  std::size_t from = 0;
+  for (double& sum : sums.mutable_data<double>()) {
+    for (const double weight : all.subspan(from, shape[3])) sum += weight;
+    sum = std::max(1.0, sum);
+    from += shape[3];
+  }
+  return sums;
+}
+
 bool changes_weights(RowChange change) {
   return lacks_rescaling(change) || change == RowChange::times_sum ||
          change == RowChange::times_shifted_sum || change == RowChange::over_all_keys ||
@@ -185,6 +199,7 @@ Evaluated evaluate(const Variant& variant, Output output, const std::vector<std:
   } else if (lacks_rescaling(variant.row_change)) {
     Tensor weights = outputs.matrices(Output::masked_scores);
     replace_by_weights(weights, variant);
+    if (result.bounds) multiply_rows(*result.bounds, sums_of_rows(weights));
     result.values = wanted == Output::head_context
                         ? matmul(weights, outputs.matrices(Output::present_V), Second::plain, "")
                         : weights;
