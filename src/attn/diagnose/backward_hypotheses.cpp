@@ -153,8 +153,10 @@ Tensor of_bias(Tensor g, const Shape& bias, const BackwardChanges& changes) {
              last = changes.contains(C::last_of_broadcast);
   if (bias.size() != 4) return g;  // slopes and tables
   if (changes.contains(C::mean_of_broadcast))
-    for (std::size_t axis = 0; axis < 4; ++axis)
-      if (bias[axis] == 1) g = times(std::move(g), 1 / static_cast<double>(g.shape()[axis]));
+    for (std::size_t axis = 0; axis < 4; ++axis) {
+      const double share = 1 / static_cast<double>(g.shape()[axis]);
+      if (bias[axis] == 1) g = times(std::move(g), share);
+    }
   if (!first && !last) return g;
   const Shape shape = g.shape();
   const auto out = g.mutable_data<double>();
