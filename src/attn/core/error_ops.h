@@ -103,8 +103,7 @@ class ErrorOps {
   }
 
   /// The error of a bias is one number, the largest of its elements: mask() depends only on whether
-  /// it is 0. Errors: data, if an element
-  /// overflows the stored dtype.
+  /// it is 0. Errors: data, if an element overflows the stored dtype.
   Bounded given(Input input) const {
     const Tensor& x = *in_[input];
     const auto compute = [&] {
