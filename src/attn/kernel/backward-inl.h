@@ -70,6 +70,7 @@ void backward_begin(const BackwardKeys<T>& keys) {
 /// Columns [from, to) of the weights and slopes of a tile of rows; the others are 0.
 struct Columns {
   std::size_t from = 0, to = 0;
+  bool empty() const { return from == to; }
 };
 
 /// A tile of A^T B, added to rows of `out`: sums over rows [from, to) of `a` and `b`, whose columns
@@ -145,33 +146,32 @@ class BackwardStep {
     const Span all{static_cast<std::int64_t>(keys_.first),
                    static_cast<std::int64_t>(keys_.first + keys_.count)};
     const Reach reach = reach_of(s_.row, rows_);
-    hull_ = columns(intersection(all, {reach.first, reach.last}));
+    hull_ = in_panels(columns(intersection(all, {reach.first, reach.last})));
     fill(s_.grad_query, rows_ * s_.depth, T(0));
     fill(s_.running_max, rows_ * kLanes<T>, -kInfinity<T>);  // is computed, but not used
-    if (hull_.from == hull_.to) return;
+    if (hull_.empty()) return;
 
     QueryBlock<T> block{
         .problem = p_, .first = first_, .rows = rows_, .kv = {}, .scratch = score_scratch()};
     block.query =
         load_queries(p_, s_.row, rows_, p_.head_scales != nullptr && s_.raw == nullptr, s_.query);
     grad_ = load_grad();
-    const bool all_visible = !has_masks(p_) && !has_biases(p_) && reach.all_first <= all.first &&
-                             reach.all_last >= all.last;
-    block.group_rows = all_visible ? kGroupRows : kTileRows;
-    for (std::size_t i = 0; i < rows_; i += block.group_rows)
-      s_.reach[i / block.group_rows] = reach_of(s_.row + i, HWY_MIN(block.group_rows, rows_ - i));
-    for (std::size_t i = 0; i < rows_; i += block.group_rows)
-      group_of_rows(RowGroup<T>(block, i), all);
+    for (std::size_t i = 0; i < rows_; i += kGroupRows)
+      groups_of_rows(block, i, HWY_MIN(i + kGroupRows, rows_), all);
     add_to_keys(block.query);
   }
 
  private:
-  /// The panels of the keys in `span`.
-  Columns columns(Span span) const {
-    if (span.empty()) return {};
-    const auto from = static_cast<std::size_t>(span.first) - keys_.first;
-    const auto to = static_cast<std::size_t>(span.last) - keys_.first;
-    return {from - from % kPanel<T>, round_up(to, kPanel<T>)};
+  Columns columns(Span keys) const {
+    if (keys.empty()) return {};
+    return {static_cast<std::size_t>(keys.first) - keys_.first,
+            static_cast<std::size_t>(keys.last) - keys_.first};
+  }
+
+  /// The panels that contain `some`.
+  static Columns in_panels(Columns some) {
+    if (some.empty()) return {};
+    return {some.from - some.from % kPanel<T>, round_up(some.to, kPanel<T>)};
   }
 
   Scratch<T> score_scratch() const {
@@ -193,27 +193,50 @@ class BackwardStep {
                            p_.Dv, s_.grad);
   }
 
+  /// group_of_rows() for rows [i, end): together if all of them see all keys, otherwise by tiles.
+  void groups_of_rows(QueryBlock<T>& block, std::size_t i, std::size_t end, Span all) {
+    const Reach reach = reach_of(s_.row + i, end - i);
+    const bool all_visible = !has_masks(p_) && !has_biases(p_) && reach.all_first <= all.first &&
+                             reach.all_last >= all.last;
+    block.group_rows = all_visible ? kGroupRows : kTileRows;
+    for (; i < end; i += block.group_rows) {
+      s_.reach[i / block.group_rows] = reach_of(s_.row + i, HWY_MIN(block.group_rows, end - i));
+      group_of_rows(RowGroup<T>(block, i), all);
+    }
+  }
+
   /// Computes weights, slopes and gradients of the queries for a group of rows.
   void group_of_rows(const RowGroup<T>& group, Span all) {
     const Span visible = score_keys_of(group, all, s_.key_panels, Matrix{}, 0);
-    const Columns here = columns(group.reached(visible));
+    const Columns reached = columns(group.reached(visible)), here = in_panels(reached);
     for (std::size_t r = 0; r < group.rows; r += kTileRows)
-      visible_[(group.i + r) / kTileRows] = here;
+      visible_[(group.i + r) / kTileRows] = reached;
     T* const weights = s_.weights + group.i * s_.stride;
     T* const slopes = s_.slopes + group.i * s_.stride;
     for (std::size_t r = 0; r < group.rows; ++r)
       for (T* row : {weights + r * s_.stride, slopes + r * s_.stride}) {
-        const bool none = here.from == here.to;
-        const std::size_t from = none ? hull_.to : here.from;
+        const std::size_t from = here.empty() ? hull_.to : here.from;
         fill(row + hull_.from, from - hull_.from, T(0));
-        if (!none) fill(row + here.to, hull_.to - here.to, T(0));
+        if (!here.empty()) fill(row + here.to, hull_.to - here.to, T(0));
       }
-    if (here.from == here.to) return;
-    score_rows<T>(group.rows, kTileVectors, (here.to - here.from) / kPanel<T>, p_.Dv,
-                  grad_ + group.i * p_.Dv, s_.value_panels + here.from * p_.Dv, 1 / p_.temperature,
-                  slopes + here.from, s_.stride, nullptr);
+    if (here.empty()) return;
+    multiply_by_values(group, reached, slopes);
     for (std::size_t r = 0; r < group.rows; ++r) differentiate(group.i + r, here);
-    if (keys_.out.q) add_to_queries(group, here);
+    if (keys_.out.q) add_to_queries(group, reached);
+  }
+
+  /// slopes = grad_context V^T / temperature, for the vectors that contain `reached`.
+  void multiply_by_values(const RowGroup<T>& group, Columns reached, T* slopes) const {
+    const Columns here = in_panels(reached);
+    const std::size_t whole = (reached.to - here.from) / kPanel<T>;
+    const auto multiply = [&](std::size_t from, std::size_t panels, std::size_t vectors) {
+      score_rows<T>(group.rows, vectors, panels, p_.Dv, grad_ + group.i * p_.Dv,
+                    s_.value_panels + from * p_.Dv, 1 / p_.temperature, slopes + from, s_.stride,
+                    nullptr);
+    };
+    if (whole > 0) multiply(here.from, whole, kTileVectors);
+    const std::size_t end = here.from + whole * kPanel<T>;
+    if (end < reached.to) multiply(end, 1, (reached.to - end + kLanes<T> - 1) / kLanes<T>);
   }
 
   /// Turns scores into weights, and gradients of these into gradients of scaled scores.
@@ -310,14 +333,14 @@ class BackwardStep {
   }
 
   /// grad_query = scale * head_scale * slopes K for a group of rows.
-  void add_to_queries(const RowGroup<T>& group, Columns here) const {
+  void add_to_queries(const RowGroup<T>& group, Columns reached) const {
     PerRow<T> scale;
     for (std::size_t r = 0; r < group.rows; ++r)
       scale.of[r] = p_.scale * s_.row[group.i + r].head_scale;
     const ValueBlock<T> factor{s_.key_factor, 0, 0, s_.depth, false, true};
     ValueProduct<T> product{};
-    product.from = here.from;
-    product.to = HWY_MIN(here.to, keys_.count);
+    product.from = reached.from;
+    product.to = reached.to;
     product.weights = s_.slopes + group.i * s_.stride;
     product.weights_stride = s_.stride;
     const Sums<T> to{s_.grad_query + group.i * s_.depth, s_.depth, nullptr, scale.of};

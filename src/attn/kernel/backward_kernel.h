@@ -13,8 +13,8 @@ struct Reach;
 
 /// Keys and queries of one step. Two matrices of weights of a step, and keys, values and their
 /// gradients with up to 64 elements, fit into a level 2 cache of 512 KiB. 192 is a multiple of all
-/// panels and of the rows of a tile.
-inline constexpr std::size_t kBackwardKeys = 192, kBackwardRows = 48;
+/// panels, 96 of the rows of a group.
+inline constexpr std::size_t kBackwardKeys = 192, kBackwardRows = 96;
 
 template <class T>
 struct BackwardScratch {
