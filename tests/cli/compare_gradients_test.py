@@ -143,9 +143,15 @@ def test_layers(tmp_path):
         assert fractions(tmp_path, t, wrong, "f32", options)[name] > 1
 
 
-def test_norms_have_no_bound(tmp_path):
+@pytest.mark.parametrize("options, reason", [
+    ({"score": "l2"}, "for gradients of score functions other than dot"),
+    ({"normaliser": "sigmoid"}, "for gradients of normalisers other than softmax"),
+    ({"softmax": {"axis": "all"}}, "with softmax.axis all"),
+    ({"softmax": {"precision": "f32"}}, "with softmax.precision")])
+def test_gradients_without_bound_are_refused_by_the_name_of_the_option(tmp_path, options, reason):
     t = {name: np.ones((1, 1, 2, 4)) for name in ("Q", "K", "V", "grad_context")}
-    found = run_arrays(tmp_path, t, qk_norm="rms", outputs=["grad_Q"])
+    found = run_arrays(tmp_path, t, **options, outputs=["grad_Q"])
     np.savez(tmp_path / "kernel.npz", **found)
     run = attn("compare", "kernel.npz", "--reference", "job.json", cwd=tmp_path)
-    assert run.returncode == 2 and "no error bound is known for gradients through norms" in run.stderr.decode()
+    assert run.returncode == 2
+    assert run.stderr.decode().strip() == f"attn: --reference: no error bound is known {reason}; set --rtol, --atol or --ulp"

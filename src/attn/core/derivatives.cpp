@@ -8,6 +8,7 @@
 #include "attn/core/position_bias.h"
 #include "attn/core/projection.h"
 #include "attn/core/qk_norm.h"
+#include "attn/core/token_positions.h"
 #include "attn/core/weighted_values.h"
 
 namespace attn {
@@ -128,6 +129,17 @@ Tensor row_range(const Tensor& x, std::size_t first, std::size_t count) {
   std::vector<std::size_t> rows(count);
   for (std::size_t i = 0; i < count; ++i) rows[i] = first + i;
   return take_rows(x, rows);
+}
+
+Tensor positions_derivative(const Tensor& g, Position position) {
+  const std::size_t M = g.shape()[2];
+  const bool lacks_last =
+      position.kind == Position::Kind::sinusoidal && is_left_out(position, M - 1, M);
+  position.kind = Position::Kind::none;
+  Tensor scaled = add_positions(g, position, DType::f64);
+  if (lacks_last)
+    for (std::size_t i = M - 1; i < g.size(); i += M) scaled.mutable_data<double>()[i] = 0;
+  return scaled;
 }
 
 NormDerivatives norm_derivatives(const Tensor& g, const Tensor& x,

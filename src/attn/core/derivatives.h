@@ -47,6 +47,9 @@ Tensor scattered_rows(const Tensor& x, const std::vector<std::size_t>& rows, std
 /// Rows first to first + count of (..., N, D).
 Tensor row_range(const Tensor& x, std::size_t first, std::size_t count);
 
+/// Of add_positions() (core/token_positions.h) by the embeddings; g is (B, L, M).
+Tensor positions_derivative(const Tensor& g, Position position);
+
 struct NormDerivatives {
   Tensor x, weight, bias;  ///< those of an absent weight or bias are as for (1, D)
 };

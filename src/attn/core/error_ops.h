@@ -14,11 +14,12 @@
 #include <vector>
 
 #include "attn/base/error.h"
+#include "attn/core/bounds.h"
 #include "attn/core/expected_error.h"
-#include "attn/core/gemm.h"
 #include "attn/core/inputs.h"
 #include "attn/core/layout.h"
 #include "attn/core/mask.h"
+#include "attn/core/norm_error.h"
 #include "attn/core/projection.h"
 #include "attn/core/qk_norm.h"
 #include "attn/core/rotary.h"
@@ -26,60 +27,6 @@
 #include "attn/core/tensor_ops.h"
 
 namespace attn {
-
-/// Arithmetic of error bounds. All tensors are float64.
-namespace bounds {
-
-inline constexpr double kSpread = 4;  // in practice, n roundings add up to at most kSpread sqrt(n)
-
-/// f(element, elements...) for the elements of f64 tensors of the same shape. Reuses the memory of
-/// `first` if it is not shared.
-template <class F, class... Others>
-Tensor each(F f, Tensor first, const Others&... others) {
-  double* const out = first.mutable_data<double>().data();
-  const std::size_t count = first.size();
-  for (std::size_t i = 0; i < count; ++i) out[i] = f(out[i], others.template data<double>()[i]...);
-  return first;
-}
-
-inline double finite(double value) { return std::isfinite(value) ? value : 0; }
-
-inline Tensor wide(const Tensor& x) { return cast(x, DType::f64); }
-
-/// |x| in f64; 0 if x is not finite: such elements have weight 0 or are compared for equality.
-inline Tensor magnitude(const Tensor& x) {
-  return each([](double v) { return finite(std::abs(v)); }, wide(x));
-}
-
-inline Tensor plus(Tensor a, const Tensor& b) { return each(std::plus<>(), std::move(a), b); }
-
-inline Tensor times(Tensor a, double factor) {
-  return each([=](double v) { return v * factor; }, std::move(a));
-}
-
-inline Tensor product(const Tensor& a, const Tensor& b, Second second = Second::plain) {
-  return matmul(a, b, second, "error");
-}
-
-inline double growth(std::size_t roundings) {
-  const auto n = static_cast<double>(roundings);
-  return std::min(n, kSpread * std::sqrt(n));
-}
-
-}  // namespace bounds
-
-/// A tensor of the formula and the bound of its error.
-struct Bounded {
-  Tensor value;            ///< computed in f64
-  Tensor error;            ///< bound for each element, f64
-  bool is_stored = false;  ///< `error` includes rounding to the stored dtype
-};
-
-/// The rounding of the sum is in the bounds of what adds up.
-inline Bounded sum_of(Bounded a, const Bounded& b) {
-  return {bounds::plus(std::move(a.value), b.value), bounds::plus(std::move(a.error), b.error),
-          true};
-}
 
 class ErrorOps {
  public:
@@ -483,30 +430,11 @@ class ErrorOps {
     Tensor columns = all ? exact_.join_heads(bounds::wide(x.value)) : bounds::wide(x.value);
     Tensor errors = all ? exact_.join_heads(x.error) : x.error;
     const std::size_t count = columns.shape().back();
-    const double terms = in_.options.qk_norm == QkNorm::l2 ? 1 : static_cast<double>(count);
     const auto values = columns.mutable_data<double>(), bounds = errors.mutable_data<double>();
     for (std::size_t from = 0; from < values.size(); from += count)
-      normalise_token(values.subspan(from, count), bounds.subspan(from, count), terms);
+      normalise_columns(values.subspan(from, count), bounds.subspan(from, count), in_.options, s_);
     if (!all) return {columns, errors};
     return {exact_.split_heads(columns, heads), exact_.split_heads(errors, heads)};
-  }
-
-  /// Normalises the columns x of a token and replaces their errors e by those of the result. The
-  /// norm is that of x / sqrt(terms), which changes by at most the norm of the errors.
-  void normalise_token(std::span<double> x, std::span<double> e, double terms) const {
-    const double sum = bounds::growth(x.size()) * s_;
-    double of_mean = 0;
-    if (in_.options.qk_norm == QkNorm::layer)
-      for (std::size_t i = 0; i < x.size(); ++i) of_mean += (e[i] + sum * std::abs(x[i])) / terms;
-    const double norm = normalise_columns(x, in_.options);
-    double squares = 0;
-    for (double& error : e) error += of_mean, squares += error * error;
-    const double of_norm = std::sqrt(squares / terms) / norm + sum / 2 + 6 * s_;
-    const double largest = 2 * std::sqrt(static_cast<double>(x.size()) / terms);
-    for (std::size_t i = 0; i < x.size(); ++i)
-      e[i] = of_norm < 1
-                 ? std::min((e[i] / norm + std::abs(x[i]) * of_norm) / (1 - of_norm), largest)
-                 : largest;
   }
 
   /// The terms of a norm, (heads or 1, D), for each element of x (B, heads, N, D).

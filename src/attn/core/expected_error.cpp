@@ -63,7 +63,7 @@ Precision with_sums_in(Precision precision, const Precision& sums) {
 }
 
 std::string missing_bound_reason(const Request& request, const Options& options) {
-  if (is_of_gradients(request)) return missing_gradient_bound_reason(request, options);
+  if (is_of_gradients(request)) return missing_gradient_bound_reason(options);
   const Output* output = std::get_if<Output>(&request);
   if (!output || !row_of(*output).has_error_bound) return "for " + std::string(name_of(request));
   if (*output == Output::values || *output == Output::present_V || *output == Output::gates)

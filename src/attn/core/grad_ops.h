@@ -23,7 +23,6 @@
 #include "attn/core/rotary.h"
 #include "attn/core/tape.h"
 #include "attn/core/tensor_ops.h"
-#include "attn/core/token_positions.h"
 
 namespace attn {
 
@@ -82,16 +81,8 @@ class GradOps {
   Traced positions() const { return {exact_.positions()}; }
 
   Traced add_positions(const Traced& embeddings) {
-    return unary(embeddings, exact_.add_positions(embeddings.value), [this](const Tensor& g) {
-      Position linear = in_.options.position;
-      linear.kind = Position::Kind::none;
-      Tensor scaled = attn::add_positions(g, linear, DType::f64);
-      const std::size_t M = g.shape()[2];
-      if (in_.options.position.kind == Position::Kind::sinusoidal &&
-          is_left_out(in_.options.position, M - 1, M))
-        for (std::size_t i = M - 1; i < g.size(); i += M) scaled.mutable_data<double>()[i] = 0;
-      return scaled;
-    });
+    return unary(embeddings, exact_.add_positions(embeddings.value),
+                 [this](const Tensor& g) { return positions_derivative(g, in_.options.position); });
   }
 
   Traced input_normalised(const Traced& x, const Operand& weight, const Operand& bias) {

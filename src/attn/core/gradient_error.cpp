@@ -14,8 +14,9 @@
 #include "attn/core/formula.h"
 #include "attn/core/fused_gradients.h"
 #include "attn/core/layout.h"
+#include "attn/core/norm_error.h"
+#include "attn/core/qk_norm.h"
 #include "attn/core/tape.h"
-#include "attn/core/token_positions.h"
 
 namespace attn {
 namespace {
@@ -82,16 +83,15 @@ class GradErrorOps {
   [[noreturn]] TracedBound positions() const { throw_unbounded(); }
 
   TracedBound add_positions(const TracedBound& embeddings) {
-    return unary(embeddings, errors_.add_positions(embeddings.bounded), [this](const Tensor& g) {
-      Position linear = in_.options.position;
-      linear.kind = Position::Kind::none;
-      return attn::add_positions(g, linear, DType::f64);
-    });
+    return unary(embeddings, errors_.add_positions(embeddings.bounded),
+                 [this](const Tensor& g) { return positions_derivative(g, in_.options.position); });
   }
 
-  TracedBound input_normalised(const TracedBound& x, const Operand&, const Operand&) const {
+  TracedBound input_normalised(const TracedBound& x, const Operand& weight, const Operand& bias) {
     if (in_.options.input_norm == QkNorm::none) return x;
-    throw_unbounded();
+    return normalised_rows(
+        x, weight, bias, errors_.input_normalised(x.bounded, bounded_of(weight), bounded_of(bias)),
+        with_input_norm(in_.options));
   }
 
   TracedBound project(const TracedBound& x, const Operand& W, const Operand& b, Output stage) {
@@ -148,9 +148,11 @@ class GradErrorOps {
     });
   }
 
-  TracedBound qk_normalised(const TracedBound& x, const Operand&, const Operand&) const {
+  TracedBound qk_normalised(const TracedBound& x, const Operand& weight, const Operand& bias) {
     if (in_.options.qk_norm == QkNorm::none) return x;
-    throw_unbounded();
+    return normalised_rows(x, weight, bias,
+                           errors_.qk_normalised(x.bounded, bounded_of(weight), bounded_of(bias)),
+                           in_.options);
   }
 
   TracedBound rotated_queries(const TracedBound& x, const Operand& cos, const Operand& sin) {
@@ -526,21 +528,86 @@ class GradErrorOps {
                                 bounds::times(bounds::magnitude(value), 4 * s_))};
   }
 
+  /// x (B, heads, N, D), or (B, N, D) with one head.
+  TracedBound normalised_rows(const TracedBound& x, const Operand& weight, const Operand& bias,
+                              Bounded value, const Options& options) {
+    return record(std::move(value), {x, weight, bias}, [=, this](const Bounded& g) {
+      Shape shape = x.bounded.value.shape();
+      if (shape.size() == 3) shape.insert(shape.begin() + 1, 1);
+      const Bounded rows{g.value.reshaped(shape), g.error.reshaped(shape)};
+      const Bounded from{bounds::wide(x.bounded.value).reshaped(shape),
+                         x.bounded.error.reshaped(shape)};
+      const std::optional<Bounded> factors = bounded_of(weight), summands = bounded_of(bias);
+      const auto value_of = [](const std::optional<Bounded>& terms) {
+        return terms ? std::optional(bounds::wide(terms->value)) : std::nullopt;
+      };
+      const NormDerivatives of =
+          norm_derivatives(rows.value, from.value, value_of(factors), value_of(summands), options);
+      const NormDerivativeErrors errors =
+          norm_derivative_errors(rows, from, factors, summands, options, errors_.precision());
+      tape_.pass(x, [&] {
+        const Shape& given = x.bounded.value.shape();
+        return stored({of.x.reshaped(given), errors.x.reshaped(given)});
+      });
+      if (weight) tape_.pass(*weight, [&] { return stored({of.weight, errors.weight}); });
+      if (bias) tape_.pass(*bias, [&] { return stored({of.bias, errors.bias}); });
+    });
+  }
+
   TracedBound rotated(const TracedBound& x, const Operand& cos, const Operand& sin,
                       bool are_queries, const Bounded& value) {
     if (in_.options.rotary.kind == Rotary::Kind::none) return x;
-    return record(value, {x}, [=, this](const Bounded& g) {
-      auto [angles, errors] = errors_.angles_at(
-          are_queries ? in_.query_positions : in_.key_positions, bounded_of(cos), bounded_of(sin));
-      for (double& sine : angles.sin.mutable_data<double>()) sine = -sine;
+    return record(value, {x, cos, sin}, [=, this](const Bounded& g) {
+      const Tensor& positions = are_queries ? in_.query_positions : in_.key_positions;
+      auto [angles, errors] = errors_.angles_at(positions, bounded_of(cos), bounded_of(sin));
       if (are_queries)
         for (Angles* each : {&angles, &errors})
           *each = {exact_.chosen_rows(each->cos), exact_.chosen_rows(each->sin)};
+      if (cos && (cos->node || sin->node)) {
+        const auto of_table = [&](const TracedBound& table, const Tensor& of_angles) {
+          return table_derivative(
+              are_queries ? scattered_rows(of_angles, in_.rows, in_.L) : of_angles, positions,
+              table.bounded.value.shape());
+        };
+        const Angles of = angle_derivatives(g.value, bounds::wide(x.bounded.value), angles,
+                                            in_.options.rotary.kind);
+        const Angles of_errors = angle_derivative_errors(g, x.bounded, angles);
+        tape_.pass(*cos, [&, &of = of] {
+          return stored({of_table(*cos, of.cos), of_table(*cos, of_errors.cos)});
+        });
+        tape_.pass(*sin, [&] {
+          return stored({of_table(*sin, of.sin), of_table(*sin, of_errors.sin)});
+        });
+      }
+      for (double& sine : angles.sin.mutable_data<double>()) sine = -sine;
       tape_.pass(x, [&, &angles = angles, &errors = errors] {
         return errors_.rotated(
             g, attn::rotated(g.value, angles, in_.options.rotary.kind, DType::f64), angles, errors);
       });
     });
+  }
+
+  /// Of angle_derivatives(): sums of products, which may be stored, over heads. The terms of
+  /// cosines and sines have the same bound before they are added.
+  Angles angle_derivative_errors(const Bounded& g, const Bounded& x, const Angles& angles) const {
+    const Tensor of = bounds::magnitude(g.value), from = bounds::magnitude(x.value);
+    const auto size = of.data<double>(), factor = from.data<double>();
+    const auto of_size = g.error.data<double>(), of_factor = x.error.data<double>();
+    Angles result{Tensor(DType::f64, angles.cos.shape()), Tensor(DType::f64, angles.cos.shape())};
+    const auto cos = result.cos.mutable_data<double>(), sin = result.sin.mutable_data<double>();
+    // A table row may be the sum over all tokens.
+    const std::size_t terms = 2 * x.value.size() / std::max<std::size_t>(1, x.value.shape()[3]);
+    const double own = errors_.precision().result + bounds::growth(terms) * s_;
+    const auto product = [&](std::size_t i, std::size_t j) {
+      return of_size[i] * (factor[j] + of_factor[j]) + size[i] * of_factor[j] +
+             own * size[i] * factor[j];
+    };
+    each_rotated_pair(x.value.shape(), angles, in_.options.rotary.kind,
+                      [&](std::size_t i, std::size_t j, std::size_t angle) {
+                        cos[angle] += product(i, i) + product(j, j);
+                        sin[angle] += product(j, i) + product(i, j);
+                      });
+    return result;
   }
 
   const Inputs& in_;
@@ -555,17 +622,12 @@ class GradErrorOps {
 
 }  // namespace
 
-std::string missing_gradient_bound_reason(const Request& request, const Options& options) {
-  const Gradient* gradient = std::get_if<Gradient>(&request);
+std::string missing_gradient_bound_reason(const Options& options) {
   if (options.score != Score::dot) return "for gradients of score functions other than dot";
   if (options.normaliser != Normaliser::softmax)
     return "for gradients of normalisers other than softmax";
   if (options.softmax_axis != SoftmaxAxis::keys) return "with softmax.axis all";
   if (options.softmax_precision != SoftmaxPrecision::automatic) return "with softmax.precision";
-  if (options.qk_norm != QkNorm::none || options.input_norm != QkNorm::none)
-    return "for gradients through norms";
-  if (gradient && (gradient->of == Input::cos || gradient->of == Input::sin))
-    return "for gradients of tables";
   return "";
 }
 

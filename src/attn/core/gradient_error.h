@@ -15,8 +15,11 @@
 //   dsinks  sum p (|dL| + |D|) (e(logsumexp) + 2 s (|sink| + |logsumexp|) + 8 s)
 //             + sum p (e(D) + e(dL)), p the share of the sink
 //
-// Heads that share keys add up. Derivatives are stored before they are passed through rotations and
-// projections, whose own derivatives are such operations again. delta is D.
+//   dcos    sum (e(g) |x| + (|g| + e(g)) e(x)) + (r + g(n) s) sum |g x|, over the n products
+//
+// core/norm_error.h has those of norms. Heads that share keys add up. Derivatives are stored before
+// they are passed through rotations and projections, whose own derivatives are such operations
+// again. delta is D.
 #pragma once
 
 #include <string>
@@ -29,9 +32,8 @@
 
 namespace attn {
 
-/// Why the gradient, or delta, has no error bound; "" if it has one. Those through norms, and of
-/// tables, have none.
-std::string missing_gradient_bound_reason(const Request& request, const Options& options);
+/// Why gradients, and delta, have no error bound; "" if they have one.
+std::string missing_gradient_bound_reason(const Options& options);
 
 /// As expected_error(), for a gradient or delta.
 Tensor expected_gradient_error(const Request& request, const Inputs& in,
