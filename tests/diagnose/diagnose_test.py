@@ -1,6 +1,7 @@
 """compare --reference names the mistake of a kernel. The kernels are those of diagnose/kernel.py, in NumPy."""
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -76,6 +77,44 @@ def test_online_softmax_without_rescaling(tmp_path, block):
     report, code = diagnosed(tmp_path, tensors, {}, "f16", out, "--diagnose")
     assert code == 1
     assert [finding["id"] for finding in report["diagnosis"]] == [f"softmax.sums_not_rescaled_{block}"]
+
+
+@pytest.mark.parametrize("empty", ["zero", "nan", "uniform"])
+def test_queries_that_see_no_key_because_of_the_mistake(tmp_path, empty):
+    """The job does not say what their results are: kernels return zeros, NaN or the mean of the values."""
+    tensors, options = plain_job(L=48), {"causal": True}
+    wrong, _ = forward(tensors, options, "f32", "causal inverted", empty="nan" if empty == "nan" else "zero")
+    assert np.isnan(wrong[:, :, -1]).all() == (empty == "nan")
+    if empty == "uniform":
+        wrong[:, :, -1] = tensors["V"].mean(2)
+    report, _ = diagnosed(tmp_path, tensors, options, "f32", wrong, "--diagnose")
+    assert [finding["id"] for finding in report["diagnosis"]] == ["causal.inverted"]
+    assert report["diagnosis"][0]["explained"] == 1
+
+
+@pytest.mark.parametrize("S, missing, name", [
+    (41, 1, "last_missing"), (43, 1, "last_missing"), (43, 3, "tail_missing_8"), (56, 1, "last_missing"),
+    (56, 8, "tail_missing_16")])
+def test_last_key_is_not_reported_as_a_page_too(tmp_path, S, missing, name):
+    r = np.random.default_rng(2)
+    tensors = {name: r.normal(size=(1, 2, S, 16)).astype("f4") for name in "QKV"}
+    weights = np.exp(tensors["Q"] @ tensors["K"].swapaxes(-1, -2) / 4)[..., :S - missing]
+    wrong = weights / weights.sum(-1, keepdims=True) @ tensors["V"][:, :, :S - missing]
+    report, _ = diagnosed(tmp_path, tensors, {}, "f32", wrong)
+    assert [finding["id"] for finding in report["diagnosis"]] == ["cache." + name]
+
+
+@pytest.mark.parametrize("where, number", [("set", -6.5), ("set", 1.237), ("added", -7.25)])
+def test_any_number_instead_of_infinity_is_found(tmp_path, where, number):
+    tensors = plain_job()
+    scores = tensors["Q"] @ tensors["K"].swapaxes(-1, -2) / 4
+    scores = np.where(np.tri(128, dtype=bool), scores, number + (scores if where == "added" else 0))
+    weights = np.exp(scores)
+    wrong = weights / weights.sum(-1, keepdims=True) @ tensors["V"]
+    report, _ = diagnosed(tmp_path, tensors, {"causal": True}, "f32", wrong)
+    assert [finding["id"] for finding in report["diagnosis"]] == [f"mask.{where}_number"]
+    found = float(re.search(r"-?[\d.]+", report["diagnosis"][0]["text"])[0])
+    assert found == pytest.approx(number, rel=1e-4)
 
 
 def test_errors_as_large_as_the_values_are_not_arithmetic(tmp_path):

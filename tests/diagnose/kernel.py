@@ -119,8 +119,10 @@ def repeated(x, H, how):
     return x[:, np.arange(H) // (H // G)]
 
 
-def forward(tensors, options, dtype, *mistakes, arithmetic=""):
-    """The context (B, H, L, Dv) and the logsumexp (B, H, L), with these mistakes; both as stored."""
+@np.errstate(divide="ignore", invalid="ignore")
+def forward(tensors, options, dtype, *mistakes, arithmetic="", empty="zero"):
+    """The context (B, H, L, Dv) and the logsumexp (B, H, L), with these mistakes; both as stored. Queries without keys
+    get zeros, or NaN."""
     t = dict(tensors)
     store = ROUND[dtype]
     is_ = mistakes.__contains__
@@ -198,6 +200,17 @@ def forward(tensors, options, dtype, *mistakes, arithmetic=""):
         k = v
     if is_("values of the next key"):
         v = np.roll(v, -1, 2)
+    backwards = lambda x: x[:, :, ::-1]
+    if is_("keys reversed") or is_("keys and values reversed"):
+        k = backwards(k)
+    if is_("values reversed") or is_("keys and values reversed"):
+        v = backwards(v)
+    if is_("queries reversed"):
+        q = backwards(q)
+    if is_("keys stored transposed"):
+        k = k.swapaxes(-1, -2).reshape(k.shape)
+    if is_("values stored transposed"):
+        v = v.swapaxes(-1, -2).reshape(v.shape)
     if is_("values transposed"):
         v = v.reshape(B, G, D, S).swapaxes(-1, -2)
     if is_("pages reversed"):
@@ -249,7 +262,12 @@ def forward(tensors, options, dtype, *mistakes, arithmetic=""):
         causal = True
     if causal:
         before = S - 1 - (S - 1) % 64 if is_("causal in the last 64 keys only") else 0
-        visible &= (d + shift >= 0) | (np.arange(S) < before)
+        if is_("causal inverted"):
+            visible &= d < 0
+        elif is_("causal inverted with own key"):
+            visible &= d <= 0
+        else:
+            visible &= (d + shift >= 0) | (np.arange(S) < before)
     if "mask" in t and not is_("mask dropped") and not is_("mask added as numbers"):
         mask = t["mask"].T if is_("mask transposed") else t["mask"]
         visible &= ~mask if is_("mask inverted") else mask
@@ -265,6 +283,10 @@ def forward(tensors, options, dtype, *mistakes, arithmetic=""):
         visible &= np.arange(S) < n[:, None, None, None]
     if is_("first key missing"):
         visible[..., 0] = False
+    if is_("masks inverted"):
+        visible = ~visible
+    if is_("masked scores times 0"):
+        s, visible = s * visible, np.ones_like(visible)
     if "bias" in t and not is_("bias dropped"):
         bias = t["bias"].astype(F32)
         bias = of({"bias negated": -bias, "bias scaled": scale * bias, "bias of head 0": bias[:1]}, bias)
@@ -276,6 +298,13 @@ def forward(tensors, options, dtype, *mistakes, arithmetic=""):
         s = s - slopes[:, None, None] * np.abs(d).astype(F32)
     if order:
         s = F32(cap) * np.tanh(s / F32(cap))
+    number = of({"masked scores set to 0": 0, "masked scores set to -1": -1, "masked scores set to -10": -10,
+                 "masked scores set to -2.7": -2.7}, None)
+    if number is not None:
+        s, visible = np.where(visible, s, F32(number)), np.ones_like(visible)
+    number = of({"masked scores plus -10": -10, "masked scores plus -1": -1, "masked scores plus -3.3": -3.3}, None)
+    if number is not None:
+        s, visible = s + np.where(visible, F32(0), F32(number)), np.ones_like(visible)
     if is_("softcap after the mask"):
         s, visible = np.where(visible, s, -F32(cap)), np.ones_like(visible)
     if is_("softmax over queries"):
@@ -318,7 +347,10 @@ def forward(tensors, options, dtype, *mistakes, arithmetic=""):
     if is_("weights not normalised"):
         w = e
     else:
-        w = e / np.where(total > 0, total, 1)
+        w = e / np.where(total > 0, total, 0 if empty == "nan" else 1)
+    if is_("softmax twice") or is_("softmax twice with mask"):
+        e = np.exp(w) if is_("softmax twice") else np.where(visible, np.exp(w), 0)
+        w = e / np.maximum(e.sum(-1, keepdims=True), F32(1e-30))
     if dtype != "f32":
         w = store(w)
     if arithmetic == "subnormals flushed":
@@ -350,6 +382,15 @@ def forward(tensors, options, dtype, *mistakes, arithmetic=""):
         context = context / 2
     lse = (m + np.log(np.where(total > 0, total, 1)))[..., 0]
     return store(context), lse.astype(F32)
+
+
+def hides_keys(tensors, options):
+    return bool(options.get("causal") or "mask" in tensors or "key_lengths" in tensors)
+
+
+def is_ordered(tensors, options):
+    """Whether the order of the keys matters."""
+    return bool(hides_keys(tensors, options) or {"bias", "alibi_slopes", "dropout_mask"} & set(tensors))
 
 
 # What each mistake needs, and the ids that name it.
@@ -413,6 +454,19 @@ MISTAKES = {
     "softcap not divided": (lambda t, o: "softcap" in o, {"softcap.not_divided"}),
     "softcap not multiplied": (lambda t, o: "softcap" in o and "bias" not in t and "alibi_slopes" not in t, {"softcap.not_multiplied"}),
     "softcap after the bias": (lambda t, o: "softcap" in o and ("bias" in t or "alibi_slopes" in t), {"softcap.order"}),
+    "causal inverted": (lambda t, o: o.get("causal"), {"causal.inverted"}),
+    "causal inverted with own key": (lambda t, o: o.get("causal"), {"causal.inverted_with_own"}),
+    "masks inverted": (lambda t, o: "window" in o or "key_lengths" in t, {"mask.all_inverted"}),
+    "masked scores set to 0": (lambda t, o: hides_keys(t, o), {"mask.set_0"}),
+    "masked scores times 0": (lambda t, o: hides_keys(t, o) and ("softcap" not in o), {"mask.set_0_before_bias", "mask.set_0"}),
+    "masked scores set to -1": (lambda t, o: hides_keys(t, o), {"mask.set_number"}),
+    "masked scores set to -10": (lambda t, o: hides_keys(t, o), {"mask.set_number", "softcap.of_hidden"}),
+    "masked scores set to -2.7": (lambda t, o: hides_keys(t, o), {"mask.set_number"}),
+    "masked scores plus -1": (lambda t, o: hides_keys(t, o), {"mask.added_number", "mask.added_as_numbers"}),
+    "masked scores plus -10": (lambda t, o: hides_keys(t, o), {"mask.added_number"}),
+    "masked scores plus -3.3": (lambda t, o: hides_keys(t, o), {"mask.added_number"}),
+    "softmax twice": (lambda t, o: True, {"softmax.twice", "softmax.twice_masked"}),
+    "softmax twice with mask": (lambda t, o: hides_keys(t, o), {"softmax.twice_masked"}),
     "mask inverted": (lambda t, o: "mask" in t, {"mask.inverted"}),
     "mask dropped": (lambda t, o: "mask" in t, {"mask.dropped"}),
     "mask transposed": (lambda t, o: "mask" in t, {"mask.transposed"}),
@@ -445,9 +499,15 @@ MISTAKES = {
     "values transposed": (lambda t, o: "past_K" not in t, {"values.transposed"}),
     "cache ignored": (lambda t, o: "past_K" in t and not {"bias", "dropout_mask", "alibi_slopes"} & set(t) and "rotary" not in o, {"cache.past_dropped"}),
     "pages reversed": (lambda t, o: "past_K" not in t and t["K"].shape[2] % 16 == 0, {"cache.reversed_pages_16"}),
+    "values reversed": (lambda t, o: True, {"values.reversed"}),
+    "keys reversed": (lambda t, o: is_ordered(t, o), {"values.keys_reversed"}),
+    "keys and values reversed": (lambda t, o: is_ordered(t, o), {"values.both_reversed"}),
+    "queries reversed": (lambda t, o: True, {"values.queries_reversed"}),
+    "values stored transposed": (lambda t, o: True, {"values.read_transposed", "values.transposed"}),
+    "keys stored transposed": (lambda t, o: True, {"values.keys_read_transposed", "values.keys_transposed"}),
     "first key missing": (lambda t, o: True, {"cache.first_missing"}),
     "last key missing": (lambda t, o: not o.get("causal") or t["Q"].shape[2] < 64, {"cache.last_missing"}),
-    "last keys beyond a multiple of 16 missing": (lambda t, o: (n := t.get("key_lengths", np.array([sum(t[n].shape[2] for n in ("K", "past_K") if n in t)]))).min() > 16 and len(set(n % 16 == 0)) == 1, {"cache.tail_missing_16", "cache.tail_missing_8"}),
+    "last keys beyond a multiple of 16 missing": (lambda t, o: (n := t.get("key_lengths", np.array([sum(t[n].shape[2] for n in ("K", "past_K") if n in t)]))).min() > 16 and len(set(n % 16 == 0)) == 1, {"cache.tail_missing_16", "cache.tail_missing_8", "cache.last_missing"}),
     "last page as zeros": (lambda t, o: "key_lengths" not in t and "past_K" not in t and "sinks" not in t and t["K"].shape[2] % 16 > 0 and "alibi_slopes" not in t, {"cache.zero_tail_16", "cache.zero_tail_8"}),
     "dropout ignored": (lambda t, o: "dropout_mask" in t, {"dropout.dropped"}),
     "dropout mask inverted": (lambda t, o: "dropout_mask" in t, {"dropout.inverted"}),

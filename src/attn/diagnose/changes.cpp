@@ -66,6 +66,63 @@ Tensor last_axes_swapped(const Tensor& x) {
   return result;
 }
 
+namespace {
+
+/// x (B, G, P, columns) and y (B, G, N, columns): (B, G, P + N, columns), f64.
+Tensor joined(const Tensor* x, const Tensor& y) {
+  if (x == nullptr) return cast(y, DType::f64);
+  Shape shape = y.shape();
+  const std::size_t of_x = x->shape()[2] * shape[3], of_y = shape[2] * shape[3];
+  shape[2] += x->shape()[2];
+  const Tensor first = cast(*x, DType::f64), second = cast(y, DType::f64);
+  Tensor result(DType::f64, shape);
+  auto out = result.mutable_data<double>().begin();
+  for (std::size_t head = 0; head < shape[0] * shape[1]; ++head) {
+    const auto a = first.data<double>().subspan(head * of_x, of_x);
+    const auto b = second.data<double>().subspan(head * of_y, of_y);
+    out = std::copy(a.begin(), a.end(), out);
+    out = std::copy(b.begin(), b.end(), out);
+  }
+  return result;
+}
+
+void set_joined(Variant& variant, Input past, Input input, std::size_t P, const Tensor& x) {
+  const std::size_t N = x.shape()[2] - P;
+  const auto rows = [&](std::size_t first, std::size_t count) {
+    Tensor part(DType::f64, {x.shape()[0], x.shape()[1], count, x.shape()[3]});
+    const std::size_t columns = x.shape()[3], of_part = count * columns;
+    auto out = part.mutable_data<double>().begin();
+    for (std::size_t head = 0; head < x.shape()[0] * x.shape()[1]; ++head) {
+      const auto from = x.data<double>().subspan((head * x.shape()[2] + first) * columns, of_part);
+      out = std::copy(from.begin(), from.end(), out);
+    }
+    return part;
+  };
+  if (P > 0) variant.set(past, rows(0, P));
+  variant.set(input, rows(P, N));
+}
+
+}  // namespace
+
+Tensor all_keys(const Variant& variant) {
+  return joined(variant.find(Input::past_K), *variant.find(Input::K));
+}
+Tensor all_values(const Variant& variant) {
+  return joined(variant.find(Input::past_V), *variant.find(Input::V));
+}
+void set_all_keys(Variant& variant, const Inputs& in, const Tensor& keys) {
+  set_joined(variant, Input::past_K, Input::K, in.P, keys);
+}
+void set_all_values(Variant& variant, const Inputs& in, const Tensor& values) {
+  set_joined(variant, Input::past_V, Input::V, in.P, values);
+}
+
+Tensor reversed_rows(const Tensor& x) {
+  return with_rows_from(x, [&](std::size_t n) { return x.shape()[2] - 1 - n; });
+}
+
+Tensor transposed_memory(const Tensor& x) { return last_axes_swapped(x).reshaped(x.shape()); }
+
 void hide_keys(Variant& variant, const Inputs& in,
                const std::function<bool(std::size_t, std::size_t)>& hidden) {
   const std::size_t keys = in.P + in.N;
@@ -88,8 +145,10 @@ void hide_keys(Variant& variant, const Inputs& in,
   variant.set(Input::key_mask, mask);
 }
 
-Variant without_masks(const Variant& variant) {
+Variant without_masks(const Variant& variant, const Inputs& in) {
   Variant open = variant;
+  if (open.has(Input::key_lengths) || open.has(Input::query_lengths))
+    if (const auto offset = common_offset(in)) open.options.causal_offset = offset;
   open.row_change = RowChange::none;
   open.options.causal = false;
   open.options.window = {};

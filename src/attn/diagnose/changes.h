@@ -33,6 +33,19 @@ Tensor with_rows_from(const Tensor& x, const std::function<std::size_t(std::size
 /// The last two axes swapped.
 Tensor last_axes_swapped(const Tensor& x);
 
+/// Past and new keys, or values, (B, G, P + N, columns) in f64.
+Tensor all_keys(const Variant& variant);
+Tensor all_values(const Variant& variant);
+/// Replaces past and new ones by a tensor of the same shape.
+void set_all_keys(Variant& variant, const Inputs& in, const Tensor& keys);
+void set_all_values(Variant& variant, const Inputs& in, const Tensor& values);
+
+/// The rows of x (B, heads, N, columns) in reverse order.
+Tensor reversed_rows(const Tensor& x);
+
+/// The memory of the transposed matrices (columns, N) read as (N, columns).
+Tensor transposed_memory(const Tensor& x);
+
 /// The memory of x (B, N, heads, D) read as (B, heads, N, D).
 Tensor viewed_as_heads(const Tensor& x);
 
@@ -41,8 +54,8 @@ Tensor viewed_as_heads(const Tensor& x);
 void hide_keys(Variant& variant, const Inputs& in,
                const std::function<bool(std::size_t, std::size_t)>& hidden);
 
-/// The same without causality, windows, boolean masks and lengths.
-Variant without_masks(const Variant& variant);
+/// The same without causality, windows, boolean masks and lengths. Positions stay as in `in`.
+Variant without_masks(const Variant& variant, const Inputs& in);
 
 /// Gives each query head its own key/value head: head h gets of_keys[h] and of_values[h].
 void set_kv_heads(Variant& variant, const Inputs& in, const std::vector<std::size_t>& of_keys,

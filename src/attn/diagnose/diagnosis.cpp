@@ -15,6 +15,7 @@
 #include "attn/diagnose/backward_hypotheses.h"
 #include "attn/diagnose/changes.h"
 #include "attn/diagnose/evaluation.h"
+#include "attn/diagnose/hidden_keys.h"
 #include "attn/diagnose/hypotheses.h"
 #include "attn/diagnose/pattern.h"
 #include "attn/diagnose/recovered_weights.h"
@@ -22,6 +23,7 @@
 namespace attn {
 namespace {
 
+constexpr double kMuchLarger = 4. / 3;  ///< errors that a number that does not fit leaves
 constexpr double kMostUneven = 12;  ///< errors of rounding: nearly the largest of rows / the median
 constexpr const char* kTooLarge = "because the job is too large for it";
 constexpr std::size_t kMostQueries = 256, kFirstQueries = 12;
@@ -76,7 +78,7 @@ class Search {
     test_all(all);
     name_the_best();
     if (found_.findings.empty()) add_arrangements();
-    if (found_.findings.empty()) test_fitted();
+    test_fitted();
     if (found_.findings.empty()) test_arithmetic({"f32", "tf32", "f16", "bf16"}, false);
     // Sums in float16 are common there, and within the bound of bfloat16.
     if (!found_.arithmetic.empty() && evidence_.precision->stored == DType::f16)
@@ -254,8 +256,37 @@ class Search {
     return std::sqrt(squares / static_cast<double>(std::max<std::size_t>(1, tensor.size())));
   }
 
+  /// If the variant hides all keys from queries that see some in the job, the job does not say what
+  /// their results are: those that fit best, NaN or the mean of all values instead of 0.
+  void adapt_empty_rows(Variant& variant, Part& part, Evaluated& found) {
+    if (!by_score_ || !variant.is_attention_only) return;
+    const auto a = found.values.data<double>(), right = part.reference.data<double>();
+    const std::size_t columns = std::max<std::size_t>(1, found.values.shape().back());
+    const auto is_zero = [](double x) { return x == 0; };
+    bool has_empty = false;
+    for (std::size_t row = 0; row < a.size() && !has_empty; row += columns) {
+      const auto x = a.subspan(row, columns), y = right.subspan(row, columns);
+      has_empty =
+          std::all_of(x.begin(), x.end(), is_zero) && std::none_of(y.begin(), y.end(), is_zero);
+    }
+    if (!has_empty || in_.options.empty_rows != EmptyRows::zero) return;
+    const Fit zero = fit_of(part, found.values, nullptr);
+    for (const EmptyRows other : {EmptyRows::nan, EmptyRows::uniform}) {
+      Variant changed = variant;
+      changed.options.empty_rows = other;
+      const auto again = evaluated(changed, part, false);
+      if (!again) continue;
+      const Fit fitted = fit_of(part, again->values, nullptr);
+      const bool is_better = other == EmptyRows::nan ? fitted.outside < zero.outside
+                                                     : fitted.squares < 0.5 * zero.squares;
+      if (!is_better) continue;
+      variant.options.empty_rows = other, found = *again;
+      return;
+    }
+  }
+
   /// Evaluates the variant until it is known not to explain the result.
-  void judge(const Variant& variant, Candidate& candidate) {
+  void judge(Variant variant, Candidate& candidate) {
     std::size_t all = 0;
     for (const Part& part : parts_) all += part.result.size();
     candidate.elements = all;
@@ -263,8 +294,9 @@ class Search {
     for (std::size_t k = 0; k < parts_.size(); ++k) {
       Part& part = parts_[k];
       if (k == 0) {
-        const auto values = evaluated(variant, part, false);
+        auto values = evaluated(variant, part, false);
         if (!values) return;
+        adapt_empty_rows(variant, part, *values);
         candidate.first = fit_of(part, values->values, nullptr);
         if (!is_possible(part, values->values, rms_of(part.result))) return;
       }
@@ -406,21 +438,70 @@ class Search {
     }
   }
 
-  /// Hypotheses with numbers that the result suggests.
+  /// Whether the errors that a finding leaves are larger than those of stored numbers, and bounds
+  /// so wide that other numbers may fit better.
+  bool may_be_another(const Finding& finding) const {
+    constexpr double kWide = 1e-4;
+    return evidence_.precision != nullptr && evidence_.precision->result > kWide &&
+           finding.residual_after > 0.9 * evidence_.precision->result * reference_rms();
+  }
+
+  /// Hypotheses with numbers that the result suggests, if they leave much smaller errors than what
+  /// was found.
   void test_fitted() {
-    if (!by_score_ || is_over()) return;
+    const std::vector<Finding> named = std::move(found_.findings);
+    found_.findings.clear();
+    if (by_score_ && !is_over() && (named.empty() || may_be_another(named.front()))) test_fits();
+    std::vector<Finding>& fits = found_.findings;
+    if (fits.empty()) return void(fits = named);
+    const double least =
+        std::min_element(fits.begin(), fits.end(), [](const Finding& a, const Finding& b) {
+          return a.residual_after < b.residual_after;
+        })->residual_after;
+    if (!named.empty() && named.front().residual_after < kMuchLarger * least)
+      return void(fits = named);
+    fits = {*std::find_if(fits.begin(), fits.end(), [&](const Finding& finding) {
+      return finding.residual_after < kMuchLarger * least;
+    })};
+  }
+
+  void test_fits() {
+    test_fitted_scores();
     const auto rows = sorted_queries_that_differ();
     if (const auto offset = common_offset(in_); offset && !rows.empty())
       if (const auto left = fitted_window(*offset + static_cast<std::int64_t>(rows.front()) - 1))
         test_fit("window.added",
                  [&](Variant& variant) { return with_added_window(variant, in_, *left); });
-    if (found_.findings.empty() && in_.options.score == Score::dot) {
-      for (const bool is_common : {true, false}) {
-        if (!found_.findings.empty() || (in_.H == 1 && !is_common)) break;
-        if (const auto factors = fitted_factors(is_common))
+    if (in_.options.score != Score::dot) return;
+    for (const bool is_common : {true, false}) {
+      if (in_.H == 1 && !is_common) break;
+      const auto factors = fitted_factors(is_common);
+      if (factors &&
           test_fit(is_common ? "scale.factor" : "scale.factor_of_each_head",
-                   [&](Variant& variant) { return with_factors(variant, in_, *factors); });
-      }
+                   [&](Variant& variant) { return with_factors(variant, in_, *factors); }))
+        break;
+    }
+  }
+
+  /// Scores of hidden keys, to two digits if these suffice.
+  void test_fitted_scores() {
+    constexpr std::pair<const char*, RowChange> kChanges[] = {
+        {"mask.set_number", RowChange::hidden_set},
+        {"mask.added_number", RowChange::hidden_added},
+        {"mask.set_number_before_bias", RowChange::hidden_set_biased}};
+    if (output_ != Output::context && output_ != Output::head_context) return;
+    for (const auto& [id, change] : kChanges) {
+      Variant applies = base_;
+      if (!with_hidden_scores(applies, in_, change, 0)) continue;
+      const Part& part = parts_.front();
+      const auto number = fitted_score(base_, change, part.queries, part.result);
+      if (!number) continue;
+      const double digit = std::pow(10, std::floor(std::log10(std::abs(*number))) - 1);
+      for (const double tried : {std::round(*number / digit) * digit, *number})
+        if (test_fit(id, [&](Variant& variant) {
+              return with_hidden_scores(variant, in_, change, tried);
+            }))
+          break;
     }
   }
 
@@ -458,17 +539,21 @@ class Search {
     return best;
   }
 
-  void test_fit(const char* id, const std::function<std::optional<Claim>(Variant&)>& change) {
+  /// Whether it explains the result.
+  bool test_fit(const char* id, const std::function<std::optional<Claim>(Variant&)>& change) {
     try {
       Variant variant = base_;
       const auto claim = change(variant);
-      if (!claim) return;
+      if (!claim) return false;
       Candidate candidate;
       candidate.claim = *claim;
       judge(variant, candidate);
       ++found_.tested;
-      if (explains(candidate)) found_.findings.push_back(finding_of(id, candidate));
+      if (!explains(candidate)) return false;
+      found_.findings.push_back(finding_of(id, candidate));
+      return true;
     } catch (const Error&) {  // the changed job is not valid
+      return false;
     }
   }
 

@@ -9,6 +9,7 @@
 #include "attn/core/gemm.h"
 #include "attn/core/plan.h"
 #include "attn/diagnose/changes.h"
+#include "attn/diagnose/hidden_keys.h"
 
 namespace attn {
 namespace {
@@ -38,21 +39,12 @@ class Outputs {
   TensorMap results_;
 };
 
-Inputs inputs_for(const Variant& variant, const std::vector<std::size_t>& rows) {
-  Options options = variant.options;
-  options.compute = Compute::f64;
-  options.path = Path::automatic;
-  options.rows.clear();
-  for (const std::size_t row : rows) options.rows.push_back(static_cast<std::int64_t>(row));
-  return make_inputs(variant.tensors, options);
-}
-
 double natural(double logsumexp, const Options& options) {
   return options.lse_base == 2 ? logsumexp * std::numbers::ln2 : logsumexp;
 }
 
 /// A factor for each row of the weights, (B, H, rows).
-Tensor row_factors(const Variant& variant, const Outputs& outputs,
+Tensor row_factors(const Variant& variant, const Inputs& in, const Outputs& outputs,
                    const std::vector<std::size_t>& rows) {
   Tensor factors = outputs.matrices(Output::logsumexp);
   const auto out = factors.mutable_data<double>();
@@ -61,9 +53,10 @@ Tensor row_factors(const Variant& variant, const Outputs& outputs,
     for (double& x : out) x = std::exp(x);
     return factors;
   }
-  Tensor others = variant.row_change == RowChange::times_shifted_sum
-                      ? outputs.matrices(Output::row_max)
-                      : evaluate(without_masks(variant), Output::logsumexp, rows, nullptr).values;
+  Tensor others =
+      variant.row_change == RowChange::times_shifted_sum
+          ? outputs.matrices(Output::row_max)
+          : evaluate(without_masks(variant, in), Output::logsumexp, rows, nullptr).values;
   const bool is_sum = variant.row_change == RowChange::over_all_keys;
   for (std::size_t i = 0; i < out.size(); ++i) {
     const double other = others.data<double>()[i];
@@ -144,7 +137,7 @@ Tensor sums_of_rows(const Tensor& weights) {
 }
 
 bool changes_weights(RowChange change) {
-  return lacks_rescaling(change) || change == RowChange::times_sum ||
+  return lacks_rescaling(change) || counts_hidden_keys(change) || change == RowChange::times_sum ||
          change == RowChange::times_shifted_sum || change == RowChange::over_all_keys ||
          change == RowChange::sink_reads_key_0;
 }
@@ -169,9 +162,18 @@ Tensor projected(const Tensor& x, const Tensor& W, const Tensor* b) {
 
 }  // namespace
 
+Inputs inputs_of_rows(const Variant& variant, const std::vector<std::size_t>& rows) {
+  Options options = variant.options;
+  options.compute = Compute::f64;
+  options.path = Path::automatic;
+  options.rows.clear();
+  for (const std::size_t row : rows) options.rows.push_back(static_cast<std::int64_t>(row));
+  return make_inputs(variant.tensors, options);
+}
+
 Evaluated evaluate(const Variant& variant, Output output, const std::vector<std::size_t>& rows,
                    const Precision* precision, InputErrors* known) {
-  const Inputs in = inputs_for(variant, rows);
+  const Inputs in = inputs_of_rows(variant, rows);
   const bool changes = changes_weights(variant.row_change);
   const bool projects = changes && output == Output::output;
   const Output wanted = projects ? Output::head_context : by_heads(output);
@@ -180,6 +182,7 @@ Evaluated evaluate(const Variant& variant, Output output, const std::vector<std:
     if (wanted != Output::logsumexp) requests.emplace_back(Output::logsumexp);
     requests.emplace_back(Output::row_max);
   }
+  const bool counts_hidden = counts_hidden_keys(variant.row_change);
   if (lacks_rescaling(variant.row_change)) {
     requests.emplace_back(Output::masked_scores);
     requests.emplace_back(Output::present_V);
@@ -188,11 +191,15 @@ Evaluated evaluate(const Variant& variant, Output output, const std::vector<std:
   if (variant.row_change != RowChange::none && !is_changed)
     throw Error(ErrorKind::usage, "a change without effect on this output");
   check_outputs(requests, variant.tensors, in.options);
+  if (counts_hidden && !projects)
+    return evaluate_with_hidden(variant, wanted, rows, precision, known);
   const Outputs outputs(in, requests);
   Evaluated result{outputs.matrices(wanted), std::nullopt};
-  if (precision != nullptr && missing_bound_reason(wanted, in.options).empty())
+  if (precision != nullptr && !counts_hidden && missing_bound_reason(wanted, in.options).empty())
     result.bounds = outputs.matrices(wanted, expected_error(wanted, in, *precision, known));
-  if (variant.row_change == RowChange::sink_reads_key_0) {
+  if (counts_hidden) {
+    result = evaluate_with_hidden(variant, wanted, rows, precision, known);
+  } else if (variant.row_change == RowChange::sink_reads_key_0) {
     if (wanted != Output::head_context)
       throw Error(ErrorKind::usage, "a change without effect on this output");
     add_value_of_key_0(result, variant, in, outputs.matrices(Output::logsumexp), precision);
@@ -204,7 +211,7 @@ Evaluated evaluate(const Variant& variant, Output output, const std::vector<std:
                         ? matmul(weights, outputs.matrices(Output::present_V), Second::plain, "")
                         : weights;
   } else if (changes) {
-    const Tensor factors = row_factors(variant, outputs, rows);
+    const Tensor factors = row_factors(variant, in, outputs, rows);
     multiply_rows(result.values, factors);
     if (result.bounds) multiply_rows(*result.bounds, factors);
   } else if (variant.row_change == RowChange::maximum) {

@@ -14,6 +14,9 @@ struct Evaluated {
   std::optional<Tensor> bounds;  ///< the same shape; nullopt if none is known
 };
 
+/// The inputs of an attention_only() for these queries, to compute in f64. Errors: data.
+Inputs inputs_of_rows(const Variant& variant, const std::vector<std::size_t>& rows);
+
 /// `variant` is an attention_only() and `output` one that depends on scores. `rows` are indices
 /// of queries. Without `precision`, there are no bounds. `known`: errors of
 /// inputs, for calls with the same variant and precision; may be nullptr.

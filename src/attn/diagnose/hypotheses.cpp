@@ -13,6 +13,7 @@
 #include "attn/core/position_bias.h"
 #include "attn/core/score_scale.h"
 #include "attn/diagnose/changes.h"
+#include "attn/diagnose/hidden_keys.h"
 
 namespace attn {
 namespace {
@@ -192,7 +193,55 @@ bool has_empty_rows(const Inputs& in) {
   return in.S == 0;
 }
 
+/// Whether only a boolean mask hides keys.
+bool hides_by_mask_alone(const Variant& variant, const Inputs& in) {
+  return is_boolean(variant, Input::mask) && !in.options.causal && !has_window(in) &&
+         !variant.has(Input::key_mask) && !variant.has(Input::key_lengths);
+}
+
+/// As many queries as keys see each key and those after it, or only the latter.
+Found inverted_causality(Variant& variant, const Inputs& in, bool with_own) {
+  const auto offset = common_offset(in);
+  if (!is_causal(in) || !offset || in.P + in.N < 2) return std::nullopt;
+  variant.options.causal = false;
+  variant.options.window = {0, -1};
+  if (!with_own) variant.options.causal_offset = *offset + 1;
+  return words(with_own ? "the causal mask inverted: each query sees its own key and later ones"
+                        : "the causal mask inverted: each query sees later keys only");
+}
+
+/// All masks together, as one.
+Found inverted_masks(Variant& variant, const Inputs& in) {
+  const bool is_only_causal = is_causal(in) && in.options.window.left < 0 &&
+                              !variant.has(Input::mask) && !variant.has(Input::key_mask) &&
+                              !variant.has(Input::key_lengths);
+  if (!hides_keys(variant, in) || is_only_causal || hides_by_mask_alone(variant, in) ||
+      !may_count_hidden_keys(variant, in))
+    return std::nullopt;
+  variant.row_change = RowChange::hidden_only;
+  return words("all masks inverted: each query sees the hidden keys only");
+}
+
+template <RowChange change>
+Found hidden_set_to_0(Variant& variant, const Inputs& in) {
+  return with_hidden_scores(variant, in, change, 0);
+}
+
+Found softmax_twice(Variant& variant, const Inputs& in, RowChange change) {
+  if (!may_count_hidden_keys(variant, in)) return std::nullopt;
+  variant.row_change = change;
+  return words("the softmax applied twice");
+}
+
 // ---- caches ----
+
+/// Whether the last key of each batch item is the only one after a multiple of the smallest page,
+/// so that a missing tail is the last key.
+bool is_last_alone(const Inputs& in) {
+  for (std::size_t b = 0; b < in.B; ++b)
+    if (keys_of(in, b) < kSmallestPage || keys_of(in, b) % kSmallestPage != 1) return false;
+  return true;
+}
 
 /// The last keys beyond a multiple of `page` are missing, or the last page if all pages are full.
 /// This and the next apply only if the page of half the size does not give the same keys.
@@ -217,7 +266,7 @@ Found tail_missing(Variant& variant, const Inputs& in) {
     is_new |= rest != keys_of(in, b) % (page / 2);
     tail = std::max(tail, rest);
   }
-  if (!has_tail || !is_new) return std::nullopt;
+  if (!has_tail || !is_new || (tail == 1 && is_last_alone(in))) return std::nullopt;
   hide_keys(variant, in, [&](std::size_t b, std::size_t j) {
     const std::size_t keys = keys_of(in, b);
     return keys >= page && j >= keys / page * page;
@@ -321,7 +370,7 @@ Found softcap_of_hidden(Variant& variant, const Inputs& in) {
   const auto out = hidden.mutable_data<double>();
   const auto keys = visible.data<bool>();
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = keys[i] ? 0 : of_hidden;
-  variant = without_masks(variant);
+  variant = without_masks(variant, in);
   add_bias(variant, hidden);
   Tensor bias = *variant.find(Input::bias);
   for (double& x : bias.mutable_data<double>())
@@ -502,6 +551,10 @@ constexpr Hypothesis kAttentionTable[] = {
                        ": each query also sees the next key",
                    "");
      }},
+    {"causal.inverted", kAttention,
+     [](Variant& p, const Inputs& in) { return inverted_causality(p, in, false); }},
+    {"causal.inverted_with_own", kAttention,
+     [](Variant& p, const Inputs& in) { return inverted_causality(p, in, true); }},
     {"causal.last_16_keys_only", kAttention, last_keys_only<16>},
     {"causal.last_32_keys_only", kAttention, last_keys_only<32>},
     {"causal.last_64_keys_only", kAttention, last_keys_only<64>},
@@ -676,6 +729,7 @@ constexpr Hypothesis kAttentionTable[] = {
        return flag(attend ? "--mask-polarity ignore" : "--mask-polarity attend",
                    attend ? "attend" : "ignore");
      }},
+    {"mask.all_inverted", kAttention, inverted_masks},
     {"mask.dropped", kAttention,
      [](Variant& p, const Inputs&) { return without(p, {Input::mask}, "without --mask"); }},
     {"mask.added_as_numbers", kAttention,
@@ -684,6 +738,8 @@ constexpr Hypothesis kAttentionTable[] = {
        p.set(Input::mask, cast(*p.find(Input::mask), DType::f64));
        return words("the mask added to the scores as 0 and 1");
      }},
+    {"mask.set_0", kAttention, hidden_set_to_0<RowChange::hidden_set>},
+    {"mask.set_0_before_bias", kAttention, hidden_set_to_0<RowChange::hidden_set_biased>},
     {"mask.transposed", kAttention,
      [](Variant& p, const Inputs&) -> Found {
        const Tensor* mask = p.find(Input::mask);
@@ -920,6 +976,44 @@ constexpr Hypothesis kAttentionTable[] = {
        p.set(Input::K, last_axes_swapped(K.reshaped({in.B, in.G, in.D, in.N})));
        return words("K (S, D) read as (D, S)");
      }},
+    {"values.read_transposed", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.P + in.N < 2 || in.Dv < 2 || in.P + in.N == in.Dv) return std::nullopt;
+       set_all_values(p, in, transposed_memory(all_values(p)));
+       return words("V^T (Dv, S) read as (S, Dv)");
+     }},
+    {"values.keys_read_transposed", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.P + in.N < 2 || in.D < 2 || in.P + in.N == in.D || in.options.score != Score::dot)
+         return std::nullopt;
+       set_all_keys(p, in, transposed_memory(all_keys(p)));
+       return words("K^T (D, S) read as (S, D)");
+     }},
+    {"values.reversed", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.P + in.N < 2) return std::nullopt;
+       set_all_values(p, in, reversed_rows(all_values(p)));
+       return words("values in reverse order of keys");
+     }},
+    {"values.keys_reversed", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.P + in.N < 2) return std::nullopt;
+       set_all_keys(p, in, reversed_rows(all_keys(p)));
+       return words("keys in reverse order");
+     }},
+    {"values.both_reversed", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.P + in.N < 2) return std::nullopt;
+       set_all_keys(p, in, reversed_rows(all_keys(p)));
+       set_all_values(p, in, reversed_rows(all_values(p)));
+       return words("keys and values in reverse order");
+     }},
+    {"values.queries_reversed", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.L < 2) return std::nullopt;
+       p.set(Input::Q, reversed_rows(*p.find(Input::Q)));
+       return words("queries in reverse order");
+     }},
     {"values.of_next_key", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (in.N < 2) return std::nullopt;
@@ -957,7 +1051,8 @@ constexpr Hypothesis kAttentionTable[] = {
      [](Variant& p, const Inputs& in) -> Found {
        if (in.P + in.N < 2) return std::nullopt;
        hide_keys(p, in, [&](std::size_t b, std::size_t j) { return j + 1 == keys_of(in, b); });
-       return words("the last key missing");
+       return words(is_last_alone(in) ? "the last key missing, the only one after a multiple of " + text(kSmallestPage)
+                                      : "the last key missing");
      }},
     {"cache.tail_missing_8", kAttention, tail_missing<8>},
     {"cache.tail_missing_16", kAttention, tail_missing<16>},
@@ -1009,6 +1104,12 @@ constexpr Hypothesis kAttentionTable[] = {
      [](Variant& p, const Inputs&) -> Found {
        p.row_change = RowChange::times_sum;
        return words("exp(score) as weights, not divided by their sum");
+     }},
+    {"softmax.twice", kAttention,
+     [](Variant& p, const Inputs& in) { return softmax_twice(p, in, RowChange::twice); }},
+    {"softmax.twice_masked", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       return hides_keys(p, in) ? softmax_twice(p, in, RowChange::twice_masked) : Found();
      }},
     {"softmax.sums_not_rescaled_16", kAttention, not_rescaled<RowChange::sums_not_rescaled, 16>},
     {"softmax.sums_not_rescaled_32", kAttention, not_rescaled<RowChange::sums_not_rescaled, 32>},
@@ -1086,6 +1187,21 @@ Found with_added_window(Variant& variant, const Inputs& in, std::int64_t left) {
   if (has_window(in) || !is_causal(in) || left < 0) return std::nullopt;
   variant.options.window = {left, 0};
   return flag("--window " + text(left) + ",0", "no window");
+}
+
+Found with_hidden_scores(Variant& variant, const Inputs& in, RowChange change, double number) {
+  const bool is_added = change == RowChange::hidden_added;
+  const bool is_capped_last = in.options.softcap != 0 && has_bias(variant) &&
+                              in.options.softcap_order == SoftcapOrder::after_mask;
+  if (!hides_keys(variant, in) || !may_count_hidden_keys(variant, in) ||
+      variant.has(Input::documents) || variant.has(Input::cu_seqlens_q))
+    return std::nullopt;
+  if (change == RowChange::hidden_set_biased && (!has_bias(variant) || is_capped_last))
+    return std::nullopt;
+  variant.row_change = change, variant.of_hidden = number;
+  if (is_added) return words(six_digits(number) + " added to masked scores instead of -inf");
+  return words("masked scores set to " + six_digits(number) + " instead of -inf" +
+               (change == RowChange::hidden_set_biased ? ", before biases are added" : ""));
 }
 
 Found with_factors(Variant& variant, const Inputs& in, const std::vector<double>& of_heads) {

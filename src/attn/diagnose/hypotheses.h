@@ -60,6 +60,11 @@ std::vector<Hypothesis> hypotheses();
 /// The causal variant with a window that it lacks, for a hypothesis of the attention stage.
 std::optional<Claim> with_added_window(Variant& variant, const Inputs& in, std::int64_t left);
 
+/// The variant in which hidden keys have the score `number`, or a score with this term, as `change`
+/// (hidden_set, hidden_set_biased or hidden_added) says, for one of the attention stage.
+std::optional<Claim> with_hidden_scores(Variant& variant, const Inputs& in, RowChange change,
+                                        double number);
+
 /// The variant with the scores of each head h times of_heads[h], for one of the attention stage.
 std::optional<Claim> with_factors(Variant& variant, const Inputs& in,
                                   const std::vector<double>& of_heads);

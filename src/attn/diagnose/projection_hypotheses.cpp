@@ -20,6 +20,15 @@ std::string kind_text(Rotary::Kind kind) {
   return kind == Rotary::Kind::half ? "half" : kind == Rotary::Kind::none ? "none" : "interleaved";
 }
 
+/// 1 without rotary positions, or if their scaling has none.
+double attention_factor(const Inputs& in) {
+  const Rotary& rotary = in.options.rotary;
+  if (rotary.scaling != Rotary::Scaling::yarn && rotary.scaling != Rotary::Scaling::longrope)
+    return 1;
+  // Position 0 has the cosine of 0 times the factor.
+  return rotary_angles(in, Tensor(DType::i64, {1, 1}), {}, {}).cos.data<double>()[0];
+}
+
 /// The positions of queries or keys, changed.
 Tensor positions(const Tensor& given, std::int64_t (*change)(std::int64_t)) {
   Tensor result = given;
@@ -232,7 +241,10 @@ constexpr Hypothesis kProjectionTable[] = {
     {"rotary.values_rotated", kProjection, values_rotated},
     {"rotary.twice", kProjection,
      [](Variant& p, const Inputs& in) {
-       return has_tables(p) ? Found() : with_positions(p, in, twice, twice, "rotated twice");
+       if (has_tables(p)) return Found();
+       if (const double factor = attention_factor(in); factor != 1)
+         p.options.rotary.attention_factor = factor * factor;
+       return with_positions(p, in, twice, twice, "rotated twice");
      }},
     {"rotary.cache_ignored", kProjection,
      [](Variant& p, const Inputs& in) -> Found {
@@ -285,12 +297,7 @@ constexpr Hypothesis kProjectionTable[] = {
      }},
     {"rotary.attention_factor_squared", kProjection,
      [](Variant& p, const Inputs& in) -> Found {
-       const Rotary& rotary = in.options.rotary;
-       if (rotary.scaling != Rotary::Scaling::yarn && rotary.scaling != Rotary::Scaling::longrope)
-         return std::nullopt;
-       // Position 0 has the cosine of 0 times the factor.
-       const double factor =
-           rotary_angles(in, Tensor(DType::i64, {1, 1}), {}, {}).cos.data<double>()[0];
+       const double factor = attention_factor(in);
        if (factor == 1) return std::nullopt;
        p.options.rotary.attention_factor = factor * factor;
        return flag("--rotary-attention-factor " + python_repr(factor * factor) + ", squared",

@@ -25,6 +25,13 @@ enum class RowChange {
   // Online softmax in blocks of keys, when the largest score grows:
   sums_not_rescaled,     ///< the sums of earlier blocks are kept as they are
   context_not_rescaled,  ///< only the weighted sum of the values is
+  // Hidden keys count:
+  hidden_set,         ///< their scores are Variant::of_hidden instead of -inf
+  hidden_set_biased,  ///< and biases are added to it
+  hidden_added,       ///< Variant::of_hidden is added to their scores
+  hidden_only,        ///< the others do not count
+  twice,              ///< the softmax of the weights, those of hidden keys too, which are 0
+  twice_masked,       ///< without hidden keys
 };
 
 /// What a kernel does in the backward pass alone.
@@ -60,7 +67,8 @@ struct Variant {
   TensorMap tensors;  ///< by the names of core/input_table.h
   Options options;
   RowChange row_change = RowChange::none;
-  std::size_t block = 0;           ///< keys at a time, for the last two changes
+  std::size_t block = 0;           ///< keys at a time, for an online softmax
+  double of_hidden = 0;            ///< a score or a term of it, for some changes
   BackwardChanges backward = {};   ///< for gradients
   bool is_attention_only = false;  ///< made by attention_only()
 
