@@ -64,7 +64,7 @@ def bound(q, k, v, mask, precision, sums="f32"):
     n = np.where(mask, e + 2 * s * (abs(x) + abs(x).max(1, keepdims=True)) + 4 * s, 0)
     t = n + (w * n).sum(1, keepdims=True) + growth(S) * s + 2 * s
     terms, squares = w @ abs(v), 4 * np.sqrt(w ** 2 @ v ** 2)
-    error = (w * np.expm1(t)) @ abs(v) + growth(S) * s * terms + f * np.minimum(terms, squares)
+    error = (w * np.expm1(t)) @ abs(v) + growth(S) * s * terms + f * (np.minimum(terms, squares) if f > s else terms)
     error += 4 * SMALLEST[precision] * np.sqrt(mask @ v ** 2)
     return error + r * abs(w @ v) + SMALLEST[precision]
 

@@ -83,6 +83,15 @@ void return_freed_memory_to_system() {
 #endif
 }
 
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  if (g_counts_mapped) return;
+  constexpr int kLargeBlock = 32 << 20;
+  mallopt(M_MMAP_THRESHOLD, kLargeBlock);
+  mallopt(M_TRIM_THRESHOLD, 2 * kLargeBlock);
+#endif
+}
+
 void limit_memory(std::size_t bytes, bool is_strict) {
   if (is_strict) return_freed_memory_to_system();
   g_counts_mapped = is_strict;

@@ -39,6 +39,11 @@ void limit_memory(std::size_t bytes, bool is_strict);
 /// job is available to others. Call it before threads are started.
 void return_freed_memory_to_system();
 
+/// Makes the C library keep large freed blocks for later allocations: the system clears the pages
+/// of a new block, which takes as long as much of the arithmetic on them. Without effect where a
+/// limit is strict, and in other programs.
+void keep_freed_memory();
+
 /// Compares the memory with the limit before `bytes` more are allocated. Throws MemoryLimitReached,
 /// but not while the stack is unwound.
 void check_memory(std::size_t bytes);

@@ -108,17 +108,15 @@ void require_finite_bounds(const Compared& compared) {
                                        "set --rtol, --atol or --ulp");
 }
 
-/// Memory for the error bounds of these outputs. While one is computed, each thread uses seven
-/// matrices of the shape of the scores, with the queries that it computes at a time.
+/// Memory for the error bounds of these outputs, which are computed one after another.
 std::size_t bytes_of_errors(const Inputs& in, const std::vector<const PlannedOutput*>& bounded) {
-  const std::size_t threads = std::min(thread_count(), kMostErrorThreads);
-  std::size_t bytes = 0, queries = std::min(threads * queries_of_errors(in), in.rows.size());
+  std::size_t bytes = 0, most = 0;
   for (const PlannedOutput* output : bounded) {
     bytes =
         saturating_sum(bytes, saturating_product({sizeof(double), element_count(output->shape)}));
-    if (!output->query_axis() || is_of_gradients(output->request)) queries = in.rows.size();
+    most = std::max(most, bytes_of_expected(output->request, in));
   }
-  return saturating_sum(bytes, saturating_product({7, sizeof(double), in.B, in.H, queries, in.S}));
+  return saturating_sum(bytes, most);
 }
 
 /// The gates of each matched tensor. Errors: usage, if a typed gate selects none of them.
@@ -333,10 +331,10 @@ void explain(const Wrong& wrong, const Job& job, const Document& document,
 }
 
 /// Whether a large output is best computed together with its bounds.
-bool is_expected_by_rows(const PlannedOutput& planned, const MatchedOutput& match,
-                         const Inputs& in) {
+bool is_expected_in_parts(const PlannedOutput& planned, const MatchedOutput& match,
+                          const Inputs& in) {
   const Output* output = std::get_if<Output>(&planned.request);
-  return output != nullptr && is_expected_by_rows(*output, in) &&
+  return output != nullptr && is_expected_in_parts(*output, in) &&
          match.tensor.size() == element_count(planned.shape);
 }
 
@@ -377,12 +375,12 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
   if (std::any_of(gatings.begin(), gatings.end(), needs_baseline))
     memory.add("baselines", MemoryEstimate(prepared.plan).bytes());
   memory.require(document.name, files.limits().memory);
-  bool is_by_rows = true;
+  bool is_in_parts = true;
   for (std::size_t i = 0; i < matches.size(); ++i)
-    is_by_rows = is_by_rows && bounded[i] &&
-                 is_expected_by_rows(prepared.plan.outputs[i], matches[i], prepared.inputs);
+    is_in_parts = is_in_parts && bounded[i] &&
+                  is_expected_in_parts(prepared.plan.outputs[i], matches[i], prepared.inputs);
   Execution reference;
-  if (is_by_rows)
+  if (is_in_parts)
     reference.warnings = warnings_of(job, prepared.inputs, {}, job.outputs, NanPolicy::allow);
   else
     reference = execute({job, prepared, document, nullptr, job.outputs});
@@ -392,7 +390,7 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
     const MatchedOutput& match = matches[i];
     Compared compared{match.name, match.tensor, {}, {}, "", tolerance};
     const Precision precision = precision_of(match.tensor, typed);
-    if (is_by_rows) {
+    if (is_in_parts) {
       Expected large = expected(std::get<Output>(job.outputs[i]), prepared.inputs, precision);
       compared.b = std::move(large.value), compared.bounds = std::move(large.error);
     } else {

@@ -181,10 +181,13 @@ class ErrorOps {
 
   /// Score::dot only, which has no weights.
   Bounded score(const Bounded& queries, const Bounded& keys, const ScoreWeights<Bounded>&) const {
-    const Tensor q = bounds::magnitude(queries.value), k = bounds::magnitude(keys.value);
-    Tensor total = bounds::times(bounds::product(q, k, Second::transposed), sum_of_products(in_.D));
-    total = bounds::plus(std::move(total), bounds::product(queries.error, k, Second::transposed));
-    total = bounds::plus(std::move(total), bounds::product(q, keys.error, Second::transposed));
+    const Tensor q = bounds::magnitude(queries.value);
+    const Bounded::Sizes k = sizes_of(keys);
+    const Tensor of_queries = bounds::each(
+        [c = sum_of_products(in_.D)](double e, double x) { return e + c * x; }, queries.error, q);
+    Tensor total = bounds::product(of_queries, k.magnitudes, Second::transposed);
+    if (!k.is_exact)
+      total = bounds::plus(std::move(total), bounds::product(q, keys.error, Second::transposed));
     return {exact_.score(queries.value, keys.value, {}), std::move(total)};
   }
 
@@ -192,11 +195,20 @@ class ErrorOps {
     const double scale = std::abs(in_.scale.factor());
     const double own = in_.options.softcap > 0 ? 6 * s_ : 2 * s_;
     const Tensor scaled = exact_.scale(scores.value, value_of(head_scale));
-    Tensor error = bounds::each(
-        [&](double e, double s) { return (e + 2 * s_ * bounds::finite(std::abs(s))) * scale; },
-        scores.error, bounds::wide(scores.value));
-    if (head_scale) error = times_by_head(error, bounds::magnitude(head_scale->value));
-    return {scaled, bounds::plus(std::move(error), bounds::times(bounds::magnitude(scaled), own))};
+    const auto of_score = [this, scale](double e, double s) {
+      return (e + 2 * s_ * bounds::finite(std::abs(s))) * scale;
+    };
+    const auto with_own = [own](double e, double x) {
+      return e + own * bounds::finite(std::abs(x));
+    };
+    if (!head_scale)
+      return {scaled, bounds::each(
+                          [&](double e, double s, double x) { return with_own(of_score(e, s), x); },
+                          scores.error, bounds::wide(scores.value), bounds::wide(scaled))};
+    const Tensor error =
+        times_by_head(bounds::each(of_score, scores.error, bounds::wide(scores.value)),
+                      bounds::magnitude(head_scale->value));
+    return {scaled, bounds::each(with_own, error, bounds::wide(scaled))};
   }
 
   /// Hidden scores are exact. The score and its biases may be added in any order: all sums but the
@@ -209,11 +221,17 @@ class ErrorOps {
       exact_biases.push_back({input, std::move(bias.value)});
     }
     biases.clear();  // their errors take memory
+    const double own = in_.options.softcap > 0 ? 5 * s_ : s_;
+    auto [masked, visible] = exact_.mask(scaled.value, exact_biases);
+    if (exact_biases.empty()) {
+      Tensor error = bounds::each(
+          [own](double e, double x) { return std::isfinite(x) ? e + own * std::abs(x) : 0.0; },
+          scaled.error, masked);
+      return {{std::move(masked), std::move(error)}, std::move(visible)};
+    }
     const auto [sizes, count] = bias_magnitudes(exact_biases, in_);
     const double of_bias = 2 * s_ + (are_rounded ? r_ : 0);
     const double of_sums = count > 1 ? static_cast<double>(count - 1) * s_ : 0;
-    const double own = in_.options.softcap > 0 ? 5 * s_ : s_;
-    auto [masked, visible] = exact_.mask(scaled.value, exact_biases);
     Tensor error = bounds::each(
         [&](double e, double before, double bias, double x) {
           if (!std::isfinite(x)) return 0.0;
@@ -232,31 +250,35 @@ class ErrorOps {
     const auto out = of_weights.mutable_data<double>();
     const auto sums = of_logsumexp.mutable_data<double>();
     const double roundings = bounds::growth(in_.S + (given_sinks ? 1 : 0)) * s_;
-    const double temperature = std::abs(in_.options.temperature);
+    const double unit = 1 / std::abs(in_.options.temperature);
     const Tensor sinks =
         given_sinks ? bounds::magnitude(given_sinks->value) : Tensor(DType::f64, {in_.H});
     const Tensor of_sinks = given_sinks ? given_sinks->error : sinks;
     std::vector<double> n(in_.S);
     for (std::size_t row = 0; row < sums.size(); ++row) {
       const std::size_t head = row / in_.rows.size() % in_.H;
-      const std::size_t from = row * in_.S;
-      const auto scores = masked.value.data<double>().subspan(from, in_.S);
-      const auto w = weights.data<double>().subspan(from, in_.S);
+      const double* const scores = masked.value.data<double>().data() + row * in_.S;
+      const double* const w = weights.data<double>().data() + row * in_.S;
+      double* const errors = out.data() + row * in_.S;
       const double sink = sinks.data<double>()[head];
-      double largest = sink, shared = 0,
-             of_sink = given_sinks ? 1 : 0;  // its share of the sum
-      for (const double score : scores)
-        largest = std::max(largest, bounds::finite(std::abs(score)) / temperature);
+      double largest = 0, shared = 0, seen = 0;
       for (std::size_t j = 0; j < in_.S; ++j) {
-        const double argument = bounds::finite(std::abs(scores[j])) / temperature + largest;
-        n[j] = out[from + j] / temperature + (2 * argument + 4) * s_;
-        shared += bounds::finite(w[j]) * n[j];
-        of_sink -= bounds::finite(w[j]);
+        const double size = bounds::finite(std::abs(scores[j]));
+        largest = size > largest ? size : largest;
       }
-      if (of_sink > 0)
-        shared += of_sink * (of_sinks.data<double>()[head] + (2 * (sink + largest) + 4) * s_);
+      largest = std::max(sink, largest * unit);
+      for (std::size_t j = 0; j < in_.S; ++j) {
+        const double argument = bounds::finite(std::abs(scores[j])) * unit + largest;
+        const double weight = bounds::finite(w[j]);
+        n[j] = errors[j] * unit + (2 * argument + 4) * s_;
+        shared += weight * n[j];
+        seen += weight;
+      }
+      if (given_sinks && seen < 1)
+        shared += (1 - seen) * (of_sinks.data<double>()[head] + (2 * (sink + largest) + 4) * s_);
+      const double of_row = shared + roundings + 2 * s_;
       for (std::size_t j = 0; j < in_.S; ++j)
-        out[from + j] = bounds::finite(w[j]) * std::expm1(n[j] + shared + roundings + 2 * s_);
+        errors[j] = bounds::finite(w[j]) * bounds::expm1(n[j] + of_row);
       const double lse = bounds::finite(std::abs(logsumexp.data<double>()[row]));
       sums[row] = shared + roundings + 4 * s_ + 2 * s_ * lse;
     }
@@ -373,22 +395,51 @@ class ErrorOps {
   /// The error of the matrix product of weights (B, H, m, n) that the computation itself produces,
   /// and therefore rounds as factors, and `values`, stored before.
   Tensor weighted_sum_error(const Bounded& weights, const Bounded& values) const {
-    const Tensor v = bounds::magnitude(values.value), w = bounds::magnitude(weights.value);
-    Tensor total = bounds::product(weights.error, v);
-    const auto square = [](double x) { return x * x; };
-    const Tensor v2 = bounds::each(square, v);
-    const Tensor terms = bounds::product(w, v);
-    const Tensor squares = bounds::product(bounds::each(square, w), v2);
-    const Tensor weighted =
-        bounds::product(bounds::each([](double x) { return x > 0 ? 1.0 : 0.0; }, w), v2);
+    const Tensor w = bounds::magnitude(weights.value);
+    const Bounded::Sizes v = sizes_of(values);
     const double of_sum = sum_of_products(w.shape().back());
-    total = bounds::each(
-        [&](double e, double t, double t2, double s2) {
-          return e + of_sum * t + f_ * std::min(t, bounds::kSpread * std::sqrt(t2)) +
-                 bounds::kSpread * precision_.least * std::sqrt(s2);
-        },
-        std::move(total), terms, squares, weighted);
-    return bounds::plus(std::move(total), bounds::product(w, values.error));
+    const bool is_coarse =
+        f_ > s_;  // otherwise the factors' roundings are few beside those of sums
+    const Tensor of_weights =
+        bounds::each([c = of_sum + (is_coarse ? 0 : f_)](double e, double x) { return e + c * x; },
+                     weights.error, w);
+    Tensor total = bounds::product(of_weights, v.magnitudes);
+    const auto square = [](double x) { return x * x; };
+    if (is_coarse)
+      total = bounds::each(
+          [this](double e, double t, double t2) {
+            return e + f_ * std::min(t, bounds::kSpread * std::sqrt(t2));
+          },
+          std::move(total), bounds::product(w, v.magnitudes),
+          bounds::product(bounds::each(square, w), bounds::each(square, v.magnitudes)));
+    add_subnormal_weights(w, v, total);
+    return v.is_exact ? total : bounds::plus(std::move(total), bounds::product(w, values.error));
+  }
+
+  /// Adds 4 tiny |V|_2 to the errors `total`, (..., rows, Dv), for the norm over the keys that have
+  /// a weight. That over all keys needs no product, and serves if even it is negligible.
+  void add_subnormal_weights(const Tensor& w, const Bounded::Sizes& v, Tensor& total) const {
+    constexpr double kNegligible = 0x1p-30;
+    const double unit = bounds::kSpread * precision_.least;
+    if (v.norms.empty() || total.size() == 0) return;
+    const std::size_t columns = total.shape().back();
+    const auto errors = total.mutable_data<double>();
+    const std::size_t of_matrix = errors.size() / (v.norms.size() / columns);
+    const auto norm_of = [&](std::size_t i) {
+      return unit * v.norms[i / of_matrix * columns + i % columns];
+    };
+    bool is_negligible = true;
+    for (std::size_t i = 0; i < errors.size(); ++i)
+      is_negligible &= errors[i] == 0 || norm_of(i) <= kNegligible * errors[i];
+    if (is_negligible) {
+      for (std::size_t i = 0; i < errors.size(); ++i)
+        if (errors[i] != 0) errors[i] += norm_of(i);
+      return;
+    }
+    const Tensor flags = bounds::each([](double x) { return x > 0 ? 1.0 : 0.0; }, w);
+    const Tensor squares = bounds::each([](double x) { return x * x; }, v.magnitudes);
+    total = bounds::each([unit](double e, double s2) { return e + unit * std::sqrt(s2); },
+                         std::move(total), bounds::product(flags, squares));
   }
 
   const Precision& precision() const { return precision_; }

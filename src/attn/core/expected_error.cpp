@@ -2,49 +2,117 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <optional>
+#include <vector>
 
+#include "attn/base/memory_limit.h"
 #include "attn/core/error_ops.h"
 #include "attn/core/formula.h"
 #include "attn/core/fused.h"
 #include "attn/core/gradient_error.h"
 #include "attn/core/inputs_part.h"
 #include "attn/core/layout.h"
+#include "attn/core/plan.h"
+#include "attn/core/projection.h"
 
 namespace attn {
 namespace {
 
 /// Elements of the matrices of scores and of their errors that a thread computes at once.
 constexpr std::size_t kMostScores = std::size_t{1} << 19;
+constexpr std::size_t kMostThreads = 4;
 
-/// An output with a row for each query, some queries at a time. Keys and values are computed once.
-Expected expected_by_rows(Output output, std::size_t axis, const Inputs& in,
-                          const Precision& precision, InputErrors& known) {
-  ErrorOps ops(in, precision, &known);
-  Formula<ErrorOps> formula(ops, in);
-  const Bounded keys = formula.at(Output::present_K);
-  const bool needs_values = output == Output::head_context || output == Output::output;
-  const Bounded values = needs_values ? formula.at(Output::present_V) : Bounded{};
-  const std::size_t rows = in.rows.size(), step = queries_of_errors(in);
-  Expected all;
-  const auto compute = [&](std::size_t first) {
-    const Inputs part = part_of(in, {{first, std::min(step, rows - first)}});
-    ErrorOps part_ops(part, precision, &known);
-    Formula<ErrorOps> of_part(part_ops, part);
-    of_part.provide(Output::present_K, keys);
-    if (needs_values) of_part.provide(Output::present_V, values);
-    const Bounded& found = of_part.at(output);
-    put_part(found.value, axis, first, rows, all.value);
-    put_part(part_ops.stored(found).error, axis, first, rows, all.error);
+/// The queries that a thread computes at a time, of the heads that share a key/value head.
+std::size_t queries_of_part(const Inputs& in) {
+  Inputs group = in;
+  group.B = 1, group.H = in.H / std::max<std::size_t>(1, in.G);
+  return std::min(rows_at_a_time(group, kMostScores), in.rows.size());
+}
+
+/// Some heads of a batch item, (1, count, ...).
+Bounded heads_of(const Bounded& x, std::size_t b, std::size_t first, std::size_t count) {
+  return {attn::heads_of(x.value, b, first, count), attn::heads_of(x.error, b, first, count),
+          x.is_stored};
+}
+
+Bounded with_sizes(Bounded x) {
+  x.sizes = sizes_of(x);
+  return x;
+}
+
+Bounded rows_of(const Bounded& x, const RowRange& rows) {
+  std::vector<std::size_t> indices(rows.count);
+  std::iota(indices.begin(), indices.end(), rows.first);
+  return {take_rows(x.value, indices), take_rows(x.error, indices), x.is_stored};
+}
+
+/// Copies part (1, heads, rows, ...) to whole (B, H, R, ...), from head `head` of all items and row
+/// `first` on.
+void put(const Tensor& part, std::size_t head, std::size_t first, Tensor& whole) {
+  const std::size_t R = whole.shape()[2], rows = part.shape()[2];
+  const std::size_t bytes = part.bytes() / (part.shape()[1] * rows);  // of a row
+  for (std::size_t i = 0; i < part.shape()[1]; ++i)
+    std::copy_n(part.raw() + i * rows * bytes, rows * bytes,
+                whole.mutable_raw() + ((head + i) * R + first) * bytes);
+}
+
+/// An output of each head and query, in parts. Queries, keys, values and gates are computed once.
+Bounded in_parts(Output output, const Inputs& in, const ErrorOps& ops, Formula<ErrorOps>& whole,
+                 const Precision& precision) {
+  const Bounded queries = whole.at(Output::queries), keys = whole.at(Output::present_K);
+  std::optional<Bounded> values, gates;
+  if (output == Output::head_context) {
+    values = whole.at(Output::present_V);
+    if (in[Input::gate] || in[Input::W_gate]) gates = whole.at(Output::gates);
+  }
+  const std::size_t rows = in.rows.size(), step = queries_of_part(in), heads = in.H / in.G;
+  const std::size_t parts = (rows + step - 1) / step;
+  std::vector<InputErrors> known(in.B * in.G);
+  for (const Input input : kBiasInputs)
+    if (in[input] && is_added(input, *in[input]))
+      for (InputErrors& errors : known)
+        errors.of(input, [error = ops.given(input).error] { return error; });
+  Shape shape = full_shape(output, in);
+  Bounded all{Tensor(DType::f64, shape), Tensor(DType::f64, shape)};
+  all.value.mutable_raw(), all.error.mutable_raw();  // not shared from here on
+  const auto compute = [&](std::size_t pair, const auto& in_turn) {
+    const std::size_t b = pair / in.G, g = pair % in.G;
+    const Inputs group = group_of(in, b, g);
+    const Bounded its_queries = heads_of(queries, b, g * heads, heads);
+    const Bounded its_keys = with_sizes(heads_of(keys, b, g, 1));
+    std::optional<Bounded> its_values, its_gates;
+    if (values) its_values = with_sizes(heads_of(*values, b, g, 1));
+    if (gates) its_gates = heads_of(*gates, b, g * heads, heads);
+    in_turn(parts, [&](std::size_t i) {
+      const RowRange range{i * step, std::min(step, rows - i * step)};
+      const Inputs part = part_of(group, {range});
+      ErrorOps of_part(part, precision, &known[pair]);
+      Formula<ErrorOps> formula(of_part, part);
+      formula.provide(Output::queries, rows_of(its_queries, range));
+      formula.provide(Output::present_K, its_keys);
+      if (its_values) formula.provide(Output::present_V, *its_values);
+      if (its_gates) formula.provide(Output::gates, rows_of(*its_gates, range));
+      const Bounded& found = formula.at(output);
+      put(found.value, pair * heads, range.first, all.value);
+      put(found.error, pair * heads, range.first, all.error);
+    });
   };
-  compute(0);  // creates the tensors
-  const std::size_t others = (rows - 1) / step;
-  run_in_parallel(others, kMostErrorThreads, [&](std::size_t i) { compute((i + 1) * step); });
+  keep_freed_memory();
+  const auto in_parallel = [](std::size_t count, const auto& f) {
+    run_in_parallel(count, kMostThreads, f);
+  };
+  const auto one_by_one = [](std::size_t count, const auto& f) {
+    for (std::size_t i = 0; i < count; ++i) f(i);
+  };
+  if (known.size() < parts)
+    one_by_one(known.size(), [&](std::size_t pair) { compute(pair, in_parallel); });
+  else
+    in_parallel(known.size(), [&](std::size_t pair) { compute(pair, one_by_one); });
   return all;
 }
 
 }  // namespace
-
-std::size_t queries_of_errors(const Inputs& in) { return rows_at_a_time(in, kMostScores); }
 
 std::optional<Precision> precision_named(std::string_view name) {
   const auto unit = [](int bits) { return std::ldexp(1.0, -bits); };
@@ -77,25 +145,36 @@ std::string missing_bound_reason(const Request& request, const Options& options)
   return "";
 }
 
-bool is_expected_by_rows(Output output, const Inputs& in) {
+bool is_expected_in_parts(Output output, const Inputs& in) {
   const Output computed = same_numbers_as(output);
-  return row_of(computed).axes.find(Axis::L) && needs_scores(computed) &&
-         queries_of_errors(in) < in.rows.size();
+  return needs_scores(computed) && in.G > 0 && in.B * in.G * in.rows.size() > queries_of_part(in);
+}
+
+std::size_t bytes_of_expected(const Request& request, const Inputs& in) {
+  const Output* output = std::get_if<Output>(&request);
+  // About seven matrices of the scores that are computed at a time.
+  if (output == nullptr || !is_expected_in_parts(*output, in))
+    return saturating_product({7, sizeof(double), in.B, in.H, in.rows.size(), in.S});
+  const std::size_t threads = std::min(thread_count(), kMostThreads);
+  return saturating_product({7, sizeof(double), threads, in.H / in.G, queries_of_part(in), in.S});
 }
 
 Expected expected(Output output, const Inputs& in, const Precision& precision, InputErrors* known) {
   const Output computed = same_numbers_as(output);
-  InputErrors own;
-  if (known == nullptr) known = &own;
-  Expected found;
-  if (is_expected_by_rows(output, in)) {
-    found = expected_by_rows(computed, *row_of(computed).axes.find(Axis::L), in, precision, *known);
+  ErrorOps ops(in, precision, known);
+  Formula<ErrorOps> formula(ops, in);
+  Bounded bounded;
+  if (is_expected_in_parts(output, in)) {
+    const bool is_projected = computed == Output::output;
+    bounded = in_parts(is_projected ? Output::head_context : computed, in, ops, formula, precision);
+    if (is_projected) {
+      formula.provide(Output::head_context, std::move(bounded));
+      bounded = formula.at(computed);
+    }
   } else {
-    ErrorOps ops(in, precision, known);
-    Formula<ErrorOps> formula(ops, in);
-    const Bounded& bounded = formula.at(computed);
-    found = {bounded.value, ops.stored(bounded).error};
+    bounded = formula.at(computed);
   }
+  Expected found{bounded.value, ops.stored(bounded).error};
   // The reference has the rounding errors of f64, too.
   if (precision.stored == DType::f64) found.error = bounds::times(std::move(found.error), 2);
   return {to_user_layout(output, found.value, in), to_user_layout(output, found.error, in)};

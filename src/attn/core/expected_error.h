@@ -34,7 +34,7 @@
 //   logsumexp sum_k w_k n_k + (g(S) + 4) s + 2 s |.|
 //   entropy   sum_k (e(w_k) + tiny) (1 + |log w_k|) + (g(S) + 3) s w_k |log w_k|
 //   context   e(w) |V| + w e(V) + c(S) w |V| + min(f w |V|, 4 f |w V|_2) + 4 tiny |V|_2
-//             because weights are factors, too, and may become subnormal
+//             because weights are factors, too, and may become subnormal; f w |V| if f <= s
 //   output    as X W + b, where X is the stored context
 //
 // For the result itself, r |.| and the smallest positive number are added for storing it.
@@ -99,18 +99,16 @@ Tensor expected_error(const Request& request, const Inputs& in, const Precision&
 
 /// An output and its error bound, computed together.
 struct Expected {
-  Tensor value;  ///< that of attend(), except for the last bits if is_expected_by_rows()
+  Tensor value;  ///< that of attend(), except for the last bits if is_expected_in_parts()
   Tensor error;  ///< that of expected_error()
 };
 Expected expected(Output output, const Inputs& in, const Precision& precision,
                   InputErrors* known = nullptr);
 
-/// Whether expected() computes some queries of this output at a time.
-bool is_expected_by_rows(Output output, const Inputs& in);
+/// Whether expected() computes some heads and queries of this output at a time.
+bool is_expected_in_parts(Output output, const Inputs& in);
 
-/// How many of in.rows each thread of expected_error() computes at a time for outputs with a row
-/// for each query. About seven matrices of their scores, f64, are in memory then for each thread.
-std::size_t queries_of_errors(const Inputs& in);
-inline constexpr std::size_t kMostErrorThreads = 4;
+/// An upper bound of the memory of expected() or expected_error(), in bytes, beside the results.
+std::size_t bytes_of_expected(const Request& request, const Inputs& in);
 
 }  // namespace attn

@@ -23,6 +23,58 @@ Inputs part_of(const Inputs& in, const RowRanges& rows) {
   return part;
 }
 
+Tensor heads_of(const Tensor& tensor, std::size_t b, std::size_t first, std::size_t count) {
+  const Tensor heads = tensor.at(b).range(first, count);
+  Shape shape = tensor.shape();
+  shape[0] = 1, shape[1] = count;
+  return heads.reshaped(shape);
+}
+
+namespace {
+
+/// heads_of() for a tensor whose first two axes may have length 1, for all items or heads.
+void take_heads(std::optional<Tensor>& tensor, std::size_t b, std::size_t first,
+                std::size_t count) {
+  if (!tensor) return;
+  const bool is_shared = tensor->shape()[1] == 1;
+  tensor = heads_of(*tensor, tensor->shape()[0] == 1 ? 0 : b, is_shared ? 0 : first,
+                    is_shared ? 1 : count);
+}
+
+/// (buckets, H) -> (buckets, count).
+Tensor columns_of(const Tensor& table, std::size_t first, std::size_t count) {
+  const std::size_t H = table.shape()[1], bytes = count * size_of(table.dtype());
+  Tensor columns(table.dtype(), {table.shape()[0], count});
+  for (std::size_t i = 0; i < table.shape()[0]; ++i)
+    std::memcpy(columns.mutable_raw() + i * bytes,
+                table.raw() + (i * H + first) * size_of(table.dtype()), bytes);
+  return columns;
+}
+
+}  // namespace
+
+Inputs group_of(const Inputs& in, std::size_t b, std::size_t g) {
+  const std::size_t heads = in.H / in.G, first = g * heads;
+  Inputs group = in;
+  for (const Input input :
+       {Input::bias, Input::mask, Input::key_mask, Input::dropout_mask, Input::alibi_slopes})
+    take_heads(group[input], b, first, heads);
+  for (const Input input : {Input::bias_K, Input::bias_V}) take_heads(group[input], b, g, 1);
+  for (const Input input : {Input::sinks, Input::head_scale})
+    if (group[input]) group[input] = group[input]->range(first, heads);
+  if (group[Input::relative_bias])
+    group[Input::relative_bias] = columns_of(*group[Input::relative_bias], first, heads);
+  if (in.token_positions.size() > 1) {
+    group.token_positions = {in.token_positions[b]};
+    if (in.key_ranges) {
+      const auto from = in.key_ranges->begin() + static_cast<std::ptrdiff_t>(b * in.rows.size());
+      group.key_ranges.emplace(from, from + static_cast<std::ptrdiff_t>(in.rows.size()));
+    }
+  }
+  group.B = 1, group.H = heads, group.G = 1;
+  return group;
+}
+
 std::size_t rows_at_a_time(const Inputs& in, std::size_t most_scores) {
   const std::size_t of_row = std::max<std::size_t>(1, saturating_product({in.B, in.H, in.S}));
   const std::size_t most = std::max<std::size_t>(1, most_scores / of_row);

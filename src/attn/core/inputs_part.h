@@ -19,6 +19,14 @@ using RowRanges = std::vector<RowRange>;
 /// The problem with only these rows of in.rows.
 Inputs part_of(const Inputs& in, const RowRanges& rows);
 
+/// The problem of batch item b and key/value head g with the query heads that share it, for the
+/// formula from the scores on. Its queries, keys, values and gates are to be provided.
+Inputs group_of(const Inputs& in, std::size_t b, std::size_t g);
+
+/// (B, heads, ...) -> (1, count, ...): `count` heads of batch item b, from head `first` on, without
+/// a copy.
+Tensor heads_of(const Tensor& tensor, std::size_t b, std::size_t first, std::size_t count);
+
 /// How many of in.rows to compute at a time, so that a matrix of their scores has at most
 /// `most_scores` elements, or one row for each item and head; at least 1. With a multiple of
 /// kProductRows (core/gemm.h), products of the parts have the bytes of the whole. Fewer rows are a

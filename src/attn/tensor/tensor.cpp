@@ -175,6 +175,19 @@ Tensor Tensor::at(std::size_t index) const {
   return result;
 }
 
+Tensor Tensor::range(std::size_t first, std::size_t count) const {
+  if (rank() == 0 || first + count > shape_[0])
+    throw Error(ErrorKind::internal, "elements " + std::to_string(first) + " to " +
+                                         std::to_string(first + count) + " of " +
+                                         to_string(shape_));
+  Tensor result = *this;
+  result.shape_[0] = count;
+  result.size_ = shape_[0] == 0 ? 0 : size_ / shape_[0] * count;
+  const std::byte* start = data_.get() + (shape_[0] == 0 ? 0 : bytes() / shape_[0] * first);
+  result.data_ = std::shared_ptr<const std::byte>(data_, start);
+  return result;
+}
+
 void Tensor::require_dtype(DType wanted) const {
   if (wanted != dtype_)
     throw Error(ErrorKind::internal, "tensor is " + std::string(name_of(dtype_)) + ", asked for " +

@@ -65,6 +65,8 @@ class Tensor {
 
   /// Element `index` of the first axis, without that axis; shares the storage.
   Tensor at(std::size_t index) const;
+  /// Elements [first, first + count) of the first axis; shares the storage.
+  Tensor range(std::size_t first, std::size_t count) const;
 
  private:
   void require_dtype(DType wanted) const;
