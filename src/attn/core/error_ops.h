@@ -463,7 +463,13 @@ class ErrorOps {
   }
 
   Tensor distance_when_stored(const Tensor& x) const {
-    return bounds::each([&](double v) { return distance_when_stored(v); }, bounds::wide(x));
+    const Tensor exact = bounds::wide(x);
+    const auto elements = exact.data<double>();
+    const auto is_kept = [this](double v) { return distance_when_stored(v) == 0; };
+    // Zeros that nobody writes take no memory.
+    if (std::all_of(elements.begin(), elements.end(), is_kept))
+      return Tensor(DType::f64, exact.shape());
+    return bounds::each([&](double v) { return distance_when_stored(v); }, exact);
   }
 
   Tensor largest_distance_when_stored(const Tensor& x) const {

@@ -41,7 +41,7 @@ Bounded with_sizes(Bounded x) {
   return x;
 }
 
-Bounded rows_of(const Bounded& x, const RowRange& rows) {
+Bounded part_of_rows(const Bounded& x, const RowRange& rows) {
   std::vector<std::size_t> indices(rows.count);
   std::iota(indices.begin(), indices.end(), rows.first);
   return {take_rows(x.value, indices), take_rows(x.error, indices), x.is_stored};
@@ -89,10 +89,10 @@ Bounded in_parts(Output output, const Inputs& in, const ErrorOps& ops, Formula<E
       const Inputs part = part_of(group, {range});
       ErrorOps of_part(part, precision, &known[pair]);
       Formula<ErrorOps> formula(of_part, part);
-      formula.provide(Output::queries, rows_of(its_queries, range));
+      formula.provide(Output::queries, part_of_rows(its_queries, range));
       formula.provide(Output::present_K, its_keys);
       if (its_values) formula.provide(Output::present_V, *its_values);
-      if (its_gates) formula.provide(Output::gates, rows_of(*its_gates, range));
+      if (its_gates) formula.provide(Output::gates, part_of_rows(*its_gates, range));
       const Bounded& found = formula.at(output);
       put(found.value, pair * heads, range.first, all.value);
       put(found.error, pair * heads, range.first, all.error);
