@@ -233,19 +233,32 @@ DType coarser(DType a, DType b) {
   return DType::f64;
 }
 
+/// Calls f(first, elements of a, elements of b) with some of their elements at a time, in double.
+template <class F>
+void in_doubles(const Tensor& a, const Tensor& b, const F& f) {
+  constexpr std::size_t kAtOnce = std::size_t{1} << 16;
+  const Tensor all_a = a.reshaped({a.size()}), all_b = b.reshaped({b.size()});
+  for (std::size_t first = 0; first < a.size(); first += kAtOnce) {
+    const std::size_t count = std::min(kAtOnce, a.size() - first);
+    const Tensor x = cast(all_a.range(first, count), DType::f64);
+    const Tensor y = cast(all_b.range(first, count), DType::f64);
+    f(first, x.data<double>(), y.data<double>());
+  }
+}
+
 template <class Add>
 void add_floats(const Tensor& a, const Tensor& b, const Add& add) {
   const DType dtype = coarser(a.dtype(), b.dtype());
-  const Tensor wide_a = cast(a, DType::f64), wide_b = cast(b, DType::f64);
-  const auto x = wide_a.data<double>(), y = wide_b.data<double>();
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    Pair pair{x[i], y[i]};
-    if (!std::isnan(pair.a) && !std::isnan(pair.b) && pair.a != pair.b) {
-      pair.error = std::abs(pair.a - pair.b);
-      pair.ulps = ulps_between(dtype, pair.a, pair.b);
+  in_doubles(a, b, [&](std::size_t first, auto x, auto y) {
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      Pair pair{x[i], y[i]};
+      if (!std::isnan(pair.a) && !std::isnan(pair.b) && pair.a != pair.b) {
+        pair.error = std::abs(pair.a - pair.b);
+        pair.ulps = ulps_between(dtype, pair.a, pair.b);
+      }
+      add(first + i, pair);
     }
-    add(i, pair);
-  }
+  });
 }
 
 /// All integers and booleans are exact in one of these two.
@@ -359,12 +372,12 @@ Tensor difference(const Tensor& a, const Tensor& b) {
   Tensor result(DType::f64, a.shape());
   const auto out = result.mutable_data<double>();
   if (is_float(a.dtype()) || is_float(b.dtype())) {
-    const Tensor wide_a = cast(a, DType::f64), wide_b = cast(b, DType::f64);
-    const auto x = wide_a.data<double>(), y = wide_b.data<double>();
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      const double less = x[i] == y[i] ? 0 : x[i] - y[i];
-      out[i] = std::isinf(less) ? std::numeric_limits<double>::quiet_NaN() : less;
-    }
+    in_doubles(a, b, [&](std::size_t first, auto x, auto y) {
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const double less = x[i] == y[i] ? 0 : x[i] - y[i];
+        out[first + i] = std::isinf(less) ? std::numeric_limits<double>::quiet_NaN() : less;
+      }
+    });
     return result;
   }
   with_integers(a, b, [&](auto x, auto y) {
