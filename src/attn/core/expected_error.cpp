@@ -30,10 +30,12 @@ std::size_t queries_of_part(const Inputs& in) {
   return std::min(rows_at_a_time(group, kMostScores), in.rows.size());
 }
 
-/// Some heads of a batch item, (1, count, ...).
+/// Some heads of a batch item: (B, heads, ...) -> (1, count, ...), without a copy.
 Bounded heads_of(const Bounded& x, std::size_t b, std::size_t first, std::size_t count) {
-  return {attn::heads_of(x.value, b, first, count), attn::heads_of(x.error, b, first, count),
-          x.is_stored};
+  const auto of = [&](const Tensor& tensor) {
+    return sliced(sliced(tensor, 0, b, 1), 1, first, count);
+  };
+  return {of(x.value), of(x.error), x.is_stored};
 }
 
 Bounded with_sizes(Bounded x) {

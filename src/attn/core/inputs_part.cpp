@@ -23,47 +23,39 @@ Inputs part_of(const Inputs& in, const RowRanges& rows) {
   return part;
 }
 
-Tensor heads_of(const Tensor& tensor, std::size_t b, std::size_t first, std::size_t count) {
-  const Tensor heads = tensor.at(b).range(first, count);
+Tensor sliced(const Tensor& tensor, std::size_t axis, std::size_t first, std::size_t count) {
   Shape shape = tensor.shape();
-  shape[0] = 1, shape[1] = count;
-  return heads.reshaped(shape);
+  const std::size_t length = shape[axis];
+  std::size_t outer = 1;
+  for (std::size_t i = 0; i < axis; ++i) outer *= shape[i];
+  const std::size_t inner = element_count(shape) / std::max<std::size_t>(1, outer * length);
+  shape[axis] = count;
+  if (outer == 1) return tensor.reshaped({length, inner}).range(first, count).reshaped(shape);
+  Tensor slice(tensor.dtype(), shape);
+  const std::size_t bytes = inner * size_of(tensor.dtype());
+  for (std::size_t i = 0; i < outer; ++i)
+    std::copy_n(tensor.raw() + (i * length + first) * bytes, count * bytes,
+                slice.mutable_raw() + i * count * bytes);
+  return slice;
 }
-
-namespace {
-
-/// heads_of() for a tensor whose first two axes may have length 1, for all items or heads.
-void take_heads(std::optional<Tensor>& tensor, std::size_t b, std::size_t first,
-                std::size_t count) {
-  if (!tensor) return;
-  const bool is_shared = tensor->shape()[1] == 1;
-  tensor = heads_of(*tensor, tensor->shape()[0] == 1 ? 0 : b, is_shared ? 0 : first,
-                    is_shared ? 1 : count);
-}
-
-/// (buckets, H) -> (buckets, count).
-Tensor columns_of(const Tensor& table, std::size_t first, std::size_t count) {
-  const std::size_t H = table.shape()[1], bytes = count * size_of(table.dtype());
-  Tensor columns(table.dtype(), {table.shape()[0], count});
-  for (std::size_t i = 0; i < table.shape()[0]; ++i)
-    std::memcpy(columns.mutable_raw() + i * bytes,
-                table.raw() + (i * H + first) * size_of(table.dtype()), bytes);
-  return columns;
-}
-
-}  // namespace
 
 Inputs group_of(const Inputs& in, std::size_t b, std::size_t g) {
-  const std::size_t heads = in.H / in.G, first = g * heads;
+  const std::size_t heads = in.H / in.G;
   Inputs group = in;
-  for (const Input input :
-       {Input::bias, Input::mask, Input::key_mask, Input::dropout_mask, Input::alibi_slopes})
-    take_heads(group[input], b, first, heads);
-  for (const Input input : {Input::bias_K, Input::bias_V}) take_heads(group[input], b, g, 1);
-  for (const Input input : {Input::sinks, Input::head_scale})
-    if (group[input]) group[input] = group[input]->range(first, heads);
-  if (group[Input::relative_bias])
-    group[Input::relative_bias] = columns_of(*group[Input::relative_bias], first, heads);
+  for (const InputRow& row : kInputs) {
+    std::optional<Tensor>& tensor = group[row.input];
+    if (!tensor) continue;
+    AxisList axes = row.axes;
+    if (row.input == Input::key_mask) axes = {Axis::B, Axis::H, Axis::L, Axis::S};
+    if (row.input == Input::bias_K || row.input == Input::bias_V)
+      axes = {Axis::B, Axis::G, Axis::N, Axis::D};
+    for (std::size_t i = 0; i < axes.size() && axes.size() == tensor->rank(); ++i) {
+      if (tensor->shape()[i] == 1) continue;  // shared
+      if (axes[i] == Axis::B) tensor = sliced(*tensor, i, b, 1);
+      if (axes[i] == Axis::H) tensor = sliced(*tensor, i, g * heads, heads);
+      if (axes[i] == Axis::G) tensor = sliced(*tensor, i, g, 1);
+    }
+  }
   if (in.token_positions.size() > 1) {
     group.token_positions = {in.token_positions[b]};
     if (in.key_ranges) {

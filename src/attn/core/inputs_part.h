@@ -23,9 +23,9 @@ Inputs part_of(const Inputs& in, const RowRanges& rows);
 /// formula from the scores on. Its queries, keys, values and gates are to be provided.
 Inputs group_of(const Inputs& in, std::size_t b, std::size_t g);
 
-/// (B, heads, ...) -> (1, count, ...): `count` heads of batch item b, from head `first` on, without
-/// a copy.
-Tensor heads_of(const Tensor& tensor, std::size_t b, std::size_t first, std::size_t count);
+/// Elements [first, first + count) of an axis; without a copy if it is the first one, or if all
+/// before it have length 1.
+Tensor sliced(const Tensor& tensor, std::size_t axis, std::size_t first, std::size_t count);
 
 /// How many of in.rows to compute at a time, so that a matrix of their scores has at most
 /// `most_scores` elements, or one row for each item and head; at least 1. With a multiple of
