@@ -58,10 +58,12 @@ Tensor last_axes_swapped(const Tensor& x) {
   visit(x.dtype(), [&]<class T>(Type<T>) {
     const auto from = x.data<T>();
     const auto out = result.mutable_data<T>();
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      const std::size_t matrix = i / (rows * columns), k = i % (rows * columns);
-      out[i] = from[matrix * rows * columns + k % rows * columns + k / rows];
-    }
+    constexpr std::size_t kTile = 32;
+    for (std::size_t matrix = 0; matrix < out.size(); matrix += rows * columns)
+      for (std::size_t first = 0; first < rows; first += kTile)
+        for (std::size_t j = 0; j < columns; ++j)
+          for (std::size_t i = first; i < std::min(rows, first + kTile); ++i)
+            out[matrix + j * rows + i] = from[matrix + i * columns + j];
   });
   return result;
 }

@@ -6,6 +6,8 @@
 #include <functional>
 #include <mutex>
 #include <new>
+#include <numbers>
+#include <numeric>
 
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
@@ -557,40 +559,52 @@ class Search {
     }
   }
 
+  /// The squares of the errors of each head in the first part, with these factors of its scores.
+  std::vector<double> squares_with(const std::vector<double>& factors) {
+    Part& part = parts_.front();
+    Variant variant = base_;
+    with_factors(variant, in_, factors);
+    const auto evaluated_part = evaluated(variant, part, false);
+    if (!evaluated_part) return std::vector<double>(in_.H, HUGE_VAL);
+    std::vector<double> squares(in_.H);
+    const auto a = part.result.data<double>(), b = evaluated_part->values.data<double>();
+    const std::size_t of_head = part.result.shape()[2] * part.result.shape()[3];
+    for (std::size_t i = 0; i < a.size(); ++i)
+      if (std::isfinite(a[i]) && std::isfinite(b[i]))
+        squares[i / of_head % in_.H] += (a[i] - b[i]) * (a[i] - b[i]);
+    return squares;
+  }
+
   /// For each head, or for all, the factor of the scores that leaves the smallest errors in the
   /// first part: the best of a grid, and then a golden section search. nullopt if none makes the
   /// errors much smaller.
   std::optional<std::vector<double>> fitted_factors(bool is_common) {
-    Part& part = parts_.front();
-    const bool has_heads = part.result.shape()[1] == in_.H;
-    if (!has_heads && !is_common) return std::nullopt;
-    const auto squares_at = [&](const std::vector<double>& factors) {
-      Variant variant = base_;
-      with_factors(variant, in_, factors);
-      const auto evaluated_part = evaluated(variant, part, false);
-      std::vector<double> squares(in_.H, HUGE_VAL);
-      if (!evaluated_part) return squares;
-      std::fill(squares.begin(), squares.end(), 0.0);
-      const auto a = part.result.data<double>(), b = evaluated_part->values.data<double>();
-      const std::size_t of_head = part.result.shape()[2] * part.result.shape()[3];
-      for (std::size_t i = 0; i < a.size(); ++i)
-        if (std::isfinite(a[i]) && std::isfinite(b[i]))
-          squares[is_common ? 0 : i / of_head % in_.H] += (a[i] - b[i]) * (a[i] - b[i]);
-      if (is_common) std::fill(squares.begin(), squares.end(), squares[0]);
+    if (parts_.front().result.shape()[1] != in_.H && !is_common) return std::nullopt;
+    const auto summed = [&](std::vector<double> squares) {
+      const double sum = std::accumulate(squares.begin(), squares.end(), 0.0);
+      if (is_common) std::fill(squares.begin(), squares.end(), sum);
       return squares;
     };
-    constexpr int kSteps = 24, kSections = 48;
+    const auto squares_at = [&](const std::vector<double>& factors) {
+      return summed(squares_with(factors));
+    };
+    constexpr int kSteps = 12, kSections = 48, kRoughSections = 20;
     constexpr double kGolden = 0.6180339887498949;
-    const double step = std::exp2(0.25);
-    std::vector<double> before, best(in_.H, 1.0), least(in_.H, HUGE_VAL);
-    for (int k = -kSteps; k <= kSteps; ++k) {
+    const double step = std::numbers::sqrt2;
+    for (int k = -kSteps; k <= kSteps && squares_of_grid_.size() <= 2 * kSteps; ++k) {
       if (is_over()) return std::nullopt;
-      const double factor = std::pow(step, k);
-      const std::vector<double> squares = squares_at(std::vector<double>(in_.H, factor));
-      if (k == 0) before = squares;
-      for (std::size_t h = 0; h < in_.H; ++h)
-        if (squares[h] < least[h]) least[h] = squares[h], best[h] = factor;
+      squares_of_grid_.push_back(squares_with(std::vector<double>(in_.H, std::pow(step, k))));
     }
+    const std::vector<double> before = summed(squares_of_grid_[kSteps]);
+    std::vector<double> best(in_.H, 1.0), least(in_.H, HUGE_VAL);
+    for (int k = -kSteps; k <= kSteps; ++k) {
+      const std::vector<double> squares = summed(squares_of_grid_[kSteps + k]);
+      for (std::size_t h = 0; h < in_.H; ++h)
+        if (squares[h] < least[h]) least[h] = squares[h], best[h] = std::pow(step, k);
+    }
+    // Only a factor near 1 may be far from all of the grid, in comparison.
+    for (std::size_t h = 0; h < in_.H; ++h)
+      if (std::abs(std::log2(best[h])) > 0.75 && 2 * least[h] > before[h]) return std::nullopt;
     std::vector<double> low(in_.H), high(in_.H), left(in_.H), right(in_.H);
     for (std::size_t h = 0; h < in_.H; ++h) {
       low[h] = best[h] / step, high[h] = best[h] * step;
@@ -613,14 +627,19 @@ class Search {
       }
       const std::vector<double> squares = squares_at(next);
       for (std::size_t h = 0; h < in_.H; ++h) (goes_left[h] ? at_left : at_right)[h] = squares[h];
+      if (section == kRoughSections && !are_small(at_left, at_right, before)) return std::nullopt;
     }
-    double after = 0, all = 0;
-    for (std::size_t h = 0; h < in_.H; ++h) {
-      best[h] = (low[h] + high[h]) / 2;
-      after += std::min(at_left[h], at_right[h]), all += before[h];
-    }
-    if (16 * after > all) return std::nullopt;
+    if (!are_small(at_left, at_right, before)) return std::nullopt;
+    for (std::size_t h = 0; h < in_.H; ++h) best[h] = (low[h] + high[h]) / 2;
     return best;
+  }
+
+  /// Whether the smaller ones of a and b are small, in sum, in comparison with those of before.
+  static bool are_small(const std::vector<double>& a, const std::vector<double>& b,
+                        const std::vector<double>& before) {
+    double after = 0;
+    for (std::size_t h = 0; h < a.size(); ++h) after += std::min(a[h], b[h]);
+    return 16 * after <= std::accumulate(before.begin(), before.end(), 0.0);
   }
 
   /// Of the finite elements of all parts.
@@ -690,11 +709,17 @@ class Search {
     }
   }
 
-  /// Pairs of the hypotheses that reduce the error most, then these with all others.
+  /// Pairs of the hypotheses that reduce the error most, then these with all others, of large jobs
+  /// without those that are slow.
   void test_pairs(const std::vector<Hypothesis>& all) {
+    const bool is_large = by_score_ && in_.B * in_.H * in_.S > kSampledScores / in_.L;
+    const auto is_too_slow = [&](const Hypothesis& hypothesis) {
+      return is_large && hypothesis.is_slow;
+    };
     std::vector<const Candidate*> best;
     for (const Candidate& candidate : candidates_)
-      if (candidate.first.finite > 0) best.push_back(&candidate);
+      if (candidate.first.finite > 0 && !is_too_slow(*candidate.hypothesis))
+        best.push_back(&candidate);
     std::stable_sort(best.begin(), best.end(), [](const Candidate* a, const Candidate* b) {
       return a->first.rms() < b->first.rms();
     });
@@ -716,7 +741,7 @@ class Search {
       for (std::size_t j = 0; j < i; ++j) add(best[j]->hypothesis, best[i]->hypothesis);
     for (std::size_t i = 0; i < std::min<std::size_t>(3, best.size()); ++i)
       for (const Hypothesis& other : all)
-        if (is_relevant(other)) add(best[i]->hypothesis, &other);
+        if (is_relevant(other) && !is_too_slow(other)) add(best[i]->hypothesis, &other);
     std::vector<TestedPair> tested(pairs.size());
     in_parallel(pairs.size(), [&](std::size_t i) {
       if (reason_to_stop().empty())
@@ -845,6 +870,7 @@ class Search {
   std::mutex bounds_mutex_;  ///< bounds take much memory: one thread at a time computes them
   Fit before_, before_first_;
   std::vector<Candidate> candidates_;
+  std::vector<std::vector<double>> squares_of_grid_;  ///< of factors, for each head
   Diagnosis found_;
 };
 

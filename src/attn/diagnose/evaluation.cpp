@@ -50,7 +50,9 @@ Tensor row_factors(const Variant& variant, const Inputs& in, const Outputs& outp
   const auto out = factors.mutable_data<double>();
   for (double& x : out) x = natural(x, variant.options);
   if (variant.row_change == RowChange::times_sum) {
-    for (double& x : out) x = std::exp(x);
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = std::exp(out[i] +
+                        (variant.of_heads ? variant.of_heads->data<double>()[i / rows.size()] : 0));
     return factors;
   }
   Tensor others =

@@ -329,19 +329,21 @@ void add_bias(Variant& variant, const Tensor& bias) {
   Shape shape = given->shape();
   for (std::size_t axis = 0; axis < 4; ++axis)
     shape[axis] = std::max(shape[axis], bias.shape()[axis]);
-  const auto index = [&](const Tensor& part, std::size_t i) {
-    std::size_t at = 0, stride = 1;
-    for (std::size_t axis = 4; axis-- > 0; i /= shape[axis]) {
-      if (part.shape()[axis] > 1) at += i % shape[axis] * stride;
-      stride *= part.shape()[axis];
-    }
-    return at;
-  };
-  const Tensor old = cast(*given, DType::f64);
   Tensor sum(DType::f64, shape);
-  for (std::size_t i = 0; i < sum.size(); ++i)
-    sum.mutable_data<double>()[i] =
-        old.data<double>()[index(old, i)] + bias.data<double>()[index(bias, i)];
+  const auto out = sum.mutable_data<double>();
+  for (const Tensor& part : {cast(*given, DType::f64), bias}) {
+    const Shape& of = part.shape();
+    const auto x = part.data<double>();
+    const std::size_t step = of[3] > 1 ? 1 : 0;
+    for (std::size_t row = 0; row < shape[0] * shape[1] * shape[2]; ++row) {
+      const std::size_t b = row / (shape[1] * shape[2]), h = row / shape[2] % shape[1],
+                        i = row % shape[2];
+      const std::size_t head = (of[0] > 1 ? b : 0) * of[1] + (of[1] > 1 ? h : 0);
+      const double* from = &x[(head * of[2] + (of[2] > 1 ? i : 0)) * of[3]];
+      double* to = &out[row * shape[3]];
+      for (std::size_t j = 0; j < shape[3]; ++j) to[j] += from[j * step];
+    }
+  }
   variant.set(Input::bias, sum);
 }
 
@@ -389,14 +391,14 @@ Found softmax_over_matrix(Variant& variant, const Inputs& in) {
   options.path = Path::automatic;
   const Tensor of_rows =
       attend(variant.tensors, options, {Output::logsumexp}).at(name_of(Output::logsumexp));
-  Tensor bias(DType::f64, {in.B, in.H, 1, 1});
-  for (std::size_t i = 0; i < bias.size(); ++i) {
+  Tensor terms(DType::f64, {in.B, in.H});
+  for (std::size_t i = 0; i < terms.size(); ++i) {
     double sum = kNothing;
     for (const double x : of_rows.data<double>().subspan(i * in.L, in.L)) sum = log_of_sum(sum, x);
-    bias.mutable_data<double>()[i] = std::isfinite(sum) ? -sum : 0;
+    terms.mutable_data<double>()[i] = std::isfinite(sum) ? -sum : 0;
   }
-  add_bias(variant, bias);
   variant.row_change = RowChange::times_sum;
+  variant.of_heads = terms;
   return flag("--softmax-axis all", "keys");
 }
 
@@ -421,8 +423,8 @@ Found softmax_over_queries(Variant& variant, const Inputs& in) {
   const Claim claim = words("the softmax over the queries instead of the keys");
   const std::size_t of_query = std::max<std::size_t>(1, in.B * in.H * in.S);
   if (of_query > kMostScores / in.L) return Claim{claim.kernel, "", false, true};
-  Tensor sums(DType::f64, {in.B, in.H, 1, in.S});
-  for (double& sum : sums.mutable_data<double>()) sum = kNothing;
+  const std::size_t columns = in.B * in.H * in.S;
+  std::vector<double> largest(columns, kNothing), total(columns);  // of exp(x - the largest)
   const std::size_t block = std::max<std::size_t>(1, kBlock / of_query);
   for (std::size_t first = 0; first < in.L; first += block) {
     Options options = in.options;
@@ -432,13 +434,21 @@ Found softmax_over_queries(Variant& variant, const Inputs& in) {
     const Tensor scores = attend(variant.tensors, options, {Output::masked_scores})
                               .at(name_of(Output::masked_scores));
     const auto x = scores.data<double>();
-    const auto out = sums.mutable_data<double>();
-    for (std::size_t head = 0; head < in.B * in.H; ++head)
-      for (std::size_t i = 0; i < count; ++i)
-        for (std::size_t j = 0; j < in.S; ++j)
-          out[head * in.S + j] = log_of_sum(out[head * in.S + j], x[(head * count + i) * in.S + j]);
+    for (std::size_t row = 0; row < in.B * in.H * count; ++row)
+      for (std::size_t j = 0; j < in.S; ++j) {
+        const double score = x[row * in.S + j];
+        if (score == kNothing) continue;
+        double& most = largest[row / count * in.S + j];
+        double& sum = total[row / count * in.S + j];
+        if (score > most) sum *= std::exp(most - score), most = score;
+        sum += std::exp(score - most);
+      }
   }
-  for (double& sum : sums.mutable_data<double>()) sum = std::isfinite(sum) ? -sum : 0;
+  Tensor sums(DType::f64, {in.B, in.H, 1, in.S});
+  for (std::size_t i = 0; i < columns; ++i) {
+    const double sum = largest[i] + std::log(total[i]);
+    sums.mutable_data<double>()[i] = std::isfinite(sum) ? -sum : 0;
+  }
   add_bias(variant, sums);
   variant.erase({Input::sinks});
   variant.row_change = RowChange::times_sum;
@@ -814,12 +824,10 @@ constexpr Hypothesis kAttentionTable[] = {
        return words("the bias multiplied by the scale");
      }},
     {"bias.head_0", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
+     [](Variant& p, const Inputs&) -> Found {
        const Tensor* bias = p.find(Input::bias);
        if (bias == nullptr || bias->shape()[1] < 2) return std::nullopt;
-       const std::size_t matrix = bias->shape()[2] * bias->shape()[3];
-       p.set(Input::bias, reordered(*bias, [&](std::size_t i) {
-         return i / (in.H * matrix) * (in.H * matrix) + i % matrix; }));
+       p.set(Input::bias, with_heads_from(*bias, {0}));
        return words("the bias of head 0 for all heads");
      }},
     {"bias.alibi_dropped", kAttention,

@@ -67,10 +67,11 @@ struct Variant {
   TensorMap tensors;  ///< by the names of core/input_table.h
   Options options;
   RowChange row_change = RowChange::none;
-  std::size_t block = 0;           ///< keys at a time, for an online softmax
-  double of_hidden = 0;            ///< a score or a term of it, for some changes
-  BackwardChanges backward = {};   ///< for gradients
-  bool is_attention_only = false;  ///< made by attention_only()
+  std::size_t block = 0;                ///< keys at a time, for an online softmax
+  std::optional<Tensor> of_heads = {};  ///< (B, H), added to the natural logsumexp of times_sum
+  double of_hidden = 0;                 ///< a score or a term of it, for some changes
+  BackwardChanges backward = {};        ///< for gradients
+  bool is_attention_only = false;       ///< made by attention_only()
 
   const Tensor* find(Input input) const { return attn::find(tensors, input); }
   bool has(Input input) const { return find(input) != nullptr; }
