@@ -17,6 +17,7 @@ def folder(tmp_path):
         np.save(tmp_path / f"{name}.npy", array)
     np.savez(tmp_path / "lower.npz", q=Q, k=K, v=V)
     np.savez(tmp_path / "both.npz", Q=Q, K=K, V=V, q=Q)
+    np.savez(tmp_path / "result.npz", weights=np.eye(4), context=V)
     (tmp_path / "job.json").write_text(json.dumps({"Q": Q.tolist(), "K": K.tolist(), "V": V.tolist()}))
     (tmp_path / "tokens.txt").write_text("the\ncat\nsat\ndown\n")
     (tmp_path / "list.json").write_text(json.dumps([{"Q": Q.tolist(), "K": K.tolist()}] * 2))
@@ -52,6 +53,7 @@ FLAGS = "run --q q.npy --k k.npy --v v.npy "
     (FLAGS + "--attention-mask mask.npy", 2, "--key-mask"),
     ("random torch.randn --shape 2,2", 2, "randn --generator torch"),
     ("run both.npz", 65, "'q'"),
+    ("run result.npz", 65, "result.npz: is a result (weights, context), not a job; 'attn view' draws results"),
     ("run lower.npz --head 2", 2, "--heads sets the number of heads"),
     (FLAGS + "--tokens tokens.txt", 2,
      "--tokens: tokens.txt is a file; to read a label from each line, write @tokens.txt"),

@@ -237,10 +237,20 @@ void add_arrays(Document& document, const TensorMap& arrays, const std::string& 
     if (field != nullptr) used.push_back(key);
   }
   if (unknown.empty()) return;
+  const auto named = [&](std::size_t most) {
+    return printable(join(std::span(unknown).first(std::min(most, unknown.size())), ", ")) +
+           (unknown.size() > most ? ", ..." : "");
+  };
+  constexpr std::size_t kNamed = 3;
+  if (used.empty() && std::all_of(unknown.begin(), unknown.end(), output_named)) {
+    problems.add({.where = {document.name},
+                  .message = "is a result (" + named(kNamed) + "), not a job",
+                  .hint = "'attn view' draws results, 'attn stats' and 'attn compare' read them"});
+    return;
+  }
   const std::string ignore =
       used.empty() ? "" : "--only " + join(used, ",") + " ignores all other arrays";
   std::string example = example_of_projection(unknown, arrays, source);
-  constexpr std::size_t kNamed = 3;
   if (unknown.size() == 1) {
     const Tensor& only_one = arrays.at(unknown.front());
     if (example.empty() && only_one.rank() >= 2 && is_float(only_one.dtype()))
@@ -254,10 +264,7 @@ void add_arrays(Document& document, const TensorMap& arrays, const std::string& 
   } else {
     problems.add(
         {.where = {document.name},
-         .message =
-             counted(unknown.size(), "array") + " are not job keys: " +
-             printable(join(std::span(unknown).first(std::min(kNamed, unknown.size())), ", ")) +
-             (unknown.size() > kNamed ? ", ..." : ""),
+         .message = counted(unknown.size(), "array") + " are not job keys: " + named(kNamed),
          .hint = !ignore.empty() ? ignore
                                  : hint_for_arrays(parse_tensor_ref(document.name).path, example)});
   }
