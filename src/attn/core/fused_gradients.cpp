@@ -1,7 +1,6 @@
 #include "attn/core/fused_gradients.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 #include <variant>
 
@@ -35,15 +34,13 @@ Tensor unfitted(Tensor g, const Tensor& bias, const Inputs& in) {
         to[row * shape[3] + (shape[3] == 1 ? 0 : j)] += g.data<double>()[row * in.S + j];
     g = narrow;
   }
-  return g.shape() == shape ? g : scattered_rows(g, in.rows, shape[2]);
+  return takes_rows(bias, in) ? scattered_rows(g, in.rows, shape[2]) : g;
 }
 
 /// The dropout mask of the selected queries.
 Tensor dropout_mask_of(const Inputs& in) {
   const Tensor& mask = *in[Input::dropout_mask];
-  std::vector<std::size_t> all(in.L);
-  std::iota(all.begin(), all.end(), std::size_t{0});
-  return mask.shape()[2] == 1 || in.rows == all ? mask : take_rows(mask, in.rows);
+  return takes_rows(mask, in) ? take_rows(mask, in.rows) : mask;
 }
 
 /// Rows of the weights after dropout times the values (B, G, S, Dv), stored in the context.

@@ -152,11 +152,14 @@ std::pair<Tensor, VisibleKeys> mask_as(const Tensor& scaled, const Biases<Tensor
 
 }  // namespace
 
-Tensor fitted_mask(const Tensor& given, const Inputs& in, MaskPolarity polarity) {
+bool takes_rows(const Tensor& mask, const Inputs& in) {
   std::vector<std::size_t> all(in.L);
   std::iota(all.begin(), all.end(), std::size_t{0});
-  const bool chosen = given.shape()[2] == in.L && in.L != 1 && in.rows != all;
-  const Tensor mask = chosen ? take_rows(given, in.rows) : given;
+  return mask.shape()[2] == in.L && in.L != 1 && in.rows != all;
+}
+
+Tensor fitted_mask(const Tensor& given, const Inputs& in, MaskPolarity polarity) {
+  const Tensor mask = takes_rows(given, in) ? take_rows(given, in.rows) : given;
   if (in.E == 0) return mask;
   const Shape& shape = mask.shape();
   const std::size_t keys = in.P + in.N, step = shape[3] == 1 ? 0 : 1;

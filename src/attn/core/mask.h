@@ -74,6 +74,9 @@ struct BiasMagnitudes {
 };
 BiasMagnitudes bias_magnitudes(const Biases<Tensor>& biases, const Inputs& in);
 
+/// Whether queries have rows of their own in a mask, of which fitted_mask() takes in.rows.
+bool takes_rows(const Tensor& mask, const Inputs& in);
+
 /// The rows of a mask for in.rows, with columns for appended keys, which every query sees.
 Tensor fitted_mask(const Tensor& mask, const Inputs& in, MaskPolarity polarity);
 
