@@ -41,6 +41,12 @@ Tensor transposed_matrices(const Tensor& x);
 /// Sums of each key head's query heads: (B, H, N, D) -> (B, G, N, D).
 Tensor sum_of_groups(const Tensor& x, std::size_t G);
 
+/// How the weights of queries without keys count: they are constants. NaN would reach derivatives
+/// by the parameters, and 0 has the same derivatives otherwise.
+constexpr EmptyRows as_constants(EmptyRows empty_rows) {
+  return empty_rows == EmptyRows::nan ? EmptyRows::zero : empty_rows;
+}
+
 /// The transpose of take_rows(): (..., rows.size(), D) -> (..., N, D), 0 in rows not taken.
 Tensor scattered_rows(const Tensor& x, const std::vector<std::size_t>& rows, std::size_t N);
 

@@ -208,7 +208,9 @@ class ErrorOps {
     const Tensor error =
         times_by_head(bounds::each(of_score, scores.error, bounds::wide(scores.value)),
                       bounds::magnitude(head_scale->value));
-    return {scaled, bounds::each(with_own, error, bounds::wide(scaled))};
+    const Tensor of_factor =
+        times_by_head(bounds::times(bounds::magnitude(scores.value), scale), head_scale->error);
+    return {scaled, bounds::each(with_own, bounds::plus(error, of_factor), bounds::wide(scaled))};
   }
 
   /// Hidden scores are exact. The score and its biases may be added in any order: all sums but the

@@ -25,7 +25,9 @@
 //             attention factor and running error analysis gives e(angle) and e(m); |a| r because
 //             cosines, sines and products may be stored
 //   scores    e(Q) |K|' + |Q| e(K)' + c(D) |Q| |K|'
-//   scaled    the scale times that, + 4 s |.|; softcap: + 4 s |.| more
+//   scaled    the scale times that, + 4 s |.|; softcap: + 4 s |.| more; with a scale h of each
+//   head,
+//             |h| times that, + e(h) |scaled without h|
 //   masked    with n biases b, in any order: + (2 s + r if one is not representable) sum |b|
 //             + (n - 1) s (|scaled| + sum |b|) + s |.|; divided by temperature
 //   weights   w (exp(t) - 1), t = n + sum_k w_k n_k + g(S) s + 2 s,

@@ -524,8 +524,14 @@ class GradErrorOps {
       return head_scale ? times_by_head(result, bounds::wide(head_scale->bounded.value)) : result;
     };
     const Tensor value = scaled(g.value);
-    return {value, bounds::plus(bounds::magnitude(scaled(g.error)),
-                                bounds::times(bounds::magnitude(value), 4 * s_))};
+    Tensor error = bounds::plus(bounds::magnitude(scaled(g.error)),
+                                bounds::times(bounds::magnitude(value), 4 * s_));
+    if (head_scale)
+      error = bounds::plus(
+          std::move(error),
+          times_by_head(bounds::times(bounds::magnitude(g.value), std::abs(in_.scale.factor())),
+                        head_scale->bounded.error));
+    return {value, std::move(error)};
   }
 
   /// x (B, heads, N, D), or (B, N, D) with one head.
@@ -631,8 +637,10 @@ std::string missing_gradient_bound_reason(const Options& options) {
   return "";
 }
 
-Tensor expected_gradient_error(const Request& request, const Inputs& in,
+Tensor expected_gradient_error(const Request& request, const Inputs& given,
                                const Precision& precision) {
+  Inputs in = given;
+  in.options.empty_rows = as_constants(given.options.empty_rows);
   const Gradient* gradient = std::get_if<Gradient>(&request);
   GradErrorOps ops(in, precision, gradient ? std::optional(gradient->of) : std::nullopt);
   Formula<GradErrorOps> formula(ops, in);

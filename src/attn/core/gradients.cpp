@@ -13,12 +13,11 @@
 namespace attn {
 namespace {
 
-/// The problem in float64. NaN as the weights of queries without keys would reach derivatives by
-/// the parameters; they are constants, so that 0 has the same derivatives otherwise.
+/// The problem in float64.
 Inputs in_float64(const Inputs& in) {
   Options options = in.options;
   options.compute = Compute::f64;
-  if (options.empty_rows == EmptyRows::nan) options.empty_rows = EmptyRows::zero;
+  options.empty_rows = as_constants(options.empty_rows);
   return make_inputs(in.given, options);
 }
 
