@@ -2,6 +2,8 @@
 // backward.h). Scores are those of the forward pass, with all modifiers.
 #pragma once
 
+#include <limits>
+
 #include "attn/kernel/begin-inl.h"
 #include "attn/kernel/pack_keys-inl.h"
 #include "attn/kernel/values-inl.h"
@@ -246,7 +248,10 @@ class BackwardStep {
     T* const slopes = s_.slopes + i * s_.stride;
     const std::size_t flat = first_ + i;
     const T log = keys_.in.logsumexp[flat];
-    const T shift = log == -kInfinity<T> ? T(0) : static_cast<T>(log * kLog2e);
+    // All weights are NaN if a visible score is infinite.
+    const T shift = log == -kInfinity<T>  ? T(0)
+                    : log == kInfinity<T> ? std::numeric_limits<T>::quiet_NaN()
+                                          : static_cast<T>(log * kLog2e);
     const T extra = keys_.in.grad_logsumexp ? keys_.in.grad_logsumexp[flat] : T(0);
     const T center = (keys_.in.delta[flat] - extra) / p_.temperature;
     if (keys_.in.dropout.data)
