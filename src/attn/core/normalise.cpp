@@ -51,7 +51,7 @@ double softmax(const Group<T>& group) {
 
 /// The weights of visible scores by any normaliser except softmax.
 std::vector<double> other_weights(std::vector<double> x, const Options& options) {
-  if (options.normaliser == Normaliser::none) return x;
+  if (options.normaliser == Normaliser::none || x.empty()) return x;
   if (options.normaliser == Normaliser::sigmoid) {
     for (double& value : x) value = 1 / (1 + std::exp(-value));
     return x;

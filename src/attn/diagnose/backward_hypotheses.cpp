@@ -318,6 +318,7 @@ class BackwardPass::Ops : public GradOps {
     Tensor result(DType::f64, {given_.H});
     for (std::size_t row = 0; row < sums.size(); ++row) {
       const std::size_t h = row / given_.rows.size() % given_.H;
+      if (logsumexp.data<double>()[row] == -HUGE_VAL) continue;  // padding, which has no sink
       const double share = std::exp(sinks.value.data<double>()[h] - logsumexp.data<double>()[row]);
       result.mutable_data<double>()[h] += share * (of_logsumexp_[row] - sums[row]);
     }

@@ -34,7 +34,8 @@ constexpr std::size_t kSampledScores = std::size_t{1} << 22;
 
 /// Some queries of the result and of its job.
 struct Part {
-  std::vector<std::size_t> queries;
+  std::vector<std::size_t> rows;     ///< of the result
+  std::vector<std::size_t> queries;  ///< of the job, which may compute some of them only
   Tensor result, reference;
   std::optional<Tensor> bounds;
   std::vector<bool> wrong;                  ///< elements that differ from the job
@@ -52,7 +53,6 @@ struct Candidate {
   Claim claim;
   Fit first, fit;  ///< of the first part, and of all parts that were evaluated
   bool complete = false;
-  std::size_t elements = 0;  ///< of the whole sample
 };
 
 class Search {
@@ -92,7 +92,9 @@ class Search {
     found_.explained_before = before_.explained();
     found_.pattern = pattern_of(evidence_, by_score_ ? &in_ : nullptr);
     if (by_score_ && found_.findings.empty() && found_.arithmetic.empty()) {
-      const std::string line = recovered_weights(evidence_, base_, parts_.front().queries.front());
+      const Part& first = parts_.front();
+      const std::string line =
+          recovered_weights(evidence_, base_, first.rows.front(), first.queries.front());
       if (!line.empty()) found_.pattern.push_back(line);
     }
     return found_;
@@ -112,8 +114,9 @@ class Search {
       const std::size_t count = std::clamp<std::size_t>(kSampledScores / of_query, 8, kMostQueries);
       const Window& window = in_.options.window;
       std::vector<std::size_t> edges;
-      for (const std::int64_t edge : {window.left, window.right})
-        if (edge >= 0) edges.push_back(static_cast<std::size_t>(edge));
+      for (const std::size_t row : rows)
+        for (const std::int64_t edge : {window.left, window.right})
+          if (edge >= 0 && queries[row] == static_cast<std::size_t>(edge)) edges.push_back(row);
       rows = sampled_rows(errors, count, edges);
       block = std::max<std::size_t>(1, kScores / of_query);
     }
@@ -127,6 +130,7 @@ class Search {
           rows.begin() + static_cast<std::ptrdiff_t>(first),
           rows.begin() + static_cast<std::ptrdiff_t>(first + count));
       Part part;
+      part.rows = some;
       for (const std::size_t row : some) part.queries.push_back(has_queries ? queries[row] : row);
       if (by_score_ && !has_queries) part.queries = queries;
       part.result = taken(evidence_.result, view, some);
@@ -135,7 +139,6 @@ class Search {
       const Fit fitted = fit_of(part, part.reference, part.bounds ? &*part.bounds : nullptr);
       part.wrong = fitted.is_outside;
       before_.add(fitted);
-      if (first == 0) before_first_ = fitted;
       parts_.push_back(std::move(part));
       first += count;
     }
@@ -224,7 +227,8 @@ class Search {
       if (result.values.shape() != part.result.shape()) return std::nullopt;
     }
     if (!with_bounds || !part.bounds) return result;
-    const double relative = rms_of(*part.bounds) / rms_of(part.reference);
+    const double size_of_reference = rms_of(part.reference);
+    const double relative = size_of_reference > 0 ? rms_of(*part.bounds) / size_of_reference : 0;
     result.bounds = part.bounds;
     const std::size_t columns = std::max<std::size_t>(1, evidence_.view.C);
     const auto values = result.values.data<double>();
@@ -291,7 +295,6 @@ class Search {
   void judge(Variant variant, Candidate& candidate) {
     std::size_t all = 0;
     for (const Part& part : parts_) all += part.result.size();
-    candidate.elements = all;
     InputErrors known;
     for (std::size_t k = 0; k < parts_.size(); ++k) {
       Part& part = parts_[k];
@@ -469,9 +472,9 @@ class Search {
 
   void test_fits() {
     test_fitted_scores();
-    const auto rows = sorted_queries_that_differ();
-    if (const auto offset = common_offset(in_); offset && !rows.empty())
-      if (const auto left = fitted_window(*offset + static_cast<std::int64_t>(rows.front()) - 1))
+    const auto queries = sorted_queries_that_differ();
+    if (const auto offset = common_offset(in_); offset && !queries.empty())
+      if (const auto left = fitted_window(*offset + static_cast<std::int64_t>(queries.front()) - 1))
         test_fit("window.added",
                  [&](Variant& variant) { return with_added_window(variant, in_, *left); });
     if (in_.options.score != Score::dot) return;
@@ -510,10 +513,12 @@ class Search {
   /// The queries of all heads and items whose rows are not within their bounds, in order.
   std::vector<std::size_t> sorted_queries_that_differ() const {
     const std::vector<double> errors = row_errors(evidence_);
-    std::vector<std::size_t> rows;
+    std::vector<std::size_t> queries;
+    if (errors.size() != given_in_.rows.size()) return queries;
     for (std::size_t r = 0; r < errors.size(); ++r)
-      if (errors[r] > 1) rows.push_back(r);
-    return errors.size() == given_in_.rows.size() ? rows : std::vector<std::size_t>();
+      if (errors[r] > 1) queries.push_back(given_in_.rows[r]);
+    std::sort(queries.begin(), queries.end());
+    return queries;
   }
 
   /// The window, up to `most` keys to the left, with the smallest errors of the first part: the
@@ -671,7 +676,8 @@ class Search {
     }
     if (shares.empty()) return false;
     std::sort(shares.begin(), shares.end());
-    const double median = shares[shares.size() / 2], most = shares[shares.size() * 999 / 1000];
+    const double median = shares[(shares.size() - 1) / 2],
+                 most = shares[shares.size() * 999 / 1000];
     return most <= kMostUneven * median;
   }
 
@@ -774,8 +780,6 @@ class Search {
     Matrices view{shape[0], shape[1], shape[2], shape[3]};
     view.stride_C = 1, view.stride_R = view.C;
     view.stride_H = view.R * view.stride_R, view.stride_B = view.H * view.stride_H;
-    std::vector<std::size_t> rows(view.R);
-    for (std::size_t r = 0; r < view.R; ++r) rows[r] = r;
     for (const Candidate& candidate : candidates_) {
       if (is_over()) {
         found_.untested.emplace_back("pairs with another arrangement");
@@ -786,7 +790,7 @@ class Search {
         Variant variant = projects ? given_ : base_;
         if (!apply(*candidate.hypothesis, variant)) continue;
         if (projects) variant = attention_only(variant);
-        const Evaluated changed = evaluate(variant, *output_, rows, evidence_.precision);
+        const Evaluated changed = evaluate(variant, *output_, given_in_.rows, evidence_.precision);
         if (changed.values.shape() != shape) continue;
         const Evidence other{evidence_.output,
                              result,
@@ -868,7 +872,7 @@ class Search {
   std::vector<Part> parts_;
   InputErrors base_errors_;
   std::mutex bounds_mutex_;  ///< bounds take much memory: one thread at a time computes them
-  Fit before_, before_first_;
+  Fit before_;
   std::vector<Candidate> candidates_;
   std::vector<std::vector<double>> squares_of_grid_;  ///< of factors, for each head
   Diagnosis found_;

@@ -7,15 +7,13 @@
 #include "attn/base/error.h"
 #include "attn/core/attention.h"
 #include "attn/core/gemm.h"
+#include "attn/core/layout.h"
 #include "attn/core/plan.h"
 #include "attn/diagnose/changes.h"
 #include "attn/diagnose/hidden_keys.h"
 
 namespace attn {
 namespace {
-
-/// The context has the numbers of head_context.
-Output by_heads(Output output) { return output == Output::context ? Output::head_context : output; }
 
 /// Outputs with all axes, (B, H, rows, C).
 class Outputs {
@@ -178,7 +176,7 @@ Evaluated evaluate(const Variant& variant, Output output, const std::vector<std:
   const Inputs in = inputs_of_rows(variant, rows);
   const bool changes = changes_weights(variant.row_change);
   const bool projects = changes && output == Output::output;
-  const Output wanted = projects ? Output::head_context : by_heads(output);
+  const Output wanted = projects ? Output::head_context : same_numbers_as(output);
   std::vector<Request> requests = {wanted};
   if (variant.row_change != RowChange::none) {
     if (wanted != Output::logsumexp) requests.emplace_back(Output::logsumexp);
@@ -189,7 +187,11 @@ Evaluated evaluate(const Variant& variant, Output output, const std::vector<std:
     requests.emplace_back(Output::masked_scores);
     requests.emplace_back(Output::present_V);
   }
-  const bool is_changed = output == Output::logsumexp ? !changes : changes;
+  const bool is_of_weights = wanted == Output::head_context || wanted == Output::weights ||
+                             wanted == Output::dropped_weights;
+  const bool is_changed = output == Output::logsumexp ? !changes
+                          : counts_hidden             ? changes
+                                                      : changes && is_of_weights;
   if (variant.row_change != RowChange::none && !is_changed)
     throw Error(ErrorKind::usage, "a change without effect on this output");
   check_outputs(requests, variant.tensors, in.options);

@@ -97,9 +97,8 @@ std::vector<std::size_t> sampled_rows(const std::vector<double>& errors, std::si
     state = state * 6364136223846793005 + 1442695040888963407;
     return static_cast<std::size_t>(state >> 33) % rows;
   };
-  if (rows <= count) {  // all, in an order as below
-    count = rows;
-  }
+  if (rows == 0) return {};
+  count = std::min(count, rows);
   for (std::size_t k = 0; k < 4; ++k) choose(by_error[std::min(k, rows - 1)]);
   for (std::size_t k = 0; k < 3; ++k) choose(at_random());
   choose(0), choose(rows - 1), choose(by_error.back());

@@ -33,7 +33,8 @@ std::string scale_text(const Inputs& in) {
 
 /// nullopt if the job has this scale.
 Found with_scale(Variant& variant, const Inputs& in, double scale, const std::string& meaning) {
-  if (in.options.score != Score::dot || std::abs(scale / in.scale.factor() - 1) < 1e-9)
+  if (in.options.score != Score::dot || !std::isfinite(scale) ||
+      std::abs(scale / in.scale.factor() - 1) < 1e-9)
     return std::nullopt;
   variant.options.scale = {Scale::Kind::number, scale};
   return flag(
@@ -278,11 +279,11 @@ Found tail_missing(Variant& variant, const Inputs& in) {
 /// Keys after the last are read up to the end of a page: zeros, which a sink can express.
 template <std::size_t page>
 Found zero_tail(Variant& variant, const Inputs& in) {
+  if (in.token_positions.size() != 1 || in.options.normaliser != Normaliser::softmax)
+    return std::nullopt;
   // If the last page is full, the kernel reads one more.
   const std::size_t keys = keys_of(in, 0), extra = page - keys % page;
-  if (in.token_positions.size() != 1 ||
-      (page > kSmallestPage && extra == page / 2 - keys % (page / 2)))
-    return std::nullopt;
+  if (page > kSmallestPage && extra == page / 2 - keys % (page / 2)) return std::nullopt;
   add_zero_keys(variant, in, static_cast<double>(extra));
   if (extra == page) return words("one more page of " + text(page) + " keys read as zeros");
   return words("the last page of " + text(page) + " keys read to its end as zeros (" + text(extra) +
@@ -328,9 +329,10 @@ void add_bias(Variant& variant, const Tensor& bias) {
   if (given == nullptr) return variant.set(Input::bias, bias);
   Shape shape = given->shape();
   for (std::size_t axis = 0; axis < 4; ++axis)
-    shape[axis] = std::max(shape[axis], bias.shape()[axis]);
+    if (shape[axis] == 1) shape[axis] = bias.shape()[axis];
   Tensor sum(DType::f64, shape);
   const auto out = sum.mutable_data<double>();
+  if (out.empty()) return variant.set(Input::bias, sum);
   for (const Tensor& part : {cast(*given, DType::f64), bias}) {
     const Shape& of = part.shape();
     const auto x = part.data<double>();
@@ -389,6 +391,7 @@ Found softmax_over_matrix(Variant& variant, const Inputs& in) {
   Options options = in.options;
   options.lse_base = std::numbers::e;
   options.path = Path::automatic;
+  options.rows.clear();
   const Tensor of_rows =
       attend(variant.tensors, options, {Output::logsumexp}).at(name_of(Output::logsumexp));
   Tensor terms(DType::f64, {in.B, in.H});
@@ -428,6 +431,7 @@ Found softmax_over_queries(Variant& variant, const Inputs& in) {
   const std::size_t block = std::max<std::size_t>(1, kBlock / of_query);
   for (std::size_t first = 0; first < in.L; first += block) {
     Options options = in.options;
+    options.rows.clear();
     const std::size_t count = std::min(block, in.L - first);
     for (std::size_t i = 0; i < count; ++i)
       options.rows.push_back(static_cast<std::int64_t>(first + i));
@@ -939,7 +943,7 @@ constexpr Hypothesis kAttentionTable[] = {
      }},
     {"sink.added", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
-       if (p.has(Input::sinks)) return std::nullopt;
+       if (p.has(Input::sinks) || in.options.normaliser != Normaliser::softmax) return std::nullopt;
        p.set(Input::sinks, Tensor(DType::f64, {in.H}));
        return words("1 added to the denominator of the softmax (sinks of 0)");
      }},

@@ -52,14 +52,15 @@ std::pair<std::size_t, std::size_t> worst_head(const Evidence& evidence, const T
 
 }  // namespace
 
-std::string recovered_weights(const Evidence& evidence, const Variant& job, std::size_t query) {
+std::string recovered_weights(const Evidence& evidence, const Variant& job, std::size_t row,
+                              std::size_t query) {
   const Inputs in = make_inputs(job.tensors, job.options);
   if ((evidence.output != Request{Output::context} &&
        evidence.output != Request{Output::head_context}) ||
       in.S > in.Dv || in.S == 0 || in.S > 512 || in[Input::gate])
     return "";
-  const Tensor result = taken(evidence.result, evidence.view, {query});
-  const Tensor reference = taken(evidence.reference, evidence.view, {query});
+  const Tensor result = taken(evidence.result, evidence.view, {row});
+  const Tensor reference = taken(evidence.reference, evidence.view, {row});
   const auto [item, head] = worst_head(evidence, result, reference);
   const Evaluated weights = evaluate(job, Output::weights, {query}, nullptr);
   const Tensor values =
@@ -94,7 +95,7 @@ std::string recovered_weights(const Evidence& evidence, const Variant& job, std:
     if (std::abs(w[j]) <= error && expected[j] > 3 * error) missing.push_back(j);
     if (std::abs(w[j]) > 3 * error && expected[j] == 0) added.push_back(j);
   }
-  std::string text = "row " + std::to_string(query) + " of head " + std::to_string(head) +
+  std::string text = "row " + std::to_string(row) + " of head " + std::to_string(head) +
                      ": its weights, recovered from the values, sum to " + six_digits(sum);
   if (!missing.empty()) text += "; they miss keys " + ranges_text(missing);
   if (!added.empty()) text += "; they include the hidden keys " + ranges_text(added);

@@ -173,6 +173,9 @@ Sensitivity sensitivity(const Variant& given, Output output, const Test& test,
   const std::string why = missing_bound_reason(output, given.options);
   if (!test.tolerance && !test.gate && !why.empty())
     throw Error(ErrorKind::usage, "no error bound is known " + why + "; set --rtol or --atol");
+  if (const Inputs in = make_inputs(given.tensors, given.options); in.B == 0 || in.rows.empty())
+    throw Error(ErrorKind::data, std::string(name_of(output)) +
+                                     " has no elements, in which a test could see mistakes");
   const Subject subject(given, output, why.empty() ? &test.precision : nullptr);
   Variant other{adversarial_inputs(given, 0), given.options, RowChange::none};
   std::optional<Subject> adversarial;  // made when first used

@@ -1,0 +1,175 @@
+"""compare --reference and sensitivity with problems at the edge: some rows, no keys, no queries, other outputs."""
+
+import json
+
+import numpy as np
+import pytest
+
+from support.attn import assert_error, attn
+from support.jobs import run_arrays
+
+R = np.random.default_rng(4)
+
+
+def numbers(*shape, dtype=np.float64):
+    return R.standard_normal(shape).astype(dtype)
+
+
+def write(folder, tensors, **options):
+    np.savez(folder / "in.npz", **tensors)
+    (folder / "job.json").write_text(json.dumps(options | {name: f"in.npz#{name}" for name in tensors}))
+
+
+def compared(folder, *flags, **found):
+    np.savez(folder / "found.npz", **found)
+    return attn("compare", "found.npz", "--reference", "job.json", *flags, cwd=folder)
+
+
+def first_lines(run):
+    assert run.returncode == 1, run.stderr
+    return run.stdout.decode().splitlines()[:2]
+
+
+def softmax(x):
+    w = np.exp(x - x.max(-1, keepdims=True))
+    return w / w.sum(-1, keepdims=True)
+
+
+class TestRows:
+    """The rows of a result are those that the job computes, in its order."""
+
+    H, L, D = 2, 64, 8
+
+    def kernel(self, t, rows, scale, window=None):
+        i, j = np.arange(self.L)[:, None], np.arange(self.L)
+        hidden = (j > i) | ((j < i - window) if window else False)
+        return (softmax(np.where(hidden, -np.inf, t["Q"] @ t["K"].swapaxes(1, 2) * scale)) @ t["V"])[:, rows]
+
+    @pytest.mark.parametrize("rows", [list(range(40, 64)), [50, 3, 63, 20, 41, 12, 30, 13]], ids=["last", "some"])
+    @pytest.mark.parametrize("mistake, cause", [
+        ({"scale": 1}, "  agrees with --scale none (the job has 1/sqrt(8))"),
+        ({"scale": 8 ** -.5, "window": 10}, "  agrees with --window 10,")])
+    def test_mistake_is_named(self, tmp_path, rows, mistake, cause):
+        t = {name: numbers(self.H, self.L, self.D) for name in "QKV"}
+        write(tmp_path, {name: x[None] for name, x in t.items()}, causal=True, rows=rows)
+        run = compared(tmp_path, "--diagnose", head_context=self.kernel(t, rows, **mistake)[None])
+        assert first_lines(run)[1].startswith(cause)
+
+    def test_mistake_in_another_arrangement_is_named(self, tmp_path):
+        t = {name: numbers(self.H, self.L, self.D) for name in "QKV"}
+        rows = list(range(40, 64))
+        write(tmp_path, {name: x[None] for name, x in t.items()}, causal=True, rows=rows)
+        run = compared(tmp_path, "--diagnose", head_context=self.kernel(t, rows, 1)[None, ::-1])
+        assert first_lines(run)[1].startswith("  agrees with --scale none (the job has 1/sqrt(8)) and the results of heads")
+
+    def test_recovered_weights_are_those_of_the_row(self, tmp_path):
+        t = {"Q": numbers(8, 16), "K": numbers(8, 16), "V": numbers(8, 16)}
+        write(tmp_path, t, rows=[5, 3])
+        w = softmax(t["Q"] @ t["K"].T / 4)[[5, 3]]
+        w[1, [2, 6]] = 0
+        run = compared(tmp_path, "--diagnose", context=np.float32(w @ t["V"]))
+        assert "row 1 of head 0: its weights" in run.stdout.decode() and "they miss keys 2, 6" in run.stdout.decode()
+
+    @pytest.mark.parametrize("rows", [[0, 1], [5, 0]])
+    def test_sensitivity(self, tmp_path, rows):
+        write(tmp_path, {"Q": numbers(6, 4), "K": numbers(7, 4), "V": numbers(7, 4)}, rows=rows)
+        report = json.loads(attn("sensitivity", "job.json", "--json", cwd=tmp_path).stdout)
+        assert {"scale.none", "softmax.over_queries"} <= {x["id"] for x in report["mistakes"]}
+
+    @pytest.mark.parametrize("rows", [[5, 4, 3, 2, 1, 0], [0, 0, 1, 2, 3, 4]])
+    def test_gradient_of_a_bias_is_that_of_its_own_rows(self, tmp_path, rows):
+        t = {"Q": numbers(6, 4), "K": numbers(6, 4), "V": numbers(6, 4), "bias": numbers(6, 6), "grad_context": numbers(6, 4)}
+        found = run_arrays(tmp_path, t, rows=rows, outputs=["grad_bias"])["grad_bias"]
+        P = softmax(t["Q"] @ t["K"].T / 2 + t["bias"])[rows]
+        dP = t["grad_context"] @ t["V"].T
+        dx = P * (dP - (P * dP).sum(1, keepdims=True))
+        expected = np.zeros((6, 6))
+        np.add.at(expected, rows, dx)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("output", ["mean_weights", "key_weights", "entropy", "weight_sum", "row_max", "logsumexp", "distance",
+                                    "scaled_scores", "masked_scores", "weights"])
+@pytest.mark.parametrize("options", [{}, {"causal": True, "normaliser": "sparsemax"}])
+def test_any_output_may_be_wrong(tmp_path, output, options):
+    t = {"Q": numbers(1, 2, 3, 4), "K": numbers(1, 2, 5, 4), "V": numbers(1, 2, 5, 4)}
+    right = run_arrays(tmp_path, t, **options, outputs=[output])[output]
+    write(tmp_path, t, **options)
+    run = compared(tmp_path, "--rtol", "1e-3", **{output: numbers(*right.shape, dtype=np.float32)})
+    assert run.returncode == 1 and b"known mistake" in run.stdout, run
+
+
+@pytest.mark.parametrize("normaliser", ["sparsemax", "entmax15", "hardmax", "sigmoid", "none"])
+@pytest.mark.parametrize("keys", [0, 5])
+def test_queries_without_keys_and_another_normaliser(tmp_path, normaliser, keys):
+    mask = np.ones((3, keys), bool)
+    mask[0] = False
+    write(tmp_path, {"Q": numbers(3, 4), "K": numbers(keys, 4), "V": numbers(keys, 4), "mask": mask}, normaliser=normaliser)
+    assert compared(tmp_path, "--rtol", "1e-3", context=numbers(3, 4, dtype=np.float32)).returncode == 1
+    assert attn("sensitivity", "job.json", "--rtol", "1e-3", cwd=tmp_path).returncode == 0
+
+
+def test_bias_without_keys(tmp_path):
+    write(tmp_path, {"Q": numbers(1, 2, 3, 4), "K": numbers(1, 2, 0, 4), "V": numbers(1, 2, 0, 4), "bias": numbers(1, 2, 1, 0)})
+    assert compared(tmp_path, context=numbers(1, 2, 3, 4, dtype=np.float32)).returncode == 1
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (0, 2, 3, 4), (1, 2, 0, 4)])
+def test_nothing_to_see(tmp_path, shape):
+    write(tmp_path, {"Q": numbers(*shape), "K": numbers(*shape), "V": numbers(*shape)})
+    assert_error(attn("sensitivity", "job.json", cwd=tmp_path), 65,
+                 "context has no elements, in which a test could see mistakes\n")
+
+
+def test_scales_are_finite(tmp_path):
+    write(tmp_path, {"Q": numbers(3, 0), "K": numbers(3, 0), "V": numbers(3, 4)}, scale=1.0)
+    run = attn("sensitivity", "job.json", cwd=tmp_path)
+    assert run.returncode == 0 and b"inf" not in run.stdout
+
+
+class TestGradients:
+    def test_sinks_of_padded_queries_have_no_part(self, tmp_path):
+        t = {name: numbers(2, 2, 5, 4) for name in ("Q", "K", "V", "grad_context")}
+        t |= {"sinks": numbers(2), "query_lengths": np.array([5, 3])}
+        wrong = run_arrays(tmp_path, t, causal=True, scale=1.0, outputs=["grad_sinks"])["grad_sinks"]
+        write(tmp_path, t, causal=True)
+        assert first_lines(compared(tmp_path, "--diagnose", grad_sinks=np.float32(wrong)))[1] == \
+            "  agrees with --scale none (the job has 1/sqrt(4))"
+
+    def test_gradient_that_should_be_0(self, tmp_path):
+        t = {name: numbers(1, 2, rows, 4) for name, rows in {"Q": 4, "K": 1, "V": 1, "grad_context": 4}.items()}
+        write(tmp_path, t)
+        wrong = compared(tmp_path, "--diagnose", grad_Q=numbers(1, 2, 4, 4, dtype=np.float32))
+        assert first_lines(wrong)[1].startswith("  no known mistake explains it")
+
+    def test_infinite_score_makes_the_weights_of_the_query_nan(self, tmp_path):
+        t = {name: numbers(7, 4) for name in ("Q", "K", "V", "grad_context")}
+        t["Q"] = abs(t["Q"])
+        t["K"][3, 1] = np.inf
+        found = run_arrays(tmp_path, t, causal=True, outputs=["grad_V"])["grad_V"]
+        slow = run_arrays(tmp_path, t, causal=True, path="reference", outputs=["grad_V"])["grad_V"]
+        assert np.isnan(found).all() and np.isnan(slow).all()  # queries 3 to 6 see all earlier keys
+
+    def test_weights_of_queries_without_keys_leave_the_bound(self, tmp_path):
+        def half(x):
+            return np.asarray(x, np.float16).astype(float)
+
+        Q, V, dO = (half(numbers(*shape)) for shape in ((2, 64), (3, 64), (2, 64)))
+        weights = half([[0, 0, 0], [1 / 3] * 3])
+        for empty_rows in "zero", "nan":
+            write(tmp_path, {"Q": np.float16(Q), "K": np.zeros((3, 64), np.float16), "V": np.float16(V),
+                             "grad_context": np.float16(dO), "mask": np.array([[False] * 3, [True] * 3])},
+                  empty_rows=empty_rows)
+            assert compared(tmp_path, grad_V=np.float16(weights.T @ dO)).returncode == 0, empty_rows
+
+
+def test_rounded_head_scale_is_within_the_bound(tmp_path):
+    """Scores are exact in float16 except for the factor of each head."""
+    H = 2
+    t = {name: R.integers(-4, 5, (1, H, n, 4)).astype(np.float32) for name, n in {"Q": 4, "K": 6, "V": 6}.items()}
+    scale = np.array([1.0004, .5003], np.float32)
+    write(tmp_path, t | {"head_scale": scale}, scale=1.0)
+    scores = t["Q"] @ t["K"].swapaxes(2, 3) * scale.astype(np.float16).astype(float)[:, None, None]
+    weights = softmax(scores)
+    assert compared(tmp_path, scaled_scores=np.float16(scores), weights=np.float16(weights),
+                    head_context=np.float16(weights @ t["V"])).returncode == 0
