@@ -503,7 +503,7 @@ class Search {
       if (!number) continue;
       const double digit = std::pow(10, std::floor(std::log10(std::abs(*number))) - 1);
       for (const double tried : {std::round(*number / digit) * digit, *number})
-        if (test_fit(id, [&](Variant& variant) {
+        if (test_fit(id, [&, change = change](Variant& variant) {
               return with_hidden_scores(variant, in_, change, tried);
             }))
           break;
