@@ -72,7 +72,18 @@ std::vector<std::size_t> nonzero(const std::vector<std::size_t>& counts) {
   return which;
 }
 
-/// "heads 1 and 3 of 8"; "" if all are wrong, or there is only one.
+/// "2nd", "16th", "111th".
+std::string ordinal(std::size_t n) {
+  const bool is_teen = n / 10 % 10 == 1;
+  const char* const suffix = is_teen       ? "th"
+                             : n % 10 == 1 ? "st"
+                             : n % 10 == 2 ? "nd"
+                             : n % 10 == 3 ? "rd"
+                                           : "th";
+  return std::to_string(n) + suffix;
+}
+
+/// "heads 1, 3 of 8"; "" if all are wrong, or there is only one.
 std::string some_of(const std::string& name, const std::vector<std::size_t>& counts) {
   const std::vector<std::size_t> which = nonzero(counts);
   if (which.empty() || which.size() == counts.size()) return "";
@@ -136,11 +147,8 @@ std::string ranges_text(const std::vector<std::size_t>& numbers) {
     for (std::size_t i = 2; i < numbers.size(); ++i)
       is_regular &= numbers[i] - numbers[i - 1] == step;
     if (is_regular)
-      return "every " + std::to_string(step) +
-             (step == 2   ? "nd"
-              : step == 3 ? "rd"
-                          : "th") +
-             " from " + std::to_string(numbers[0]) + " to " + std::to_string(numbers.back());
+      return "every " + ordinal(step) + " from " + std::to_string(numbers[0]) + " to " +
+             std::to_string(numbers.back());
   }
   std::vector<std::string> ranges;
   for (std::size_t i = 0; i < numbers.size();) {
@@ -151,9 +159,10 @@ std::string ranges_text(const std::vector<std::size_t>& numbers) {
     ranges.push_back(std::move(range));
     i = end;
   }
-  if (ranges.size() > 6)
-    return std::to_string(numbers.size()) + " from " + std::to_string(numbers.front()) + " to " +
-           std::to_string(numbers.back());
+  constexpr std::size_t kMostRanges = 6;
+  if (ranges.size() > kMostRanges)
+    return std::to_string(numbers.front()) + ", ..., " + std::to_string(numbers.back()) + " (" +
+           std::to_string(numbers.size()) + " in all)";
   return join(ranges, ", ");
 }
 

@@ -13,7 +13,7 @@ namespace attn {
 /// visible keys, a factor of each row. `in`: the checked inputs; nullptr if unknown.
 std::vector<std::string> pattern_of(const Evidence& evidence, const Inputs* in);
 
-/// "3", "0 to 7", "every 16th from 240", "1, 3 and 6"; with more than six ranges "some".
+/// "3", "0 to 7", "every 16th from 240 to 400", "1, 3, 6", "11, ..., 63 (10 in all)".
 std::string ranges_text(const std::vector<std::size_t>& numbers);
 
 }  // namespace attn
