@@ -86,7 +86,8 @@ class Search {
     if (!found_.arithmetic.empty() && evidence_.precision->stored == DType::f16)
       test_arithmetic({"f16"}, true);
     if (found_.findings.empty() && found_.arithmetic.empty()) test_pairs(all);
-    if (found_.findings.empty() && found_.arithmetic.empty()) test_arranged();
+    if (found_.findings.empty() && found_.arithmetic.empty())
+      attempt("pairs with another arrangement", [&] { test_arranged(); });
     if (found_.findings.empty() && found_.arithmetic.empty())
       test_arithmetic({"f16", "bf16"}, true);
     found_.explained_before = before_.explained();
@@ -428,7 +429,7 @@ class Search {
         [](const Finding& a, const Finding& b) { return a.residual_after < b.residual_after; });
   }
 
-  /// Whether the errors are, and not only within wide bounds.
+  /// Whether the errors themselves are smaller, and do not only fit into wide bounds.
   bool is_smaller(const Fit& after) const { return 2 * after.rms() <= before_.rms(); }
 
   void add_arrangements() {
@@ -451,12 +452,24 @@ class Search {
            finding.residual_after > 0.9 * evidence_.precision->result * reference_rms();
   }
 
+  /// Calls a part of the search, which finds nothing if its jobs are not valid or too large.
+  void attempt(const char* name, const std::function<void()>& search) {
+    try {
+      search();
+    } catch (const Error&) {
+    } catch (const std::bad_alloc&) {
+      found_.why_untested = kTooLarge;
+      found_.untested.emplace_back(name);
+    }
+  }
+
   /// Hypotheses with numbers that the result suggests, if they leave much smaller errors than what
   /// was found.
   void test_fitted() {
     const std::vector<Finding> named = std::move(found_.findings);
     found_.findings.clear();
-    if (by_score_ && !is_over() && (named.empty() || may_be_another(named.front()))) test_fits();
+    if (by_score_ && !is_over() && (named.empty() || may_be_another(named.front())))
+      attempt("numbers that the result suggests", [&] { test_fits(); });
     std::vector<Finding>& fits = found_.findings;
     if (fits.empty()) return void(fits = named);
     const double least =
