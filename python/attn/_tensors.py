@@ -41,11 +41,13 @@ def is_array(value: Any) -> bool:
 
 
 def tensor_of(name: str, array: Any) -> Tensor:
-    """The tensor of an array. Its elements stay where they are. Raises BufferError for arrays that are not
+    """The tensor of an array, without its history of gradients. Its elements stay where they are. Raises BufferError for arrays that are not
     in the memory of the CPU."""
     if isinstance(array, np.ndarray):
         return _of_numpy(name, array)
     if hasattr(array, "__dlpack_device__"):
+        if getattr(array, "requires_grad", False):
+            array = array.detach()
         _require_cpu(name, array)
         return _of_dlpack(name, array)
     if hasattr(array, "__cuda_array_interface__"):

@@ -173,3 +173,64 @@ def test_rounded_head_scale_is_within_the_bound(tmp_path):
     weights = softmax(scores)
     assert compared(tmp_path, scaled_scores=np.float16(scores), weights=np.float16(weights),
                     head_context=np.float16(weights @ t["V"])).returncode == 0
+
+
+class TestLengths:
+    """Kernels that use other key lengths than those of their batch item."""
+
+    B, L, S, D = 3, 5, 16, 8
+    LENGTHS = np.array([9, 16, 5])
+
+    @pytest.mark.parametrize("seen, cause", [
+        (lambda j, n: j < n + 1, "one key more than --key-lengths"),
+        (lambda j, n: j < n - 1, "one key less than --key-lengths"),
+        (lambda j, n: j < n[:1], "the key length of batch item 0 for all"),
+        (lambda j, n: j < np.roll(n, -1, 0), "the key length of the next batch item"),
+        (lambda j, n: j >= 16 - n, "the first keys hidden instead of the last (padding on the left)")])
+    def test_mistake_is_named(self, tmp_path, seen, cause):
+        t = {"Q": numbers(self.B, 1, self.L, self.D)} | {name: numbers(self.B, 1, self.S, self.D) for name in "KV"}
+        write(tmp_path, t | {"key_lengths": self.LENGTHS})
+        visible = seen(np.arange(self.S), self.LENGTHS[:, None, None, None])
+        scores = np.where(visible, t["Q"] @ t["K"].swapaxes(2, 3) / self.D ** .5, -np.inf)
+        lines = compared(tmp_path, "--diagnose", head_context=np.float32(softmax(scores) @ t["V"])).stdout.decode()
+        assert f" agrees with {cause}\n" in lines
+
+
+class TestBlankResults:
+    @pytest.mark.parametrize("value, line", [(0, "the wrong elements are all 0"), (np.nan, "the wrong elements are all NaN")])
+    @pytest.mark.parametrize("rows", [slice(None), slice(9, 12)])
+    def test_elements_that_nobody_wrote(self, tmp_path, value, line, rows):
+        t = {name: numbers(16, 8) for name in "QKV"}
+        write(tmp_path, t, causal=True)
+        i = np.arange(16)
+        context = np.float32(softmax(np.where(i > i[:, None], -np.inf, t["Q"] @ t["K"].T / 8 ** .5)) @ t["V"])
+        context[rows] = value
+        report = json.loads(compared(tmp_path, "--diagnose", "--json", context=context).stdout)["tensors"][0]
+        assert report["diagnosis"] == [] and report["arithmetic"] is None and report["pattern"][-1] == line
+
+    def test_gradient_that_is_0(self, tmp_path):
+        t = {name: numbers(16, 8) for name in ("Q", "K", "V", "grad_context")}
+        write(tmp_path, t, causal=True)
+        report = json.loads(compared(tmp_path, "--diagnose", "--json", grad_Q=np.zeros((16, 8))).stdout)["tensors"][0]
+        assert report["diagnosis"] == [] and "the wrong elements are all 0" in report["pattern"]
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_own_key_only(tmp_path, causal):
+    """Every hypothesis with a number that fits leaves no error at all."""
+    t = {name: numbers(4, 2) for name in "QKV"}
+    write(tmp_path, t, causal=causal)
+    assert first_lines(compared(tmp_path, "--diagnose", context=t["V"]))[1].startswith("  agrees with --window 0,0")
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_mean_of_parts_is_no_arithmetic(tmp_path, dtype):
+    """Parts of the keys merged without their logsumexps, and large noise."""
+    t = {name: numbers(1, 2, 4 if name == "Q" else 64, 16).astype(dtype) for name in "QKV"}
+    write(tmp_path, t)
+    q, k, v = (t[name].astype(float) for name in "QKV")
+    parts = [softmax(q @ k[:, :, n:n + 32].swapaxes(2, 3) / 4) @ v[:, :, n:n + 32] for n in (0, 32)]
+    right = softmax(q @ k.swapaxes(2, 3) / 4) @ v
+    for wrong in (parts[0] + parts[1]) / 2, right * (1 + .05 * numbers(*right.shape)):
+        report = json.loads(compared(tmp_path, "--diagnose", "--json", context=wrong.astype(dtype)).stdout)["tensors"][0]
+        assert report["arithmetic"] is None

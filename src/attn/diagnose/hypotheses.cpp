@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numbers>
 #include <numeric>
+#include <span>
 
 #include "attn/base/number_text.h"
 #include "attn/core/attention.h"
@@ -47,6 +49,7 @@ double root(std::size_t n) { return std::sqrt(static_cast<double>(n)); }
 // ---- causality and windows ----
 
 std::string window_text(const Window& window) {
+  if (window.left < 0 && window.right < 0) return "none";
   return text(window.left) + "," + text(window.right);
 }
 
@@ -310,6 +313,44 @@ Found stored_tail(Variant& variant, const Inputs& in) {
   variant.set(Input::key_lengths, longer);
   if (offset) variant.options.causal_offset = offset;
   return words("the last page of " + text(page) + " keys read to its end as stored");
+}
+
+/// Other key_lengths, from those of the batch items. The causal offset stays.
+Found with_key_lengths(
+    Variant& variant, const Inputs& in, const std::string& meaning,
+    const std::function<std::int64_t(std::span<const std::int64_t>, std::size_t)>& length_of) {
+  const Tensor* given = variant.find(Input::key_lengths);
+  if (given == nullptr) return std::nullopt;
+  const Tensor lengths = cast(*given, DType::i64);
+  const auto old = lengths.data<std::int64_t>();
+  Tensor changed = lengths;
+  const auto out = changed.mutable_data<std::int64_t>();
+  const auto keys = static_cast<std::int64_t>(in.P + in.N);
+  for (std::size_t b = 0; b < out.size(); ++b) out[b] = std::min(keys, length_of(old, b));
+  if (std::equal(out.begin(), out.end(), old.begin())) return std::nullopt;
+  const auto offset = common_offset(in);
+  variant.set(Input::key_lengths, changed);
+  if (offset) variant.options.causal_offset = offset;
+  return words(meaning);
+}
+
+/// The padding is in front of the keys, and not behind them.
+Found padding_on_the_left(Variant& variant, const Inputs& in) {
+  const Tensor* given = variant.find(Input::key_lengths);
+  if (given == nullptr || given->size() != in.B) return std::nullopt;
+  const Tensor lengths = cast(*given, DType::i64);
+  const std::size_t keys = in.P + in.N;
+  bool changes = false;
+  for (const std::int64_t length : lengths.data<std::int64_t>())
+    changes |= static_cast<std::size_t>(length) < keys;
+  if (!changes) return std::nullopt;
+  const auto offset = common_offset(in);
+  variant.erase({Input::key_lengths});
+  if (offset) variant.options.causal_offset = offset;
+  hide_keys(variant, in, [&](std::size_t b, std::size_t j) {
+    return j + static_cast<std::size_t>(lengths.data<std::int64_t>()[b]) < keys;
+  });
+  return words("the first keys hidden instead of the last (padding on the left)");
 }
 
 template <std::size_t page>
@@ -586,6 +627,13 @@ constexpr Hypothesis kAttentionTable[] = {
        return in.P + in.N < 4 ? Found()
                               : with_added_window(p, in, static_cast<std::int64_t>((in.P + in.N) / 2 - 1));
      }},
+    {"window.own_key_only", kAttention,
+     [](Variant& p, const Inputs& in) {
+       const Window& w = in.options.window;
+       return in.S < 2 || (w.left == 0 && w.right == 0)
+                  ? Found()
+                  : with_window(p, in, {0, 0}, ", each query sees its own key only");
+     }},
     {"window.dropped", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (!has_window(in)) return std::nullopt;
@@ -772,6 +820,29 @@ constexpr Hypothesis kAttentionTable[] = {
        if (offset) p.options.causal_offset = offset;
        return flag("without --key-lengths");
      }},
+    {"mask.key_lengths+1", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return with_key_lengths(p, in, "one key more than --key-lengths",
+                               [](auto old, std::size_t b) { return old[b] + 1; });
+     }},
+    {"mask.key_lengths-1", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return with_key_lengths(p, in, "one key less than --key-lengths", [](auto old, std::size_t b) {
+         return std::max<std::int64_t>(0, old[b] - 1);
+       });
+     }},
+    {"mask.key_lengths_of_item_0", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return with_key_lengths(p, in, "the key length of batch item 0 for all",
+                               [](auto old, std::size_t) { return old[0]; });
+     }},
+    {"mask.key_lengths_of_next_item", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return with_key_lengths(
+           p, in, "the key length of the next batch item",
+           [](auto old, std::size_t b) { return old[(b + 1) % old.size()]; });
+     }},
+    {"mask.padding_on_the_left", kAttention, padding_on_the_left},
     {"mask.query_lengths_dropped", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (!p.has(Input::query_lengths)) return std::nullopt;

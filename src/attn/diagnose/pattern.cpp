@@ -17,6 +17,7 @@ struct Wrong {
   std::vector<double> row_squares;
   double least_factor = HUGE_VAL, largest_factor = -HUGE_VAL;  ///< of the rows
   bool has_factors = true;                                     ///< each row is a multiple
+  bool are_zero = true, are_nan = true;                        ///< all wrong elements
 };
 
 Wrong count(const Evidence& evidence) {
@@ -45,6 +46,7 @@ Wrong count(const Evidence& evidence) {
               wrong.has_factors = false;
             }
             if (is_within(x, y, bound)) continue;
+            wrong.are_zero &= x == 0, wrong.are_nan &= std::isnan(x);
             ++wrong.items[b], ++wrong.heads[h], ++wrong.rows[r], ++wrong.columns[c];
           }
           if (!wrong.has_factors || bb == 0) continue;
@@ -119,7 +121,8 @@ std::string by_visible_keys(const std::vector<std::size_t>& wrong, const Inputs&
   if (most_wrong < least_right)
     return "rows with fewer than " + std::to_string(least_right) + " visible keys";
   if (least_wrong > most_right)
-    return "rows with more than " + std::to_string(most_right) + " visible keys";
+    return "rows with more than " + std::to_string(most_right) +
+           (most_right == 1 ? " visible key" : " visible keys");
   return "";
 }
 
@@ -178,9 +181,11 @@ std::vector<std::string> pattern_of(const Evidence& evidence, const Inputs* in) 
   add(some_of("row", wrong.rows) + (by_keys.empty() ? "" : ": " + by_keys));
   add(some_of("column", wrong.columns));
   if (grows(wrong.row_squares)) add("all over, growing with the position of the row");
-  if (wrong.has_factors && wrong.largest_factor - wrong.least_factor > 1e-3)
-    add("each row is the job's times a factor, from " + six_digits(wrong.least_factor) + " to " +
-        six_digits(wrong.largest_factor));
+  if (wrong.are_zero) add("the wrong elements are all 0");
+  if (wrong.are_nan) add("the wrong elements are all NaN");
+  if (wrong.has_factors && !wrong.are_zero && wrong.largest_factor - wrong.least_factor > 1e-3)
+    add("the rows are those of the job times factors from " + six_digits(wrong.least_factor) +
+        " to " + six_digits(wrong.largest_factor));
   return lines;
 }
 
