@@ -41,8 +41,8 @@ def is_array(value: Any) -> bool:
 
 
 def tensor_of(name: str, array: Any) -> Tensor:
-    """The tensor of an array, without its history of gradients. Its elements stay where they are. Raises BufferError for arrays that are not
-    in the memory of the CPU."""
+    """The tensor of an array, without its history of gradients. Its elements stay where they are. Raises
+    BufferError for arrays that are not in the memory of the CPU."""
     if isinstance(array, np.ndarray):
         return _of_numpy(name, array)
     if hasattr(array, "__dlpack_device__"):

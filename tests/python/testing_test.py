@@ -96,6 +96,27 @@ def test_report_is_that_of_the_program(assert_attention, tmp_path):
     assert str(raised.value) == expected.stdout.decode()
 
 
+class WithHistory:
+    """What a torch.Tensor that requires gradients does."""
+    requires_grad = True
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+    def __dlpack__(self, **_):
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+
+    def detach(self):
+        return self.array
+
+
+def test_history_of_gradients_is_left_out(assert_attention):
+    assert_attention(WithHistory(kernel(Q, K, V, 8 ** -0.5)), *map(WithHistory, (Q, K, V)), causal=True)
+
+
 class Tracked(np.ndarray):
     """An array with the part of torch.Tensor that backward=True uses."""
     requires_grad = False
