@@ -15,8 +15,9 @@ from support.attn import ROOT, assert_error, attn
 
 def value(latex):
     """The number that a LaTeX expression evaluates to."""
-    text = re.sub(r"\\frac\{((?:[^{}]|\{[^{}]*\})*)\}\{((?:[^{}]|\{[^{}]*\})*)\}", r"((\1)/(\2))", latex)
-    text = re.sub(r"\\sqrt\{([^{}]*)\}", r"(\1)**0.5", text)
+    text = re.sub(r"\\sqrt\{([^{}]*)\}", r"((\1)**0.5)", latex)
+    while "\\frac" in text:  # they may be nested
+        text = re.sub(r"\\frac\{((?:[^{}]|\{[^{}]*\})*)\}\{((?:[^{}]|\{[^{}]*\})*)\}", r"((\1)/(\2))", text)
     text = re.sub(r"e\^\{([^{}]*)\}", r"np.exp(\1)", text)
     text = re.sub(r"10\^\{([^{}]*)\}", r"10**(\1)", text)
     text = text.replace("\\left", "").replace("\\right", "")

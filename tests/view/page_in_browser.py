@@ -887,6 +887,115 @@ def test_axe_finds_nothing(page, model, folder, name, size, dark):
     assert page.run("return window.found") == []
 
 
+# Why this weight.
+
+
+@pytest.fixture(scope="module")
+def why(folder):
+    """The vectors of why.html: two heads of 7 causal queries with a softcap and ALiBi, and biases of the scores."""
+    rng = np.random.default_rng(12)
+    q, k, v = (rng.standard_normal((2, 7, 16)) * 2 for _ in range(3))
+    np.savez(folder / "why.npz", Q=q[None], K=k[None], V=v[None])
+    tokens = [f"t{i}" for i in range(7)]
+    (folder / "why.json").write_text(json.dumps(
+        {"Q": "why.npz#Q", "K": "why.npz#K", "V": "why.npz#V", "causal": True, "softcap": 5, "alibi": True,
+         "tokens": tokens}))
+    assert attn("run", "why.json", "--view=why.html", "--force", cwd=folder).returncode == 0
+    scaled = 5 * np.tanh(np.einsum("hid,hjd->hij", q, k) / 4 / 5)
+    far = np.arange(7) - np.arange(7)[:, None]
+    masked = np.where(far <= 0, scaled + far * np.array([2.0 ** -4, 2.0 ** -8])[:, None, None], -np.inf)
+    a = np.exp(masked) / np.exp(masked).sum(axis=2, keepdims=True)
+    return {"q": q, "k": k, "v": v, "scaled": scaled, "masked": masked, "a": a, "c": a @ v}
+
+
+def why_numbers(page, step):
+    """All digits of the numbers of a step's formulas."""
+    return [float(text) for text in page.run(
+        "return [...document.querySelectorAll(`#why [data-step='${arguments[0]}'] .formula span`)].map(e => e.title)", step)]
+
+
+def test_why_shows_the_steps_of_the_selected_weight(page, why, folder):
+    show(page, folder / "why.html", "#head=1&row=5&column=2&locked=1")
+    assert page.run("return document.getElementById('why').hidden")
+    page.press("w")
+    page.wait("return document.querySelector('#why .step') !== null")
+    assert page.run("return document.activeElement.id") == "why"
+    assert page.run("return [...document.querySelectorAll('#why h4')].map(e => e.textContent)") == [
+        "1. Scores", "2. Scale", "3. Mask", "4. Softmax", "5. Context"]
+    assert page.run("return document.querySelector('#why h3').textContent") == "5: t5 → 2: t2, head 1"
+    s = why["q"][1, 5] @ why["k"][1, 2]
+    close = {"rel": 1e-12, "abs": 1e-13}
+    assert why_numbers(page, 0) == pytest.approx([s], **close)
+    assert why_numbers(page, 1) == pytest.approx([5, s, 5, why["scaled"][1, 5, 2]], **close)
+    assert why_numbers(page, 2) == pytest.approx([why["scaled"][1, 5, 2], -3 / 256, why["masked"][1, 5, 2]], **close)
+    row, largest = why["masked"][1, 5], why["masked"][1, 5].max()
+    total = np.exp(row - largest).sum()
+    assert why_numbers(page, 3) == pytest.approx([largest, total, row[2], largest, total, why["a"][1, 5, 2]], **close)
+    part, whole = why["a"][1, 5, 2] * why["v"][1, 2], why["c"][1, 5]
+    assert why_numbers(page, 4) == pytest.approx([part @ whole / (whole @ whole)], **close)
+    page.run("attn.focusOn(5, 6)")
+    page.wait("return document.querySelector('#why h3').textContent === '5: t5 → 6: t6, head 1'")
+    assert "The query may not see this key." in page.run("return document.querySelector('#why [data-step=\"2\"]').textContent")
+    page.wait("return location.hash.includes('side=why')")
+
+
+def test_why_is_stepped_through_with_keys(page, why, folder):
+    show(page, folder / "why.html", "#head=0&row=4&column=1&side=why")
+    page.wait("return document.querySelector('#why .step') !== null")
+    page.run("document.getElementById('why').focus()")
+    current = "return document.querySelector('#why [aria-current=step] h4').textContent"
+    assert page.run(current) == "1. Scores"
+    page.press("ArrowDown", "ArrowDown")
+    assert page.run(current) == "3. Mask"
+    assert page.text("status").startswith("3. Mask")
+    page.press("End")
+    assert page.run(current) == "5. Context"
+    page.press("Home", "ArrowUp")
+    assert page.run(current) == "1. Scores"
+    q, k = why["q"][0, 4], why["k"][0, 1]
+    first = int(np.abs(q * k).argmax())
+    page.press("ArrowRight" if first < 15 else "ArrowLeft")
+    d = first + (1 if first < 15 else -1)
+    assert page.text("status").startswith(f"d = {d}: q = ")
+    digits = page.run("return [...document.querySelector('#why .elements').querySelectorAll('span')].map(e => e.title)")
+    assert [float(text) for text in digits] == pytest.approx([q[d], k[d], q[d] * k[d], (q * k)[:d + 1].sum()], rel=1e-13)
+    page.press("ArrowLeft", *["ArrowLeft"] * 20)
+    assert page.text("status").startswith("d = 0: ")
+    left, top, width, height = page.box("#why canvas")
+    page.move(left + width - 2, top + height / 2)
+    assert page.text("tip").splitlines()[:3] == ["d = 15", f"q = {float(q[15])!r}", f"k = {float(k[15])!r}"]
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_why_fits_every_screen(page, why, folder, size, dark):
+    page.size(*SIZES[size], dark=dark, touch=size == "phone")
+    show(page, folder / "why.html", "#head=0&row=4&column=1&side=why")
+    page.wait("return document.querySelector('#why .step') !== null")
+    assert page.run("return document.documentElement.scrollWidth <= innerWidth")
+    assert page.run("const box = document.getElementById('why'); return box.scrollWidth <= box.clientWidth")
+    if "AXE" in os.environ:
+        with open(os.environ["AXE"]) as file:
+            page.run(file.read() + "; window.axe = axe")
+        page.run("axe.run(document, {resultTypes: ['violations']}).then(r => { window.found = r.violations.map(v =>"
+                 "`${v.id}: ${v.nodes.map(n => n.html).join()}`) })")
+        page.wait("return window.found !== undefined")
+        assert page.run("return window.found") == []
+
+
+def test_why_is_offered_for_weights_of_jobs_only(page, why, model, folder):
+    show(page, folder / "model.html", "#side=why")
+    assert page.run("return document.getElementById('why-choice').hidden && attn.state.side === 'lines'")
+    page.press("w")
+    assert page.run("return document.getElementById('why').hidden")
+    run = attn("run", "why.json", "-o", "few.npz", "--force", "--outputs", "weights", cwd=folder)
+    assert run.returncode == 0
+    attn("view", "few.npz", "-o", "few.html", "--force", cwd=folder)
+    show(page, folder / "few.html", "#side=why")
+    assert page.text("why") == ("To see how a weight comes about, compute the result with --outputs "
+                                "weights,queries,keys,values,masked_scores.")
+
+
 @pytest.mark.parametrize("name", ["model", "both"])
 def test_has_at_most_12_tab_stops(page, model, folder, name):
     show(page, folder / f"{name}.html", "#order=entropy" if name == "model" else "")

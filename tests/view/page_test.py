@@ -738,3 +738,81 @@ def test_nothing_is_said_about_a_page_that_is_not_written(tmp_path):
     assert not (tmp_path / "page.html").exists()
     written = attn("view", "a.npy", "-o", "page.html", cwd=tmp_path)
     assert (written.returncode, written.stderr.startswith(b"attn: page: 1 matrix")) == (0, True)
+
+
+class TestWhyThisWeight:
+    """Which pages have the vectors of the panel "why this weight", and what the others say."""
+
+    JOB = {"Q": [[[[1.0, 2.0], [0.0, 1.0]]] * 2], "K": [[[[0.5, 1.0], [1.0, -1.0], [2.0, 0.0]]] * 2],
+           "V": [[[[1.0], [2.0], [3.0]]] * 2]}
+
+    @pytest.fixture
+    def why(self, tmp_path):
+        """The member `why` of the page of a job's result."""
+        def why(outputs, *arguments, **keys):
+            (tmp_path / "job.json").write_text(json.dumps(self.JOB | keys))
+            run = attn("run", "job.json", "--outputs", outputs, "-o", "r.npz", "--force", cwd=tmp_path)
+            assert run.returncode == 0
+            return json.loads(Elements(page(tmp_path, "r.npz", *arguments)[0]).ids["attn"])["why"]
+        return why
+
+    ALL = "weights,queries,keys,values"
+
+    def test_result_with_queries_and_keys(self, why):
+        found = why(self.ALL, softcap=3, temperature=2, scale=0.25)
+        assert (found["width"], found["valueWidth"], found["softcap"], found["temperature"], found["factor"]) == (2, 1, 3, 2, 0.25)
+
+    def test_run_always_includes_them(self, tmp_path):
+        (tmp_path / "job.json").write_text(json.dumps(self.JOB))
+        run = attn("run", "job.json", "--view=page.html", "-o", "r.npz", cwd=tmp_path)
+        assert run.returncode == 0
+        assert "steps-0-1" in Elements((tmp_path / "page.html").read_text()).ids
+        assert "queries" not in np.load(tmp_path / "r.npz")
+
+    @pytest.mark.parametrize("keys", [{}, {"bias": [[[1.0, 2.0, 0.0]] * 2] * 2, "sinks": [0.5, 1.0]}, {"head_scale": [1.0, 2.0]}],
+                             ids=["plain", "bias and sinks", "head scale"])
+    def test_missing_outputs_are_named(self, why, keys):
+        sentence = why("weights", **keys)
+        outputs = re.fullmatch(r"To see how a weight comes about, compute the result with --outputs (\S+)\.", sentence)[1]
+        assert why(outputs, **keys)["width"] == 2
+
+    def test_without_values_the_context_is_missing(self, why):
+        found = why("weights,queries,keys")
+        assert (found["valueWidth"], found["note"]) == (0, "The result has no values, so what this key adds to the context is not shown.")
+
+    @pytest.mark.parametrize("keys, words", [({"normaliser": "sparsemax"}, "no plain softmax"), ({"softmax": {"axis": "all"}}, "no plain softmax"),
+                                             ({"score": "l2"}, "not a sum of products"), ({"zero_key": True}, "do not match"),
+                                             ({"sinks": ["Infinity", 0]}, "do not match")])
+    def test_other_weights_are_not_explained(self, why, keys, words):
+        assert words in why(self.ALL + (",sinks" if "sinks" in keys else ""), **keys)
+
+    def test_a_sink_of_minus_infinity_is_none(self, why):
+        assert why(self.ALL + ",sinks", sinks=["-Infinity", 0.5])["sinks"] == [None, 0.5]
+
+    def test_some_keys(self, why):
+        assert why(self.ALL, "--cols", "0,1") == "The steps of a weight are shown if all keys are drawn: omit --cols."
+
+    @pytest.mark.parametrize("of", ["scores", "queries", "context"])
+    def test_other_tensors_have_none(self, why, of):
+        assert why(self.ALL + ",scores,context", "--of", of) is None
+
+    def test_two_results_have_none(self, why, tmp_path):
+        assert why(self.ALL, str(tmp_path / "r.npz")) is None
+
+    def test_weights_of_other_programs_have_none(self, tmp_path):
+        np.savez(tmp_path / "w.npz", weights=np.full((2, 2), 0.5), queries=np.ones((2, 3)), keys=np.ones((2, 3)))
+        assert json.loads(Elements(page(tmp_path, "w.npz")[0]).ids["attn"])["why"] is None
+
+    def test_vectors_that_do_not_fit_are_left_out(self, why, tmp_path):
+        rng = np.random.default_rng(1)
+        vectors = {name: rng.standard_normal((40, 256)).tolist() for name in "QKV"}
+        assert isinstance(why(self.ALL, **vectors), dict)
+        text = (tmp_path / "page.html").read_text()
+        smaller, message = page(tmp_path, "r.npz", "--max-html-bytes", len(text.encode()) - 1)
+        facts = json.loads(Elements(smaller).ids["attn"])
+        assert facts["why"] == ("Queries and keys did not fit into this page: draw fewer heads, "
+                                "or raise --max-html-bytes of attn view.")
+        assert b"64 bits per value, " in message.encode()
+        assert not re.search(r"(steps|keyed)-0-", "".join(Elements(smaller).ids))
+        assert Elements(smaller).ids["values-0-0"] == Elements(text).ids["values-0-0"]
+        assert page(tmp_path, "r.npz", "--max-html-bytes", len(text.encode()))[0] == text

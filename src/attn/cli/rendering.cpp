@@ -331,7 +331,7 @@ PageSet page_set(const HeatSource& given, const HeatChoice& choice, const std::s
 }
 
 std::size_t rendering_bytes(const Shape& shape, DType dtype, const std::vector<std::string>& tokens,
-                            RenderFormat format, const RenderStyle& style) {
+                            RenderFormat format, const RenderStyle& style, std::size_t steps) {
   constexpr std::size_t kEscaped = 6;  // "\\u0001"
   std::size_t labels = 0;
   for (const std::string& token : tokens) labels += 2 * kEscaped * token.size();  // rows, columns
@@ -346,7 +346,8 @@ std::size_t rendering_bytes(const Shape& shape, DType dtype, const std::vector<s
     case RenderFormat::html:
       break;
   }
-  return saturating_sum(labels, bytes_of_page(shape, dtype, style.max_html_bytes, thread_count()));
+  return saturating_sum(labels,
+                        bytes_of_page(shape, dtype, style.max_html_bytes, thread_count(), steps));
 }
 
 Rendering render(const std::vector<PageSet>& sets, RenderFormat format, const RenderStyle& style) {

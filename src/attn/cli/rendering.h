@@ -73,9 +73,10 @@ HeatSource heat_source(const ResultFile& result, const std::string& name, const 
 /// The data of one heat map for an HTML page.
 PageSet page_set(const HeatSource& source, const HeatChoice& choice, const std::string& file);
 
-/// An upper bound on the memory of render() for one set, without the tensors themselves.
+/// An upper bound on the memory of render() for one set, without the tensors themselves. A page may
+/// have `steps` bytes about how weights came about (raw_bytes_of_steps()).
 std::size_t rendering_bytes(const Shape& shape, DType dtype, const std::vector<std::string>& tokens,
-                            RenderFormat format, const RenderStyle& style);
+                            RenderFormat format, const RenderStyle& style, std::size_t steps = 0);
 
 struct Rendering {
   std::string bytes;

@@ -14,6 +14,7 @@
 #include "attn/cli/run_layers.h"
 #include "attn/cli/run_progress.h"
 #include "attn/cli/terminal.h"
+#include "attn/cli/weight_steps.h"
 #include "attn/core/attention.h"
 #include "attn/core/fused.h"
 #include "attn/core/output_table.h"
@@ -125,22 +126,36 @@ RunViews::RunViews(const RunViewArgs& args, const Request& drawn, std::vector<Ou
   }
 }
 
+bool RunViews::shows_steps() const {
+  return view_ && drawn_ == Request{Output::weights} &&
+         render_format(args_.view) == RenderFormat::html;
+}
+
 std::vector<Request> RunViews::outputs(const Job& job) const {
   std::vector<Request> outputs;
   if (explain_) outputs = explained_outputs(job);
   if (view_) {
     outputs.emplace_back(drawn_);
     if (is_of_pairs(drawn_)) outputs.emplace_back(Output::masked_scores);  // for the hidden keys
+    if (shows_steps())
+      for (const Request& request : requests_of_steps(job.tensors, job.options))
+        outputs.push_back(request);
   }
   return outputs;
 }
 
 std::size_t RunViews::bytes(const Job& job, const Plan& plan) const {
-  std::size_t bytes = 0;
+  std::size_t bytes = 0, steps = 0;
+  if (shows_steps()) {
+    const std::vector<Request> stored = requests_of_steps(job.tensors, job.options);
+    for (const PlannedOutput& output : plan.outputs)
+      if (std::find(stored.begin(), stored.end(), output.request) != stored.end())
+        steps += element_count(output.shape) * sizeof(double);
+  }
   for (const PlannedOutput& output : plan.outputs) {
     if (view_ && output.request == drawn_)
       bytes = std::max(bytes, rendering_bytes(output.shape, output.dtype, job.tokens,
-                                              render_format(args_.view), args_.style));
+                                              render_format(args_.view), args_.style, steps));
     if (explain_ && output.request == Request{Output::weights})
       bytes = std::max(bytes, bytes_of_steps(output, job, steps_format(args_.explain)));
   }
@@ -163,8 +178,9 @@ void RunViews::write(const Job& job, const Result& result, bool streams) {
   if (!view_ || view_streams_ != streams) return;
   const ResultFile file{result.outputs, result.tokens, result.made_by};
   const HeatSource source = heat_source(file, std::string(name_of(drawn_)), "result");
-  const Rendering drawing =
-      render({page_set(source, {}, "result")}, render_format(args_.view), args_.style);
+  PageSet set = page_set(source, {}, "result");
+  if (shows_steps()) add_weight_steps(file, source, set);
+  const Rendering drawing = render({set}, render_format(args_.view), args_.style);
   view_->write(drawing.bytes);
   view_->finish();
   view_note_ = drawing.note;

@@ -55,6 +55,7 @@ class RunViews {
  private:
   void write(const Job& job, const Result& result, bool streams);
   void print_note() const;
+  bool shows_steps() const;  ///< of the weights, on a page
 
   RunViewArgs args_;
   Request drawn_;

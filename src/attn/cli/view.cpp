@@ -10,6 +10,7 @@
 #include "attn/cli/layer_tensors.h"
 #include "attn/cli/shared_options.h"
 #include "attn/cli/terminal.h"
+#include "attn/cli/weight_steps.h"
 #include "attn/io/place_in_file.h"
 #include "attn/io/staged_file.h"
 #include "attn/job/job.h"
@@ -91,9 +92,11 @@ PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files
       check_labels("--key-tokens", source.column_tokens, {columns}, source);
   }
   PageSet set = page_set(source, args.choice, file);
+  const bool is_page = render_format(args.output) == RenderFormat::html;
+  if (is_page && !is_part && !layers && args.other.empty()) add_weight_steps(result, source, set);
   const bool is_whole =
       !is_part && !layers && args.choice.rows.empty() && args.choice.columns.empty();
-  if (is_whole && path != "-" && render_format(args.output) == RenderFormat::html)
+  if (is_whole && path != "-" && is_page)
     set.source = place_in_file(files.file(path), source.key, files.limits().npz, files.budget());
   return set;
 }

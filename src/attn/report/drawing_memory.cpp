@@ -89,7 +89,8 @@ std::size_t bytes_of_png(const Shape& shape, double label, const PictureStyle& s
 }
 
 std::size_t bytes_of_page(const Shape& shape, DType dtype, std::size_t max_bytes,
-                          std::size_t threads) {
+                          std::size_t threads, std::size_t steps) {
+  constexpr double kStepsCopies = 2;      // in base 85: the elements, and these joined
   constexpr double kOverview = 2 * 4096;  // for the overview, of each matrix
   constexpr double kChunk = 3 << 20;      // levels of 32 matrices before they are compressed
   constexpr double kCopies = 3.25;        // the page, its values, and these while they grow
@@ -103,10 +104,11 @@ std::size_t bytes_of_page(const Shape& shape, DType dtype, std::size_t max_bytes
   const double value = static_cast<double>(std::max<std::size_t>(size_of(dtype), 4));
   const double matrix = m.rows * (16 + value * m.columns);  // with sum, entropy, least and most
   const double levels = m.rows * m.columns / 4 + std::min(m.rows * m.columns * 2, kOverview);
-  const double page =
-      std::min(kBase85Characters * m.panels * (matrix + levels), static_cast<double>(max_bytes));
+  const double vectors = kBase85Characters * static_cast<double>(steps);
+  const double page = std::min(kBase85Characters * m.panels * (matrix + levels) + vectors,
+                               static_cast<double>(max_bytes));
   const double workspace = kMatrixCopies * std::min(workers, m.panels) * (matrix + levels);
-  return with_labels(kCopies * page + workspace + kChunk, m);
+  return with_labels(kCopies * page + kStepsCopies * vectors + workspace + kChunk, m);
 }
 
 }  // namespace attn

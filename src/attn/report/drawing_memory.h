@@ -18,8 +18,9 @@ std::size_t bytes_of_text(const Shape& shape, const TerminalStyle& style);
 std::size_t bytes_of_svg(const Shape& shape, double label);
 std::size_t bytes_of_png(const Shape& shape, double label, const PictureStyle& style);
 
-/// For a page of at most `max_bytes` that is made with up to `threads` threads.
+/// For a page of at most `max_bytes` that is made with up to `threads` threads. `steps` are
+/// raw_bytes_of_steps().
 std::size_t bytes_of_page(const Shape& shape, DType dtype, std::size_t max_bytes,
-                          std::size_t threads);
+                          std::size_t threads, std::size_t steps = 0);
 
 }  // namespace attn

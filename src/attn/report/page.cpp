@@ -154,9 +154,9 @@ std::string name_in_group(const HeatPanel& panel) {
   return panel.name.empty() ? panel.group : panel.name;
 }
 
-/// #attn: everything but the values.
+/// #attn: everything but the values. `steps` is JSON: an object, why there is none, or null.
 std::string facts(const std::vector<PageSet>& sets, const PagePrecision& precision,
-                  const PageSurvey& survey, const PageLayout& layout) {
+                  const PageSurvey& survey, const PageLayout& layout, const std::string& steps) {
   const PageSpans spans = reduced(survey.spans, precision.step);
   const HeatMap& map = sets[0].map;
   std::vector<std::string> names, heads, groups, notes = map.notes;
@@ -207,7 +207,7 @@ std::string facts(const std::vector<PageSet>& sets, const PagePrecision& precisi
   text += member("unit", python_repr(layout.unit)) + member("overview", blocks(layout.overview));
   text += member("chunk", std::to_string(kPageChunk));
   text += member("pyramid", "[" + join(layout.pyramid, ",", blocks) + "]");
-  text += member("statistics", "[" + statistics(survey) + "]");
+  text += member("statistics", "[" + statistics(survey) + "]") + member("why", steps);
   return text + "}";
 }
 
@@ -273,6 +273,26 @@ std::string shape_of(const PageSet& set) {
 
 }  // namespace
 
+namespace {
+
+/// The part of a page that says how weights came about.
+struct StepsPart {
+  std::string json = "null", elements;
+};
+
+/// Without the numbers, which do not fit or do not exist.
+StepsPart without_steps(const std::vector<PageSet>& sets) {
+  const PageSet& set = sets[0];
+  if (sets.size() > 1 || (!set.steps && set.no_steps.empty())) return {};
+  return {
+      script_string(set.steps ? "Queries and keys did not fit into this page: draw fewer heads, "
+                                "or raise --max-html-bytes of attn view."
+                              : set.no_steps),
+      ""};
+}
+
+}  // namespace
+
 Page make_page(const std::vector<PageSet>& sets, std::size_t max_bytes, std::size_t threads) {
   const HeatMap& map = sets[0].map;
   for (const PageSet& set : sets)
@@ -286,9 +306,14 @@ Page make_page(const std::vector<PageSet>& sets, std::size_t max_bytes, std::siz
   PagePrecision precision{32, 1, true};
   for (const PageSet& set : sets) precision.bits = std::max(precision.bits, set.bits);
   const int exact_bits = precision.bits;
+  const StepsPart no_steps = without_steps(sets);
+  std::optional<StepsPart> steps;
+  if (sets.size() == 1 && sets[0].steps)
+    if (auto all = steps_elements(*sets[0].steps, map, max_bytes, pool))
+      steps = StepsPart{steps_json(*sets[0].steps, map), std::move(*all)};
   while (true) {
     const PageLayout layout = layout_of(sets, survey, precision);
-    const std::string json = facts(sets, precision, survey, layout);
+    std::string json = facts(sets, precision, survey, layout, no_steps.json);
     const std::size_t fixed = framed(map.title, json, {}).size();
     std::optional<PageElements> elements;
     if (fixed < max_bytes)
@@ -296,6 +321,14 @@ Page make_page(const std::vector<PageSet>& sets, std::size_t max_bytes, std::siz
     if (elements) {
       std::vector<std::string_view> parts = {elements->overview, elements->pyramid};
       parts.insert(parts.end(), elements->values.begin(), elements->values.end());
+      // Values of blocks do not say which keys are hidden.
+      if (steps && precision.step == 1 &&
+          fixed - no_steps.json.size() + steps->json.size() + elements->size() +
+                  steps->elements.size() <=
+              max_bytes) {
+        json = facts(sets, precision, survey, layout, steps->json);
+        parts.push_back(steps->elements);
+      }
       Page page{framed(map.title, json, parts), ""};
       page.text = description(sets, precision, page.html.size());
       return page;

@@ -7,6 +7,7 @@
 //   overview-S-C   levels for the overview (report/page_levels.h), of up to 32 matrices
 //   pyramid-S-P    further levels of one matrix
 //   values-S-P     the values of one matrix (report/page_values.h)
+//   steps-0-P, keyed-0-G   how weights came about (report/page_steps.h)
 // S is 0 or 1 for a result, or 2 for their difference, first minus second, which has no values.
 //
 // Tokens are untrusted: the page contains them only as JSON strings and draws them as text. Its
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "attn/report/heat_map.h"
+#include "attn/report/page_steps.h"
 #include "attn/tensor/tensor_place.h"
 
 namespace attn {
@@ -51,6 +53,10 @@ struct PageSet {
   std::optional<TensorPlace> source = {};
   PositionsOfMatrices positions = {};
   bool is_weights = true;  ///< otherwise without sums, entropies and the like
+  /// How the weights came about, if they are the only set. They are stored if they fit with the
+  /// values.
+  std::optional<WeightSteps> steps = {};
+  std::string no_steps = {};  ///< a sentence that says why not; "": no page has them
 };
 
 struct Page {

@@ -14,21 +14,6 @@ namespace {
 constexpr std::size_t kSampledMatrices = 16;
 constexpr std::size_t kTasksPerWorker = 2;  // matrices whose elements are joined at once
 
-/// Appends a script element that contains `bytes`, compressed.
-void append_data(std::string& page, const char* kind, std::size_t set, std::size_t number,
-                 std::span<const std::byte> bytes) {
-  std::vector<std::byte> packed = deflated(bytes);
-  const std::size_t size = packed.size();
-  std::vector<std::byte> start;
-  for (const int shift : {0, 8, 16, 24})
-    start.push_back(static_cast<std::byte>(size >> shift & 0xFFu));
-  packed.insert(packed.begin(), start.begin(), start.end());
-  page += "<script type=\"text/plain\" id=\"" + std::string(kind) + "-" + std::to_string(set) +
-          "-" + std::to_string(number) + "\">";
-  append_base85(page, packed);
-  page += "</script>\n";
-}
-
 /// The k-th matrix of a sample. Multiples of the golden ratio spread over all layers and heads.
 std::size_t sampled_matrix(std::size_t k, std::size_t matrices) {
   const double turns = static_cast<double>(k) * 0.6180339887498949;
@@ -137,6 +122,20 @@ class ElementsJoiner {
 };
 
 }  // namespace
+
+void append_data(std::string& page, const char* kind, std::size_t set, std::size_t number,
+                 std::span<const std::byte> bytes) {
+  std::vector<std::byte> packed = deflated(bytes);
+  const std::size_t size = packed.size();
+  std::vector<std::byte> start;
+  for (const int shift : {0, 8, 16, 24})
+    start.push_back(static_cast<std::byte>(size >> shift & 0xFFu));
+  packed.insert(packed.begin(), start.begin(), start.end());
+  page += "<script type=\"text/plain\" id=\"" + std::string(kind) + "-" + std::to_string(set) +
+          "-" + std::to_string(number) + "\">";
+  append_base85(page, packed);
+  page += "</script>\n";
+}
 
 PageLayout layout_of(const std::vector<PageSet>& sets, const PageSurvey& survey,
                      const PagePrecision& precision) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,10 @@
 #include "attn/report/page_values.h"
 
 namespace attn {
+
+/// Appends the script element KIND-SET-NUMBER that contains `bytes`, compressed.
+void append_data(std::string& page, const char* kind, std::size_t set, std::size_t number,
+                 std::span<const std::byte> bytes);
 
 /// How the matrices of a page are reduced for drawing.
 struct PageLayout {

@@ -49,13 +49,6 @@ void append_bytes(std::vector<std::byte>& bytes, Unsigned bits) {
     bytes.push_back(static_cast<std::byte>(bits >> (8 * i) & 0xFFu));
 }
 
-void append_float(std::vector<std::byte>& bytes, double value, int bits) {
-  if (bits == 64)
-    append_bytes(bytes, std::bit_cast<std::uint64_t>(value));
-  else
-    append_bytes(bytes, std::bit_cast<std::uint32_t>(static_cast<float>(value)));
-}
-
 /// The nearest step of the row's range.
 std::uint32_t code_of(double value, CellKind kind, const RowFacts& facts, int bits) {
   const std::uint32_t top = (1u << bits) - 1;
@@ -85,6 +78,13 @@ void append_row(std::vector<std::byte>& bytes, const HeatRow& row, std::size_t f
 }
 
 }  // namespace
+
+void append_float(std::vector<std::byte>& bytes, double value, int bits) {
+  if (bits == 64)
+    append_bytes(bytes, std::bit_cast<std::uint64_t>(value));
+  else
+    append_bytes(bytes, std::bit_cast<std::uint32_t>(static_cast<float>(value)));
+}
 
 void PageValues::add(const HeatRow& row) {
   const std::size_t step = precision_.step;

@@ -8,6 +8,9 @@
 
 namespace attn {
 
+/// Appends a float of 32 or 64 bits, little-endian.
+void append_float(std::vector<std::byte>& bytes, double value, int bits);
+
 /// How values are stored.
 struct PagePrecision {
   int bits = 64;         ///< per value; 64 or 32: float; 16 or 8: steps of the row's range

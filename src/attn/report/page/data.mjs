@@ -1,11 +1,13 @@
 // The data of the page. report/page.h lists the elements that have them.
 
 import {codeOf, codesFrom, kZero, levelOf} from './codes.mjs';
+import {vectorsOf} from './why.mjs';
 
 /** @typedef {import('./codes.mjs').Level} Level */
 /**
  * The element `attn`. In `sources`, `places` are the matrices' positions in the tensor of the file, of `size`
- * bytes; its elements begin at `offset`, if `packed` in what these bytes (begin, count) expand to.
+ * bytes; its elements begin at `offset`, if `packed` in what these bytes (begin, count) expand to. `why` is a sentence if
+ * the page does not say how its weights came about, and null if they are no weights of a job.
  * @typedef {{title: string, notes: string[], sets: string[], rowAxis: string, columnAxis: string,
  *   rows: string[], columns: string[], heads: string[], groups: string[], groupEnds: number[],
  *   bits: number, step: number, first: number[], end: number[],
@@ -13,7 +15,7 @@ import {codeOf, codesFrom, kZero, levelOf} from './codes.mjs';
  *   hidden: boolean[], zeros: boolean[], nan: boolean, limits: number[], signed: boolean, curve: 'linear' | 'root' | 'log', chosenLimits: boolean,
  *   maps: {paper: string, night: string, diverging: string, divergingNight: string},
  *   unit: number, overview: number[], chunk: number, pyramid: number[][],
- *   statistics: {name: string, title: string, of: (number | null)[][]}[]}} Facts
+ *   statistics: {name: string, title: string, of: (number | null)[][]}[], why: import('./why.mjs').Why | string | null}} Facts
  */
 
 /** The set that is the difference of the two results. */
@@ -252,6 +254,8 @@ export class Data {
     this.pyramids = new Recent(kept);
     /** @type {Recent<Promise<Level>>} */
     this.finest = new Recent(kept);
+    /** @type {Recent<Promise<import('./why.mjs').Vectors>>} */
+    this.ofSteps = new Recent(6);
     /** Levels of the original file, which replace those of the page. @type {Map<string, Level>} */
     this.read = new Map();
   }
@@ -296,6 +300,15 @@ export class Data {
       if (set !== kDifference) return new Matrix(this.facts, set, await this.bytes(`values-${set}-${head}`));
       return new Difference(.../** @type {[Matrix, Matrix]} */ (
           await Promise.all([this.matrix(0, head), this.matrix(1, head)])));
+    });
+  }
+
+  /** Queries, keys and values of a head; `why` of the facts is an object. @param {number} head */
+  vectors(head) {
+    return this.ofSteps.get(String(head), async () => {
+      const {rows, columns} = this.facts, why = /** @type {import('./why.mjs').Why} */ (this.facts.why);
+      const bytes = await Promise.all([this.bytes(`steps-0-${head}`), this.bytes(`keyed-0-${why.keyed[head]}`)]);
+      return vectorsOf(why, bytes[0], bytes[1], rows.length, columns.length);
     });
   }
 

@@ -1,30 +1,23 @@
 // The page: its state, its input events, and what it draws.
 
 import {Data, Matrix, Pauses, blankName, kDifference, kEntropy, kSum, nextTask} from './data.mjs';
+import {byId, input, named, one, select, shortened} from './dom.mjs';
 import {Figure} from './figure.mjs';
 import {GlPainter} from './gl.mjs';
 import {openingCell, openingHead} from './opening.mjs';
 import {orderedHeads, statistic} from './order.mjs';
 import {Overview} from './overview.mjs';
 import {CanvasPainter} from './paint.mjs';
-import {device, headColour} from './pen.mjs';
+import {device} from './pen.mjs';
 import {savedPicture} from './saved_picture.mjs';
 import {Scale, brief, paletteOf, written} from './scale.mjs';
 import {insideOf, sentencesOf} from './sentences.mjs';
-import {Lines, TokenText} from './side.mjs';
+import {SideBox} from './side_box.mjs';
 import {Source} from './source.mjs';
 import {State} from './state.mjs';
-import {StrongestList, strongest} from './strongest.mjs';
 
 /** @typedef {import('./data.mjs').Facts} Facts */
 /** @typedef {import('./camera.mjs').Camera} Camera */
-
-/** @param {string} id @returns {HTMLElement} */
-const byId = id => /** @type {HTMLElement} */ (document.getElementById(id));
-/** @param {string} id */
-const input = id => /** @type {HTMLInputElement} */ (byId(id));
-/** @param {string} id */
-const select = id => /** @type {HTMLSelectElement} */ (byId(id));
 
 const parsed = new Promise(resolve => {
   if (document.readyState !== 'loading') resolve(null);
@@ -102,9 +95,10 @@ function alignCameras(from) {
     other.clamp();
   }
 }
-const strongestList = new StrongestList(byId('strongest'));
-const lines = new Lines(byId('scroll'), byId('tall'), /** @type {HTMLCanvasElement} */ (byId('lines')), data, state);
-const text = new TokenText(byId('text'), data, state);
+const side = new SideBox(data, state, {
+  values: () => figures[0].head.matrix, scaleOf: (head, own) => scaleOf(0, head, own), found: () => found(),
+  titleOf: head => overview.title(head)});
+const {lines, text, strongest: strongestList} = side;
 const sources = (facts.sources ?? []).map((_, set) => new Source(facts, set));
 
 /** @returns {GlPainter | CanvasPainter} */
@@ -145,7 +139,7 @@ async function drawHead() {
   if (undecided) selectOpening();
   drawMatrices();
   document.body.dataset.head = `${head}`;
-  drawSide();
+  side.draw();
   readFile(head);
 }
 
@@ -155,11 +149,8 @@ function selectOpening() {
   undecided = false;
   const [finest] = [...figures[figures.length - 1].head.levels].sort((a, b) => a.tall * a.wide - b.tall * b.wide);
   Object.assign(state, openingCell(facts, finest, compares));
-  revealed = false;
+  side.revealed = false;
 }
-/** Whether the lines' view shows the selection. */
-let revealed = false;
-
 /** Blocks of cells of the page are replaced by those of the file, if it is open. @param {number} head */
 async function readFile(head) {
   if (facts.step === 1) return;
@@ -174,11 +165,6 @@ async function readFile(head) {
     }
   }));
 }
-
-/** @param {string} axis */
-const one = axis => ({queries: 'query', keys: 'key', batches: 'batch'})[axis] ?? axis.replace(/s$/, '');
-/** @param {string[]} labels @param {number} i */
-const named = (labels, i) => labels[i] === String(i) ? labels[i] : `${i}: ${labels[i]}`;
 
 /** The value of the selected cell in a set, exactly if the file is open. @param {number} set */
 function cellText(set) {
@@ -213,12 +199,6 @@ async function readRows() {
   if (state.head === head && state.row === row) writeFacts();
 }
 
-/** Six digits of a number, with its error if it is not exact. @param {string} text */
-function shortened(text) {
-  const [number, ...rest] = text.split(' '), value = Number(number);
-  return number === '' || !Number.isFinite(value) ? text : [String(Number(value.toPrecision(6))), ...rest].join(' ');
-}
-
 /** Six digits; all of them in a tooltip. @param {string} id @param {string} text */
 function writeNumber(id, text) {
   byId(id).textContent = shortened(text);
@@ -250,48 +230,9 @@ function writeFacts() {
 function drawFocus() {
   for (const figure of figures) figure.drawFocus();
   writeFacts();
-  drawSide();
+  side.draw();
   if (sources.some(source => source.blob)) readRows();
   saveSoon();
-}
-
-/** The lines or the text of the selected head; of its first result if two are compared. */
-async function drawSide() {
-  const isText = state.side !== 'lines', {head} = state;
-  byId('tall').hidden = isText;
-  byId('text').hidden = !isText;
-  const values = figures[0].head.matrix;
-  if (!values) return;
-  const inside = insideOf(facts.rows, facts.columns, state.between), {row, column} = state;
-  const toKey = state.side === 'keys';
-  const ofSet = compares ? ` in ${facts.sets[0]}` : '';
-  strongestList.draw(
-      (toKey ? `read ${named(facts.columns, column)} most` : `${named(facts.rows, row)} reads most`) + ofSet,
-      strongest(toKey ? rows : columns, i => toKey ? (inside.query(i) ? values.value(i, column) : null)
-                                                   : inside.key(i) ? values.value(row, i) : null, 10),
-      i => named(toKey ? facts.rows : facts.columns, i), toKey ? row : column);
-  if (isText) {
-    byId('colour-key').textContent = toKey ? `${one(facts.columnAxis)} ${named(facts.columns, column)} is read by:`
-                                           : `${one(facts.rowAxis)} ${named(facts.rows, row)} reads:`;
-    return text.draw(values, scaleOf(0, head), found());
-  }
-  const heads = [head, ...state.pinned.filter(pin => pin !== head)];
-  const all = await Promise.all(heads.map(one => data.matrix(0, one)));
-  if (head !== state.head || state.side !== 'lines') return;
-  lines.heads = heads.map((one, k) => ({
-    values: all[k], scale: scaleOf(0, one, heads.length === 1 && state.scale !== 'shared'), title: overview.title(one),
-    colour: headColour(k === 0 ? 0 : state.pinned.indexOf(one) + 1, state.dark)}));
-  lines.marked = found();
-  lines.inside = inside;
-  byId('colour-key').replaceChildren(...(lines.heads.length < 2 ? [] : lines.heads.map(one => {
-    const item = document.createElement('span'), swatch = document.createElement('i');
-    swatch.style.background = one.colour;
-    item.append(swatch, one.title || 'this head');
-    return item;
-  })));
-  lines.draw();
-  if (!revealed) lines.reveal();
-  revealed = true;
 }
 
 /** Several moves within a frame are drawn once. */
@@ -310,7 +251,7 @@ function focusOn(row, column, byKey = false, inLines = false) {
     camera.show(state.column, state.row);
     if (x !== camera.x || y !== camera.y) drawMatricesSoon();
   }
-  if (!inLines) revealed = false;
+  if (!inLines) side.revealed = false;
   if (asked) return;
   asked = true;
   requestAnimationFrame(() => {
@@ -355,7 +296,7 @@ function pin(head) {
   if (at >= 0) state.pinned.splice(at, 1);
   else if (state.pinned.length < 6) state.pinned.push(head);
   overview.drawRings();
-  drawSide();
+  side.draw();
   saveSoon();
 }
 
@@ -416,9 +357,15 @@ function saveCamera() {
 /** Zooms and moves as the state says, within the space of the next layout. */
 function restoreCamera() { for (const figure of figures) Object.assign(figure.camera, {zoom: state.zoom, x: state.x, y: state.y}); }
 
+function checkSide() {
+  for (const radio of document.querySelectorAll('input[name=side]'))
+    if (radio instanceof HTMLInputElement) radio.checked = radio.value === state.side;
+}
+
 /** Reads the state from the fragment and shows it in the controls. */
 function readFragment() {
   state.read(location.hash.slice(1));
+  if (state.side === 'why' && !facts.why) state.side = 'lines';
   select('set').value = String(state.set);
   select('scale').value = state.scale;
   select('colours').value = facts.signed && state.mode === 'log' ? 'linear' : state.mode;
@@ -428,8 +375,7 @@ function readFragment() {
   input('most').value = number(state.most);
   input('find').value = state.find;
   select('between').value = state.between;
-  for (const radio of document.querySelectorAll('input[name=side]'))
-    if (radio instanceof HTMLInputElement) radio.checked = radio.value === state.side;
+  checkSide();
   showRange();
   countFound();
 }
@@ -447,6 +393,7 @@ function showTip(words, left, top) {
   tip.style.transform = `translate(${Math.max(2, x)}px, ${Math.max(2, y)}px)`;
 }
 const hideTip = () => { byId('tip').hidden = true; };
+Object.assign(side.why, {showTip, hideTip});
 
 /** @param {WheelEvent} event @param {Camera} of @param {number} left @param {number} top @param {() => void} draw */
 function wheel(event, of, left, top, draw) {
@@ -620,12 +567,34 @@ const overviewKeys = {
   Enter: () => byId('matrices').focus(),
   ' ': () => pin(state.head),
 };
+const {why} = side, say = (/** @type {string} */ words) => { byId('status').textContent = words; };
+/** @type {Record<string, () => void>} */
+const whyKeys = {
+  ArrowUp: () => say(why.step(-1)),
+  ArrowDown: () => say(why.step(1)),
+  ArrowLeft: () => say(why.move(-1)),
+  ArrowRight: () => say(why.move(1)),
+  Home: () => say(why.step(-Infinity)),
+  End: () => say(why.step(Infinity)),
+};
+/** @param {State['side']} shown */
+function showSide(shown) {
+  state.side = shown;
+  checkSide();
+  side.draw();
+  saveSoon();
+}
 /** @type {Record<string, () => void>} */
 const pageKeys = {
   Escape: () => lock(false),
   '[': () => stepHead(-1),
   ']': () => stepHead(1),
   '/': () => byId('find').focus(),
+  w: () => {
+    if (!facts.why) return;
+    showSide('why');
+    byId('why').focus();
+  },
   '+': () => zoom(1.5),
   '=': () => zoom(1.5),
   '-': () => zoom(1 / 1.5),
@@ -644,7 +613,8 @@ document.addEventListener('keydown', event => {
     if (key === 'Escape') target.blur();
     return;
   }
-  const own = target.id === 'matrices' || target === document.body ? matrixKeys : target.id === 'overview' ? overviewKeys : {};
+  const own = target.id === 'matrices' || target === document.body ? matrixKeys : target.id === 'overview' ? overviewKeys
+      : target.id === 'why' ? whyKeys : {};
   // Keys that scroll do so unless the matrix has the focus.
   const scrolls = target === document.body && !/^Arrow|Enter/.test(key);
   const action = (scrolls ? undefined : own[key]) ?? pageKeys[key];
@@ -703,11 +673,8 @@ for (const [id, none] of /** @type {[('least' | 'most'), number][]} */ ([['least
     overview.draw();
   });
 for (const radio of document.querySelectorAll('input[name=side]'))
-  radio.addEventListener('change', event => {
-    state.side = /** @type {'lines' | 'text' | 'keys'} */ (/** @type {HTMLInputElement} */ (event.target).value);
-    drawSide();
-    saveSoon();
-  });
+  radio.addEventListener('change', event =>
+      showSide(/** @type {State['side']} */ (/** @type {HTMLInputElement} */ (event.target).value)));
 byId('locked').addEventListener('click', () => lock(!state.locked));
 byId('before').addEventListener('click', () => stepHead(-1));
 byId('after').addEventListener('click', () => stepHead(1));
@@ -848,19 +815,20 @@ function beforePrint() {
   const down = Math.max(overview.rows.length, 1), across = Math.max(1, ...overview.rows.map(row => row.heads.length));
   byId('overview').style.height = `${Math.min(900, Math.max(60, 30 + width / across * down / overview.aspect()))}px`;
   for (const {box, isBars} of figures) box.style.height = `${Math.min(880, Math.max(isBars ? 240 : 140, 60 + width * rows / columns))}px`;
-  byId('scroll').style.width = `${width}px`;
+  byId('scroll').style.width = byId('why').style.width = `${width}px`;
   for (const figure of figures) figure.layout();
   arrange();
   overview.draw(true);
   for (const figure of figures) figure.draw(painter, scaleOf(figure.set, state.head), found());
   for (const figure of figures) figure.drawFocus();
   if (state.side === 'lines') lines.draw(Math.min(900, lines.allHeight));
+  why.drawStrips();
 }
 function afterPrint() {
   state.dark = printed.dark;
   device.print = 0;
   theme();
-  for (const box of [byId('overview'), byId('scroll'), ...figures.map(figure => figure.box)])
+  for (const box of [byId('overview'), byId('scroll'), byId('why'), ...figures.map(figure => figure.box)])
     box.style.width = box.style.height = '';
   restoreCamera();
   redraw();
@@ -905,7 +873,7 @@ document.body.dataset.ready = 'yes';
 
 /** For tests and the browser's console. */
 Object.assign(window, {attn: {
-  facts, data, state, figures, overview, lines, text, camera, chooseHead, focusOn, redraw, scaleOf, rowText, matrixCsv,
+  facts, data, state, figures, overview, lines, text, why, camera, chooseHead, focusOn, redraw, scaleOf, rowText, matrixCsv,
   beforePrint, afterPrint, GlPainter, CanvasPainter,
   get painter() { return painter; },
   set painter(other) { painter = other; drawMatrices(); },

@@ -27,7 +27,7 @@ export class State {
     this.order = order;
     this.least = -Infinity;
     this.most = Infinity;
-    /** @type {'lines' | 'text' | 'keys'} */
+    /** @type {'lines' | 'text' | 'keys' | 'why'} */
     this.side = 'lines';
     /** Heads whose lines are drawn as well. @type {number[]} */
     this.pinned = [];
@@ -84,7 +84,7 @@ export class State {
     this.order = choice('order', limits.orders, this.defaults.order);
     this.least = number('least', -Infinity);
     this.most = number('most', Infinity);
-    this.side = choice('side', /** @type {const} */ (['lines', 'text', 'keys']), 'lines');
+    this.side = choice('side', /** @type {const} */ (['lines', 'text', 'keys', 'why']), 'lines');
     this.pinned = (parts.get('pinned') ?? '').split('.').filter(text => text !== '').map(Number)
         .filter((head, k, all) => Number.isInteger(head) && head >= 0 && head < limits.heads && all.indexOf(head) === k)
         .slice(0, 6);

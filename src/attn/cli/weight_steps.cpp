@@ -1,0 +1,185 @@
+#include "attn/cli/weight_steps.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "attn/base/text.h"
+#include "attn/core/mask.h"
+#include "attn/job/recorded_options.h"
+
+namespace attn {
+namespace {
+
+/// Why weights of these options are not explained; "" if they are.
+std::string not_explained(const Options& options) {
+  if (options.score != Score::dot && options.score != Score::cosine)
+    return "The score function of the job is not a sum of products, so its steps are not shown.";
+  if (options.normaliser != Normaliser::softmax || options.softmax_axis != SoftmaxAxis::keys ||
+      options.softmax_precision != SoftmaxPrecision::automatic)
+    return "The weights of the job are no plain softmax over the keys, so their steps are not "
+           "shown.";
+  return "";
+}
+
+/// The requests for a problem with these options; `given` says which inputs it has.
+std::vector<Request> requests_for(const Options& options, const std::function<bool(Input)>& given) {
+  std::vector<Request> requests = {Output::queries,
+                                   given(Input::past_K) ? Output::present_K : Output::keys,
+                                   given(Input::past_V) ? Output::present_V : Output::values};
+  const bool adds = options.alibi || std::any_of(kBiasInputs.begin(), kBiasInputs.end(), given);
+  if (adds) requests.emplace_back(Output::masked_scores);
+  for (const Input input : {Input::sinks, Input::head_scale})
+    if (given(input)) requests.emplace_back(input);
+  return requests;
+}
+
+/// The vectors of an output; nullopt if its axes are not those of report/page_steps.h.
+std::optional<HeadVectors> vectors_of(const ResultFile& result, const std::string& name) {
+  HeadVectors vectors{result.tensors.at(name)};
+  const std::size_t rank = vectors.tensor.rank();
+  const std::vector<std::string> axes = result.labels(name).axes;
+  if (rank < 2 || axes.size() != rank || vectors.tensor.size() == 0) return std::nullopt;
+  const auto head = std::find(axes.begin(), axes.end(), "head");
+  if (head == axes.end())
+    return axes[rank - 2] == "query" || axes[rank - 2] == "key" ? std::optional(vectors)
+                                                                : std::nullopt;
+  const auto at = static_cast<std::size_t>(head - axes.begin());
+  vectors.heads_inside = at + 2 == rank;
+  vectors.heads = vectors.tensor.shape()[at];
+  return vectors.heads_inside || at + 3 == rank ? std::optional(vectors) : std::nullopt;
+}
+
+std::vector<double> numbers_of(const Tensor& tensor) {
+  return visit(tensor.dtype(), [&]<class T>(Type<T>) {
+    std::vector<double> numbers;
+    for (const T number : tensor.data<T>()) numbers.push_back(static_cast<double>(number));
+    return numbers;
+  });
+}
+
+/// Whether each query head has a head of `keys`, and each key of the weights a row.
+bool fits(const HeadVectors& keys, const HeadVectors& queries, std::size_t count) {
+  return queries.heads % keys.heads == 0 && keys.count() == count &&
+         keys.matrices() * queries.heads == queries.matrices() * keys.heads;
+}
+
+/// The steps of weights from the tensors `request` of a result.
+class StepsReader {
+ public:
+  StepsReader(const ResultFile& result, const HeatSource& source, Options options)
+      : result_(result),
+        source_(source),
+        job_(source.key.substr(0, source.key.rfind('/') + 1)),
+        made_by_(made_by_of(result.made_by, source.key)) {
+    steps_.options = std::move(options);
+  }
+
+  /// The steps, or why there are none.
+  std::optional<WeightSteps> read(std::string& reason) {
+    reason = not_explained(steps_.options);
+    if (!reason.empty()) return std::nullopt;
+    const auto given = [&](Input input) {
+      return recorded_key(made_by_, key_of(input)) != nullptr;
+    };
+    const std::vector<Request> requests = requests_for(steps_.options, given);
+    const Tensor* const values = tensor(requests[2]);
+    for (const Request& request : requests)
+      if (request != requests[2] && tensor(request) == nullptr) return missing(requests, reason);
+    for (const Input input : kBiasInputs)
+      if (given(input)) steps_.added.push_back(key_of(input));
+    if (steps_.options.alibi) steps_.added.emplace_back("alibi");
+    reason = "The steps of these weights are not shown: the queries and keys do not match them.";
+    const auto queries = vectors_of(result_, name(requests[0]));
+    const auto keys = vectors_of(result_, name(requests[1]));
+    if (!queries || !keys || !set_vectors(*queries, *keys)) return std::nullopt;
+    if (!steps_.added.empty() && !set_masked(*tensor(Output::masked_scores))) return std::nullopt;
+    if (!set_of_heads(Input::sinks, given, steps_.sinks) ||
+        !set_of_heads(Input::head_scale, given, steps_.head_scales))
+      return std::nullopt;
+    set_values(values == nullptr ? std::nullopt : vectors_of(result_, name(requests[2])), given);
+    reason = "";
+    return std::move(steps_);
+  }
+
+ private:
+  static std::string key_of(Input input) { return std::string(name_of(Request{input})); }
+  std::string name(const Request& request) const { return job_ + std::string(name_of(request)); }
+  const Tensor* tensor(const Request& request) const { return result_.tensors.find(name(request)); }
+
+  std::nullopt_t missing(const std::vector<Request>& requests, std::string& reason) const {
+    reason = "To see how a weight comes about, compute the result with --outputs weights," +
+             join(names_of(requests), ",", [](const std::string& one) { return one; }) + ".";
+    return std::nullopt;
+  }
+
+  bool set_vectors(const HeadVectors& queries, const HeadVectors& keys) {
+    const Shape& shape = source_.tensor.shape();
+    const std::size_t rank = shape.size();
+    if (rank < 2) return false;
+    const bool has_heads = rank > 2 && source_.leading_axes[0] == "head";
+    const std::size_t L = shape[rank - 2], S = shape[rank - 1];
+    steps_.queries = queries;
+    steps_.keys = keys;
+    return queries.heads == (has_heads ? shape[rank - 3] : 1) && queries.count() == L &&
+           queries.matrices() * L * S == source_.tensor.size() && queries.width() == keys.width() &&
+           fits(keys, queries, S);
+  }
+
+  bool set_masked(const Tensor& masked) {
+    steps_.masked = masked;
+    return masked.shape() == source_.tensor.shape();
+  }
+
+  /// Whether there are such numbers, if the job has them; sinks may be -inf.
+  bool set_of_heads(Input input, const std::function<bool(Input)>& given,
+                    std::vector<double>& numbers) const {
+    if (!given(input)) return true;
+    numbers = numbers_of(*tensor(input));
+    return numbers.size() == steps_.queries.heads &&
+           std::all_of(numbers.begin(), numbers.end(), [&](double number) {
+             return std::isfinite(number) || (input == Input::sinks && number < 0);
+           });
+  }
+
+  void set_values(std::optional<HeadVectors> values, const std::function<bool(Input)>& given) {
+    const HeadVectors& keys = steps_.keys;
+    if (given(Input::dropout_mask))
+      steps_.note = "Dropout changes the weights before they multiply the values.";
+    else if (!values || values->heads != keys.heads || !fits(*values, steps_.queries, keys.count()))
+      steps_.note = "The result has no values, so what this key adds to the context is not shown.";
+    else
+      steps_.values = std::move(values);
+    if (steps_.values && (given(Input::gate) || given(Input::W_gate)))
+      steps_.note = "Each element is then multiplied by its output gate.";
+  }
+
+  const ResultFile& result_;
+  const HeatSource& source_;
+  std::string job_;  ///< "JOB/" in a bundle
+  const Json& made_by_;
+  WeightSteps steps_;
+};
+
+}  // namespace
+
+std::vector<Request> requests_of_steps(const TensorMap& tensors, const Options& options) {
+  if (!not_explained(options).empty()) return {};
+  return requests_for(options, [&](Input input) { return contains(tensors, input); });
+}
+
+void add_weight_steps(const ResultFile& result, const HeatSource& source, PageSet& set) {
+  const Json& made_by = made_by_of(result.made_by, source.key);
+  const std::string own_name = source.key.substr(source.key.rfind('/') + 1);
+  if (output_named(own_name) != Output::weights || made_by.find("job") == nullptr) return;
+  if (set.map.cells.columns.size() != source.tensor.shape().back()) {
+    set.no_steps = "The steps of a weight are shown if all keys are drawn: omit --cols.";
+    return;
+  }
+  set.steps = StepsReader(result, source, recorded_options(made_by)).read(set.no_steps);
+}
+
+}  // namespace attn

@@ -1,0 +1,22 @@
+// Finds in a result what the page's panel "why this weight" needs (report/page_steps.h).
+#pragma once
+
+#include <vector>
+
+#include "attn/cli/rendering.h"
+#include "attn/core/options.h"
+#include "attn/core/output_table.h"
+#include "attn/result/result_file.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+/// What a page of the weights of this problem needs besides these; empty if weights of its options
+/// are not explained.
+std::vector<Request> requests_of_steps(const TensorMap& tensors, const Options& options);
+
+/// Sets `steps`, or `no_steps`, of the page of `source`, which is a tensor of `result`. Does
+/// nothing unless it has the weights of a job.
+void add_weight_steps(const ResultFile& result, const HeatSource& source, PageSet& set);
+
+}  // namespace attn

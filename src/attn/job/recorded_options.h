@@ -1,0 +1,18 @@
+// The options of the job in the provenance of a result.
+#pragma once
+
+#include <string>
+
+#include "attn/core/options.h"
+#include "attn/io/json_write.h"
+
+namespace attn {
+
+/// A key of the recorded job, such as "rotary.base"; nullptr if it was not given.
+const Json* recorded_key(const Json& made_by, const std::string& key);
+
+/// The options that the recorded job gives, without those of its convention. Values that are not
+/// valid are ignored.
+Options recorded_options(const Json& made_by);
+
+}  // namespace attn

@@ -1,0 +1,19 @@
+// Elements of the page, and names of its rows and columns.
+
+/** @param {string} id @returns {HTMLElement} */
+export const byId = id => /** @type {HTMLElement} */ (document.getElementById(id));
+/** @param {string} id */
+export const input = id => /** @type {HTMLInputElement} */ (byId(id));
+/** @param {string} id */
+export const select = id => /** @type {HTMLSelectElement} */ (byId(id));
+
+/** The name of one element of an axis. @param {string} axis */
+export const one = axis => ({queries: 'query', keys: 'key', batches: 'batch'})[axis] ?? axis.replace(/s$/, '');
+/** @param {string[]} labels @param {number} i */
+export const named = (labels, i) => labels[i] === String(i) ? labels[i] : `${i}: ${labels[i]}`;
+
+/** Six digits of a number, with its error if it is not exact. @param {string} text */
+export function shortened(text) {
+  const [number, ...rest] = text.split(' '), value = Number(number);
+  return number === '' || !Number.isFinite(value) ? text : [String(Number(value.toPrecision(6))), ...rest].join(' ');
+}

@@ -1,0 +1,84 @@
+// Beside the matrix: lines or text with the strongest tokens, or how the selected weight came about.
+
+import {byId, named, one} from './dom.mjs';
+import {headColour} from './pen.mjs';
+import {insideOf} from './sentences.mjs';
+import {Lines, TokenText} from './side.mjs';
+import {StrongestList, strongest} from './strongest.mjs';
+import {WhyPanel} from './why_panel.mjs';
+
+/** @typedef {import('./scale.mjs').Scale} Scale */
+/**
+ * What the rest of the page provides: the values of the selected head in the first result, a scale, whether a label is
+ * found, and the name of a head.
+ * @typedef {{values: () => import('./data.mjs').Matrix | import('./data.mjs').Difference | null,
+ *   scaleOf: (head: number, own?: boolean) => Scale, found: () => (label: string) => boolean,
+ *   titleOf: (head: number) => string}} Around
+ */
+
+export class SideBox {
+  /**
+   * @param {import('./data.mjs').Data} data
+   * @param {import('./state.mjs').State} state
+   * @param {Around} around
+   */
+  constructor(data, state, around) {
+    this.data = data;
+    this.state = state;
+    this.around = around;
+    this.strongest = new StrongestList(byId('strongest'));
+    this.lines = new Lines(byId('scroll'), byId('tall'), /** @type {HTMLCanvasElement} */ (byId('lines')), data, state);
+    this.text = new TokenText(byId('text'), data, state);
+    this.why = new WhyPanel(byId('why'), data, state);
+    /** Whether the lines' view shows the selection. */
+    this.revealed = false;
+    byId('why-choice').hidden = !data.facts.why;
+  }
+
+  /** The selected head; of its first result if two are compared. */
+  async draw() {
+    const {state, data, around} = this, {facts} = data, {head} = state;
+    byId('scroll').hidden = byId('strongest').hidden = state.side === 'why';
+    byId('why').hidden = state.side !== 'why';
+    byId('tall').hidden = state.side !== 'lines';
+    byId('text').hidden = state.side === 'lines';
+    const values = around.values();
+    if (!values) return;
+    if (state.side === 'why') {
+      byId('colour-key').replaceChildren();
+      return this.why.draw(values, around.titleOf(head));
+    }
+    const inside = insideOf(facts.rows, facts.columns, state.between), {row, column} = state;
+    const toKey = state.side === 'keys';
+    const ofSet = data.compares ? ` in ${facts.sets[0]}` : '';
+    this.strongest.draw(
+        (toKey ? `read ${named(facts.columns, column)} most` : `${named(facts.rows, row)} reads most`) + ofSet,
+        strongest(toKey ? facts.rows.length : facts.columns.length,
+                  i => toKey ? (inside.query(i) ? values.value(i, column) : null)
+                             : inside.key(i) ? values.value(row, i) : null, 10),
+        i => named(toKey ? facts.rows : facts.columns, i), toKey ? row : column);
+    if (state.side !== 'lines') {
+      byId('colour-key').textContent = toKey ? `${one(facts.columnAxis)} ${named(facts.columns, column)} is read by:`
+                                             : `${one(facts.rowAxis)} ${named(facts.rows, row)} reads:`;
+      return this.text.draw(values, around.scaleOf(head), around.found());
+    }
+    const heads = [head, ...state.pinned.filter(pin => pin !== head)];
+    const all = await Promise.all(heads.map(other => data.matrix(0, other)));
+    if (head !== state.head || state.side !== 'lines') return;
+    const {lines} = this;
+    lines.heads = heads.map((other, k) => ({
+      values: all[k], scale: around.scaleOf(other, heads.length === 1 && state.scale !== 'shared'), title: around.titleOf(other),
+      colour: headColour(k === 0 ? 0 : state.pinned.indexOf(other) + 1, state.dark)}));
+    lines.marked = around.found();
+    lines.inside = inside;
+    byId('colour-key').replaceChildren(...(lines.heads.length < 2 ? [] : lines.heads.map(lined => {
+      const item = document.createElement('span'), swatch = document.createElement('i');
+      swatch.style.background = lined.colour;
+      item.append(swatch, lined.title || 'this head');
+      return item;
+    })));
+    lines.draw();
+    if (!this.revealed) lines.reveal();
+    this.revealed = true;
+  }
+}

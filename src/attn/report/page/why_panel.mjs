@@ -1,0 +1,261 @@
+// The panel "why this weight": the steps of the selected weight, with the elements of its vectors as strips.
+
+import {named, shortened} from './dom.mjs';
+import {colour, em, kFont, sized} from './pen.mjs';
+import {Scale, paletteOf, written} from './scale.mjs';
+import {agrees, stepsOf, writtenSteps} from './why.mjs';
+
+/** @typedef {import('./why.mjs').Steps} Steps */
+/** @typedef {import('./why.mjs').Part} Part */
+/** A row of a strip. @typedef {{name: string, values: ArrayLike<number>, reach: number, behind?: number[]}} StripRow */
+
+const kCell = 15, kBars = 40, kRowGap = 3, kNames = 40;
+
+/** The largest magnitude. @param {ArrayLike<number>[]} lists */
+function reachOf(...lists) {
+  let reach = 0;
+  for (const list of lists) for (let d = 0; d < list.length; ++d) if (Math.abs(list[d]) > reach) reach = Math.abs(list[d]);
+  return reach || 1;
+}
+
+/** With a true minus sign. @param {string} digits */
+const signed = digits => digits.replace(/-/g, '−').replace('inf', '∞');
+
+/** The elements of some vectors below each other; those of a product are bars. */
+class Strip {
+  /** @param {(d: number | null, pointer: MouseEvent | null) => void} choose a dimension, or leave the strip */
+  constructor(choose) {
+    this.canvas = document.createElement('canvas');
+    this.canvas.className = 'strip';
+    this.canvas.setAttribute('aria-hidden', 'true');  // the line below says the same
+    this.line = document.createElement('p');
+    this.line.className = 'elements';
+    /** @type {StripRow[]} */
+    this.rows = [];
+    this.canvas.addEventListener('pointermove', event => choose(this.at(event), event));
+    this.canvas.addEventListener('click', event => choose(this.at(event), event));
+    this.canvas.addEventListener('pointerleave', () => choose(null, null));
+  }
+
+  get count() { return this.rows[0]?.values.length ?? 0; }
+  get left() { return kNames * em(); }
+
+  /** @param {MouseEvent} event */
+  at(event) {
+    const box = this.canvas.getBoundingClientRect(), share = (event.clientX - box.left - this.left) / (box.width - this.left);
+    return Math.max(0, Math.min(this.count - 1, Math.floor(share * this.count)));
+  }
+
+  /** @param {number} width @param {number} d the selected dimension @param {Uint32Array} palette */
+  draw(width, d, palette) {
+    const unit = em(), {left, count} = this, wide = (width - left) / Math.max(count, 1);
+    const heights = this.rows.map((_, r) => (r === this.rows.length - 1 ? kBars : kCell) * unit);
+    const context = sized(this.canvas, width, heights.reduce((sum, height) => sum + height + kRowGap, 3));
+    context.font = `${12 * unit}px ${kFont}`;
+    context.textBaseline = 'middle';
+    const each = Math.max(wide - (wide > 5 ? 1 : 0), .5);
+    let top = 2;
+    this.rows.forEach(({name, values, reach, behind}, r) => {
+      const height = heights[r], scale = new Scale([-reach, reach], true, 'linear', palette, 1);
+      context.fillStyle = colour('--soft');
+      context.fillText(name, 0, top + height / 2);
+      const bar = (/** @type {number} */ at, /** @type {number} */ value, /** @type {number} */ share, /** @type {string} */ fill) => {
+        const tall = Math.min(1, Math.abs(value) / reach) * height / 2;
+        context.fillStyle = fill;
+        context.fillRect(left + at * wide + each * (1 - share) / 2, value < 0 ? top + height / 2 : top + height / 2 - tall, each * share, Math.max(tall, .5));
+      };
+      const isBars = r === this.rows.length - 1;
+      if (isBars) {
+        context.fillStyle = colour('--raised');
+        context.fillRect(left, top, width - left, height);
+      }
+      for (let at = 0; at < count; ++at) {
+        const value = values[at];
+        if (behind) bar(at, behind[at], 1, colour('--frame'));
+        if (isBars) {
+          bar(at, value, behind ? .6 : 1, `rgb(${scale.rgb(value < 0 ? -reach * .75 : reach * .75)})`);
+        } else {
+          context.fillStyle = `rgb(${scale.rgb(value)})`;
+          context.fillRect(left + at * wide, top, each, height);
+        }
+      }
+      if (isBars) {
+        context.fillStyle = colour('--line');
+        context.fillRect(left, top + height / 2 - .5, width - left, 1);
+      }
+      top += height + kRowGap;
+    });
+    context.strokeStyle = colour('--mark');
+    context.lineWidth = 2;
+    context.strokeRect(left + d * wide - 1, 1, Math.max(each, 2) + 2, top - kRowGap + 1);
+  }
+}
+
+export class WhyPanel {
+  /**
+   * @param {HTMLElement} box
+   * @param {import('./data.mjs').Data} data
+   * @param {import('./state.mjs').State} state
+   */
+  constructor(box, data, state) {
+    this.box = box;
+    this.data = data;
+    this.state = state;
+    this.palettes = [paletteOf(data.facts.maps.diverging), paletteOf(data.facts.maps.divergingNight)];
+    /** The selected step, and dimension in each strip; null: that of the largest product. */
+    this.current = 0;
+    /** @type {{score: number | null, context: number | null}} */
+    this.chosen = {score: null, context: null};
+    this.strips = {score: new Strip((d, event) => this.point('score', d, event)),
+                   context: new Strip((d, event) => this.point('context', d, event))};
+    /** @type {Steps | null} */
+    this.steps = null;
+    /** Shows words at a position, or hides them. @type {(words: string, x: number, y: number) => void} */
+    this.showTip = () => {};
+    this.hideTip = () => {};
+    this.run = 0;
+  }
+
+  /**
+   * @param {import('./data.mjs').Matrix | import('./data.mjs').Difference} values of the head
+   * @param {string} title of the head
+   */
+  async draw(values, title) {
+    const {facts} = this.data, {why} = facts, {head, row, column} = this.state, run = ++this.run;
+    if (!why || typeof why === 'string') {
+      this.steps = null;
+      this.box.replaceChildren(this.paragraph([why ?? '']));
+      return;
+    }
+    const vectors = await this.data.vectors(head);
+    if (run !== this.run) return;
+    const steps = this.steps = stepsOf(why, vectors, head, row, column, j => values.value(row, j) === null, facts.hidden[0]);
+    const heading = document.createElement('h3');
+    heading.textContent = [`${named(facts.rows, row)} → ${named(facts.columns, column)}`, title].filter(Boolean).join(', ');
+    const all = writtenSteps(why, steps, head, row, column);
+    this.current = Math.min(this.current, all.length - 1);
+    this.strips.score.rows = [{name: 'q', values: steps.q, reach: reachOf(steps.q)}, {name: 'k', values: steps.k, reach: reachOf(steps.k)},
+                              {name: 'q · k', values: steps.products, reach: reachOf(steps.products)}];
+    this.strips.context.rows = [{name: 'v', values: steps.v, reach: reachOf(steps.v)},
+                                {name: 'a · v', values: steps.contribution, reach: reachOf(steps.contribution, steps.context), behind: steps.context}];
+    const boxes = all.map(({name, words, formulas, strips}, k) => {
+      const box = document.createElement('div'), title = document.createElement('h4');
+      box.className = 'step';
+      box.dataset.step = String(k);
+      title.textContent = `${k + 1}. ${name}`;
+      box.append(title, ...words ? [this.paragraph([words])] : [],
+                 ...strips ? [this.strips[strips].canvas, this.strips[strips].line] : [], ...formulas.map(parts => this.paragraph(parts, 'formula')));
+      if (/Softmax|Weights/.test(name)) box.append(...this.inResult(values));
+      return box;
+    });
+    const {scrollTop} = this.box;
+    this.box.replaceChildren(heading, ...boxes);
+    this.box.scrollTop = scrollTop;
+    this.mark();
+    this.drawStrips();
+  }
+
+  drawStrips() {
+    this.drawStrip('score');
+    this.drawStrip('context');
+  }
+
+  /** The weight of the result, if it differs from the computed one. @param {import('./data.mjs').Matrix | import('./data.mjs').Difference} values */
+  inResult(values) {
+    const {row, column} = this.state, stored = values.value(row, column), {steps} = this, why = /** @type {import('./why.mjs').Why} */ (this.data.facts.why);
+    if (stored === null || !steps || steps.weight === null) return [];
+    if (!agrees(why, steps, stored, values.error(row)))
+      return [this.paragraph(['The result has another weight, ', stored, ', so it was computed otherwise.'], 'warning')];
+    const differs = shortened(String(stored)) !== shortened(String(steps.weight));
+    return differs && values.error(row) === 0 ? [this.paragraph(['In the result, rounded: ', stored])] : [];
+  }
+
+  /** @param {Part[]} parts @param {string} kind */
+  paragraph(parts, kind = '') {
+    const box = document.createElement('p');
+    box.className = kind;
+    box.append(...parts.map(part => this.node(part)));
+    return box;
+  }
+
+  /** @param {Part} part @returns {Node | string} */
+  node(part) {
+    if (typeof part === 'string') return part;
+    const box = document.createElement(typeof part === 'number' ? 'span' : 'power' in part ? 'sup' : 'sub');
+    if (typeof part === 'number') {
+      const digits = this.digits(part);
+      box.textContent = signed(shortened(digits));
+      box.title = digits;
+    } else if ('power' in part) {
+      box.append(...part.power.map(one => this.node(one)));
+    } else {
+      box.textContent = part.index;
+    }
+    return box;
+  }
+
+  /** All digits. @param {number} value */
+  digits(value) {
+    const why = /** @type {import('./why.mjs').Why} */ (this.data.facts.why);
+    return written(value, 0, why.bits === 32 && Math.fround(value) === value, '');
+  }
+
+  /** The selected dimension. @param {'score' | 'context'} which */
+  dimension(which) {
+    const {rows} = this.strips[which], values = Array.from(rows[rows.length - 1].values, Math.abs), chosen = this.chosen[which];
+    return chosen === null ? Math.max(0, values.indexOf(Math.max(...values))) : Math.max(0, Math.min(values.length - 1, chosen));
+  }
+
+  /** What the elements of a dimension are. @param {'score' | 'context'} which @returns {[string, number][]} */
+  elements(which) {
+    const d = this.dimension(which), steps = /** @type {Steps} */ (this.steps);
+    return which === 'score'
+        ? [['q', steps.q[d]], ['k', steps.k[d]], ['q · k', steps.products[d]],
+           ['sum so far', steps.products.slice(0, d + 1).reduce((sum, product) => sum + product, 0)]]
+        : [['v', steps.v[d]], ['a · v', steps.contribution[d]], ['c', steps.context[d]]];
+  }
+
+  /** @param {'score' | 'context'} which */
+  drawStrip(which) {
+    const strip = this.strips[which];
+    if (!strip.canvas.isConnected || !this.steps) return;
+    const d = this.dimension(which);
+    strip.draw(Math.max(160, strip.line.clientWidth), d, this.palettes[this.state.dark ? 1 : 0]);
+    strip.line.replaceChildren(`d = ${d}: `, ...this.elements(which).flatMap(([name, value], k) => [k > 0 ? ', ' : '', `${name} = `, this.node(value)]));
+  }
+
+  /** Points at a dimension; null: nowhere. @param {'score' | 'context'} which @param {number | null} d @param {MouseEvent | null} event */
+  point(which, d, event) {
+    if (d === null || !event) return this.hideTip();
+    this.chosen[which] = d;
+    this.drawStrip(which);
+    this.showTip([`d = ${d}`, ...this.elements(which).map(([name, value]) => `${name} = ${this.digits(value)}`)].join('\n'), event.clientX, event.clientY);
+  }
+
+  mark() {
+    for (const box of this.box.querySelectorAll('.step')) {
+      const isCurrent = /** @type {HTMLElement} */ (box).dataset.step === String(this.current);
+      if (isCurrent) box.setAttribute('aria-current', 'step');
+      else box.removeAttribute('aria-current');
+    }
+  }
+
+  /** Selects the step so many below; returns its words. @param {number} by */
+  step(by) {
+    const boxes = [...this.box.querySelectorAll('.step')];
+    this.current = Math.max(0, Math.min(boxes.length - 1, this.current + by));
+    this.mark();
+    boxes[this.current]?.scrollIntoView({block: 'nearest'});
+    return boxes[this.current]?.textContent ?? this.box.textContent ?? '';
+  }
+
+  /** Moves along the strip of the selected step, or of the scores; returns its elements. @param {number} by */
+  move(by) {
+    if (!this.steps) return '';
+    const box = this.box.querySelector('[aria-current]'), which = box?.contains(this.strips.context.line) ? 'context' : 'score';
+    this.chosen[which] = this.dimension(which) + by;
+    this.chosen[which] = this.dimension(which);
+    this.drawStrip(which);
+    return this.strips[which].line.textContent ?? '';
+  }
+}

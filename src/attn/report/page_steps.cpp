@@ -1,0 +1,182 @@
+#include "attn/report/page_steps.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "attn/base/dtype.h"
+#include "attn/base/number_text.h"
+#include "attn/base/text.h"
+#include "attn/core/score_scale.h"
+#include "attn/report/binary_text.h"
+#include "attn/report/markup.h"
+#include "attn/report/page_elements.h"
+#include "attn/report/page_values.h"
+
+namespace attn {
+namespace {
+
+constexpr double kMostCompressed = 0.3;  // a guess, as of matrices; vectors compress less
+
+std::vector<double> doubles_at(const Tensor& tensor, std::size_t begin, std::size_t count) {
+  return visit(tensor.dtype(), [&]<class T>(Type<T>) {
+    const auto data = tensor.data<T>().subspan(begin, count);
+    std::vector<double> numbers;
+    numbers.reserve(count);
+    for (const T number : data) numbers.push_back(static_cast<double>(number));
+    return numbers;
+  });
+}
+
+void append_floats(std::vector<std::byte>& bytes, const std::vector<double>& numbers, int bits) {
+  for (const double number : numbers) append_float(bytes, number, bits);
+}
+
+/// 64 if 32 do not hold all values exactly.
+int bits_of(const WeightSteps& steps) {
+  const auto is_wide = [](const Tensor& tensor) { return tensor.dtype() == DType::f64; };
+  return is_wide(steps.queries.tensor) || is_wide(steps.keys.tensor) ||
+                 (steps.values && is_wide(steps.values->tensor)) ||
+                 (steps.masked && is_wide(*steps.masked))
+             ? 64
+             : 32;
+}
+
+/// The largest relative error of a number that is rounded to the dtype.
+double rounding_of(DType dtype) {
+  return dtype == DType::f64   ? 0x1p-53
+         : dtype == DType::f32 ? 0x1p-24
+         : dtype == DType::f16 ? 0x1p-11
+                               : 0x1p-8;
+}
+
+/// The matrices of keys of the drawn heads, each once, in ascending order.
+std::vector<std::size_t> drawn_keys(const WeightSteps& steps, const HeatMap& map) {
+  std::vector<std::size_t> drawn;
+  for (const HeatPanel& panel : map.panels) drawn.push_back(steps.keys_of(panel.matrix));
+  std::sort(drawn.begin(), drawn.end());
+  drawn.erase(std::unique(drawn.begin(), drawn.end()), drawn.end());
+  return drawn;
+}
+
+std::vector<std::byte> bytes_of_queries(const WeightSteps& steps, const HeatMap& map,
+                                        std::size_t matrix, int bits) {
+  std::vector<std::byte> bytes;
+  for (const std::size_t i : map.cells.rows)
+    append_floats(bytes, steps.queries.row(matrix, i), bits);
+  if (!steps.masked) return bytes;
+  const Shape& shape = steps.masked->shape();
+  const std::size_t columns = shape.back(), rows = shape[shape.size() - 2];
+  for (const std::size_t i : map.cells.rows)
+    append_floats(bytes, doubles_at(*steps.masked, (matrix * rows + i) * columns, columns), bits);
+  return bytes;
+}
+
+std::vector<std::byte> bytes_of_keys(const WeightSteps& steps, std::size_t matrix, int bits) {
+  std::vector<std::byte> bytes;
+  for (std::size_t j = 0; j < steps.keys.count(); ++j)
+    append_floats(bytes, steps.keys.row(matrix, j), bits);
+  if (steps.values)
+    for (std::size_t j = 0; j < steps.values->count(); ++j)
+      append_floats(bytes, steps.values->row(matrix, j), bits);
+  return bytes;
+}
+
+/// The number of each drawn matrix's head, as JSON, with null for -inf; "null" without numbers.
+std::string of_panels(const std::vector<double>& of_heads, const HeatMap& map) {
+  if (of_heads.empty()) return "null";
+  return "[" +
+         join(map.panels, ",",
+              [&](const HeatPanel& panel) {
+                const double number = of_heads[panel.matrix % of_heads.size()];
+                return std::isfinite(number) ? python_repr(number) : std::string("null");
+              }) +
+         "]";
+}
+
+}  // namespace
+
+std::size_t HeadVectors::count() const {
+  const Shape& shape = tensor.shape();
+  return shape[shape.size() - (heads_inside ? 3 : 2)];
+}
+
+std::size_t HeadVectors::matrices() const { return tensor.size() / (count() * width()); }
+
+std::vector<double> HeadVectors::row(std::size_t matrix, std::size_t i) const {
+  const std::size_t at =
+      heads_inside ? (matrix / heads * count() + i) * heads + matrix % heads : matrix * count() + i;
+  return doubles_at(tensor, at * width(), width());
+}
+
+std::size_t WeightSteps::keys_of(std::size_t matrix) const {
+  const std::size_t head = matrix % queries.heads, item = matrix / queries.heads;
+  return item * keys.heads + head * keys.heads / queries.heads;
+}
+
+std::string steps_json(const WeightSteps& steps, const HeatMap& map) {
+  const Options& options = steps.options;
+  const ScoreScale scale = score_scale(options, steps.queries.width());
+  const std::vector<std::size_t> keyed = drawn_keys(steps, map);
+  const auto number_of_keys = [&](const HeatPanel& panel) {
+    const auto found = std::lower_bound(keyed.begin(), keyed.end(), steps.keys_of(panel.matrix));
+    return std::to_string(found - keyed.begin());
+  };
+  std::string text;
+  const auto member = [&](const char* name, const std::string& value) {
+    text += (text.empty() ? "{\"" : ",\"") + std::string(name) + "\":" + value;
+  };
+  const auto truth = [](bool value) { return std::string(value ? "true" : "false"); };
+  member("cosine", truth(options.score == Score::cosine));
+  member("factor", python_repr(scale.multiplier));
+  member("root", std::to_string(scale.root_of));
+  member("headScales", of_panels(steps.head_scales, map));
+  member("softcap", python_repr(options.softcap));
+  member("capsMasked", truth(options.softcap_order == SoftcapOrder::after_mask));
+  member("masked", truth(steps.masked.has_value()));
+  member("added", "[" + join(steps.added, ",", script_string) + "]");
+  member("temperature", python_repr(options.temperature));
+  member("sinks", of_panels(steps.sinks, map));
+  member("width", std::to_string(steps.queries.width()));
+  member("valueWidth", std::to_string(steps.values ? steps.values->width() : 0));
+  member("note", script_string(steps.note));
+  member("keyed", "[" + join(map.panels, ",", number_of_keys) + "]");
+  member("bits", std::to_string(bits_of(steps)));
+  member("rounding", python_repr(rounding_of(map.cells.values.dtype())));
+  return text + "}";
+}
+
+std::size_t raw_bytes_of_steps(const WeightSteps& steps, const HeatMap& map) {
+  const std::size_t keyed = drawn_keys(steps, map).size(), rows = map.cells.rows.size();
+  const std::size_t numbers =
+      map.panels.size() * rows * (steps.queries.width() + (steps.masked ? steps.keys.count() : 0)) +
+      keyed * steps.keys.count() *
+          (steps.keys.width() + (steps.values ? steps.values->width() : 0));
+  return numbers * static_cast<std::size_t>(bits_of(steps)) / 8;
+}
+
+std::optional<std::string> steps_elements(const WeightSteps& steps, const HeatMap& map,
+                                          std::size_t max_bytes, kernel::ThreadPool& pool) {
+  const auto most = static_cast<double>(max_bytes);
+  if (static_cast<double>(raw_bytes_of_steps(steps, map)) * kMostCompressed * kBase85Characters >
+      most)
+    return std::nullopt;
+  const int bits = bits_of(steps);
+  const std::vector<std::size_t> keyed = drawn_keys(steps, map);
+  const std::size_t panels = map.panels.size(), count = panels + keyed.size();
+  const std::size_t workers =
+      page_workers(map.rows(), std::max(map.columns(), steps.queries.width()), pool.threads());
+  std::vector<std::string> parts(count);
+  pool.run(count, workers, [&](std::size_t k, std::size_t) {
+    if (k < panels)
+      append_data(parts[k], "steps", 0, k,
+                  bytes_of_queries(steps, map, map.panels[k].matrix, bits));
+    else
+      append_data(parts[k], "keyed", 0, k - panels, bytes_of_keys(steps, keyed[k - panels], bits));
+  });
+  std::string all;
+  for (const std::string& part : parts) all += part;
+  if (all.size() > max_bytes) return std::nullopt;
+  return all;
+}
+
+}  // namespace attn
