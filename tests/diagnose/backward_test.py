@@ -9,7 +9,7 @@ import json
 import numpy as np
 import pytest
 
-from support.attn import attn
+from support.attn import assert_error, attn, attn_and_peak
 
 F32 = np.float32
 B, H, G, L, S, D = 2, 4, 2, 40, 56, 16
@@ -277,3 +277,45 @@ def test_layout_of_the_job_is_named(tmp_path):
     dV = gradients(tensors, options)["grad_V"].transpose(0, 2, 1, 3)
     _, text = reports(tmp_path, tensors, options, {"grad_V": np.ascontiguousarray(dV)})
     assert "axes 1 and 2" in text
+
+
+def large_job(folder, heads=16, length=1024, width=16):
+    """Causal float32 gradients of many heads, one head at a time, and their job."""
+    r = np.random.default_rng(6)
+    t = {name: r.normal(size=(1, heads, length, width)).astype(F32) for name in ("Q", "K", "V", "grad_context")}
+    hidden = np.triu(np.ones((length, length), bool), 1)
+    result = {f"grad_{name}": np.empty_like(t[name]) for name in "QKV"}
+    for h in range(heads):
+        q, k, v, dO = (t[name][0, h] for name in ("Q", "K", "V", "grad_context"))
+        P = np.exp(np.where(hidden, F32(-np.inf), q @ k.T * F32(width ** -.5)))
+        P /= P.sum(-1, keepdims=True)
+        ds = P * (dO @ v.T - (dO * (P @ v)).sum(-1, keepdims=True)) * F32(width ** -.5)
+        result["grad_Q"][0, h], result["grad_K"][0, h], result["grad_V"][0, h] = ds @ k, ds.T @ q, P.T @ dO
+    np.savez(folder / "inputs.npz", **t)
+    (folder / "job.json").write_text(json.dumps({name: f"inputs.npz#{name}" for name in t} | {"causal": True}))
+    return result
+
+
+def test_large_gradients_are_tested_in_some_heads(tmp_path):
+    """The matrices of all scores would take 128 MiB each; the search and the bounds have none."""
+    result = large_job(tmp_path)
+    result["grad_K"] *= F32(4)
+    np.savez(tmp_path / "result.npz", **result)
+    arguments = ["compare", tmp_path / "result.npz", "--reference", tmp_path / "job.json", "--diagnose"]
+    run, peak = attn_and_peak(*arguments, "--json")
+    assert run.returncode == 1 and peak < 256 << 20
+    found = {tensor["name"]: tensor for tensor in json.loads(run.stdout)["tensors"]}
+    assert "diagnosis" not in found["grad_Q"] and "diagnosis" not in found["grad_V"]
+    assert [finding["id"] for finding in found["grad_K"]["diagnosis"]] == ["backward.dK_unscaled"]
+    search = found["grad_K"]["search"]
+    assert (search["heads"], search["of_heads"], search["untested"]) == (8, 16, [])
+    assert_error(attn(*arguments, "--max-memory", "40M"), 65, "for the search for mistakes")
+
+
+def test_mistake_in_some_of_many_heads_is_no_mistake_in_all(tmp_path):
+    result = large_job(tmp_path)
+    result["grad_K"][0, [3, 11]] += np.random.default_rng(7).normal(size=result["grad_K"][0, [3, 11]].shape).astype(F32)
+    np.savez(tmp_path / "result.npz", grad_K=result["grad_K"])
+    text = attn("compare", tmp_path / "result.npz", "--reference", tmp_path / "job.json", "--diagnose").stdout.decode()
+    assert "no known mistake explains it" in text and "wrong: heads 3, 11 of 16" in text
+    assert "on 8 sampled key/value heads" in text

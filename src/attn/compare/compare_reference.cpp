@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
@@ -13,7 +18,9 @@
 #include "attn/core/attention.h"
 #include "attn/core/expected_error.h"
 #include "attn/core/fused.h"
+#include "attn/core/gradient_error.h"
 #include "attn/core/projection.h"
+#include "attn/diagnose/backward_pass.h"
 #include "attn/diagnose/diagnosis.h"
 #include "attn/job/job.h"
 #include "attn/model/model_job.h"
@@ -111,11 +118,16 @@ void require_finite_bounds(const Compared& compared) {
 /// Memory for the error bounds of these outputs, which are computed one after another.
 std::size_t bytes_of_errors(const Inputs& in, const std::vector<const PlannedOutput*>& bounded) {
   std::size_t bytes = 0, most = 0;
+  std::vector<Request> gradients;
   for (const PlannedOutput* output : bounded) {
     bytes =
         saturating_sum(bytes, saturating_product({sizeof(double), element_count(output->shape)}));
-    most = std::max(most, bytes_of_expected(output->request, in));
+    if (is_of_gradients(output->request))
+      gradients.push_back(output->request);
+    else
+      most = std::max(most, bytes_of_expected(output->request, in));
   }
+  if (!gradients.empty()) most = std::max(most, bytes_of_expected_gradients(gradients, in));
   return saturating_sum(bytes, most);
 }
 
@@ -235,6 +247,7 @@ struct Wrong {
 /// are swapped". nullopt if it does not. Errors: as prepare_job().
 std::optional<std::string> agreement(const Wrong& wrong, Job job, const Document& document) {
   job.outputs = {wrong.output};
+  if (is_of_gradients(wrong.output)) job.options.path = Path::automatic;  // keeps no scores
   PreparedJob prepared = prepare_job(job, document);
   Compared compared = wrong.compared;
   const PlannedOutput planned = prepared.plan.outputs[0];
@@ -338,6 +351,76 @@ bool is_expected_in_parts(const PlannedOutput& planned, const MatchedOutput& mat
          match.tensor.size() == element_count(planned.shape);
 }
 
+bool is_finite(const Tensor& tensor) {
+  const auto all = tensor.data<double>();
+  return std::all_of(all.begin(), all.end(), [](double x) { return std::isfinite(x); });
+}
+
+/// Whether gradients are best computed together with their bounds: because they are large, and
+/// without NaN and infinities, of which bounds know nothing.
+bool has_large_gradients(const Inputs& in) {
+  constexpr std::size_t kLarge = std::size_t{1} << 20;
+  if (saturating_product({in.B, in.H, in.rows.size(), in.S}) < kLarge) return false;
+  for (const InputRow& row : kInputs)
+    if (in[row.input] && is_float(in[row.input]->dtype()) && row.kind != InputKind::mask &&
+        !is_finite(cast(*in[row.input], DType::f64)))
+      return false;
+  return true;
+}
+
+/// The gradients of a comparison with their bounds, those of each precision computed together.
+class ExpectedGradients {
+ public:
+  /// Both must outlive this object.
+  ExpectedGradients(const Inputs& in, const std::vector<Request>& outputs)
+      : in_(in), outputs_(outputs) {}
+
+  /// The output with this index has bounds of this precision. `has_value`: its value is taken from
+  /// here, too.
+  void add(std::size_t index, const Precision& precision, bool has_value) {
+    groups_.try_emplace(precision.name, Group{precision, {}})
+        .first->second.indices.push_back(index);
+    added_.emplace(index, Added{precision.name, has_value, {}});
+  }
+  bool has_value(std::size_t index) const {
+    const auto found = added_.find(index);
+    return found != added_.end() && found->second.has_value;
+  }
+  /// Moves what was computed to the caller; nullopt if the output was not added.
+  std::optional<Expected> of(std::size_t index) {
+    const auto found = added_.find(index);
+    if (found == added_.end()) return std::nullopt;
+    if (!found->second.expected) compute(groups_.at(found->second.group));
+    return *std::exchange(found->second.expected, std::nullopt);
+  }
+
+ private:
+  struct Group {
+    Precision precision;
+    std::vector<std::size_t> indices;
+  };
+  struct Added {
+    std::string group;
+    bool has_value;
+    std::optional<Expected> expected;
+  };
+
+  void compute(const Group& group) {
+    std::vector<Request> requests;
+    for (const std::size_t i : group.indices) requests.push_back(outputs_[i]);
+    std::vector<Expected> all = expected_gradients(requests, in_, group.precision);
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      if (!has_value(group.indices[k])) all[k].value = {};
+      added_.at(group.indices[k]).expected = std::move(all[k]);
+    }
+  }
+
+  const Inputs& in_;
+  const std::vector<Request>& outputs_;
+  std::map<std::string, Group> groups_;
+  std::map<std::size_t, Added> added_;
+};
+
 }  // namespace
 
 CompareReport compare_to_reference(const TensorMap& given, Document document,
@@ -366,31 +449,62 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
   std::vector<bool> bounded;
   for (std::size_t i = 0; i < matches.size(); ++i)
     bounded.push_back(has_bound(job.outputs[i], gatings[i], typed, job.options));
-  MemoryEstimate memory(prepared.plan);
+  const bool has_large = has_large_gradients(prepared.inputs);
+  ExpectedGradients gradients(prepared.inputs, job.outputs);
+  std::vector<Request> others;
+  bool is_in_parts = true;
+  for (std::size_t i = 0; i < matches.size(); ++i) {
+    const PlannedOutput& planned = prepared.plan.outputs[i];
+    const bool has_size = matches[i].tensor.size() == element_count(planned.shape);
+    if (is_of_gradients(planned.request) && has_size &&
+        (bounded[i] || (has_large && missing_bound_reason(planned.request, job.options).empty())))
+      gradients.add(i, bounded[i] ? precision_of(matches[i].tensor, typed) : named("f64"),
+                    has_large);
+    if (gradients.has_value(i)) continue;
+    others.push_back(planned.request);
+    is_in_parts =
+        is_in_parts && bounded[i] && is_expected_in_parts(planned, matches[i], prepared.inputs);
+  }
+  const auto executed = [&](const std::vector<Request>& outputs) {
+    Job part = job;
+    part.outputs = outputs;
+    return execute(
+        {part, {prepared.inputs, plan(prepared.inputs, outputs)}, document, nullptr, job.outputs});
+  };
+  const Plan of_executed = plan(prepared.inputs, others);
+  MemoryEstimate memory(of_executed);
   std::vector<const PlannedOutput*> outputs_with_bounds;
   for (std::size_t i = 0; i < bounded.size(); ++i)
     if (bounded[i]) outputs_with_bounds.push_back(&prepared.plan.outputs[i]);
   if (!outputs_with_bounds.empty())
     memory.add("error bounds", bytes_of_errors(prepared.inputs, outputs_with_bounds));
   if (std::any_of(gatings.begin(), gatings.end(), needs_baseline))
-    memory.add("baselines", MemoryEstimate(prepared.plan).bytes());
+    memory.add("baselines", MemoryEstimate(of_executed).bytes());
+  if (std::any_of(job.outputs.begin(), job.outputs.end(),
+                  [](const Request& output) { return std::holds_alternative<Gradient>(output); }))
+    memory.add(
+        "the search for mistakes",
+        bytes_of_backward_pass(prepared.inputs, std::min(thread_count(), kMostSearchThreads)));
   memory.require(document.name, files.limits().memory);
-  bool is_in_parts = true;
-  for (std::size_t i = 0; i < matches.size(); ++i)
-    is_in_parts = is_in_parts && bounded[i] &&
-                  is_expected_in_parts(prepared.plan.outputs[i], matches[i], prepared.inputs);
   Execution reference;
   if (is_in_parts)
     reference.warnings = warnings_of(job, prepared.inputs, {}, job.outputs, NanPolicy::allow);
   else
-    reference = execute({job, prepared, document, nullptr, job.outputs});
+    reference = executed(others);
   for (const std::string& warning : reference.warnings)
     report.notes.push_back("warning: " + warning);
   for (std::size_t i = 0; i < matches.size(); ++i) {
     const MatchedOutput& match = matches[i];
     Compared compared{match.name, match.tensor, {}, {}, "", tolerance};
     const Precision precision = precision_of(match.tensor, typed);
-    if (is_in_parts) {
+    if (std::optional<Expected> gradient = gradients.of(i)) {
+      const bool is_known = gradients.has_value(i) && is_finite(gradient->value);
+      compared.b = is_known ? std::move(gradient->value)
+                   : gradients.has_value(i)
+                       ? executed({job.outputs[i]}).result.outputs.at(match.name)
+                       : reference.result.outputs.at(match.name);
+      if (bounded[i]) compared.bounds = std::move(gradient->error);
+    } else if (is_in_parts) {
       Expected large = expected(std::get<Output>(job.outputs[i]), prepared.inputs, precision);
       compared.b = std::move(large.value), compared.bounds = std::move(large.error);
     } else {

@@ -125,7 +125,9 @@ Json search_json(const Diagnosis& diagnosis) {
                          {"pairs", count(diagnosis.pairs)},
                          {"untested", strings(diagnosis.untested)},
                          {"queries", count(diagnosis.queries)},
-                         {"of_queries", count(diagnosis.all_queries)}}};
+                         {"of_queries", count(diagnosis.all_queries)},
+                         {"heads", count(diagnosis.heads)},
+                         {"of_heads", count(diagnosis.all_heads)}}};
 }
 
 Json pair_json(const TensorPair& pair) {

@@ -63,6 +63,12 @@ inline double expm1(double x) {
   return x < 0x1p-7 ? x * (1 + x * (1. / 2 + x * (1. / 6 + x / 23))) : std::expm1(x);
 }
 
+/// total + a b, where one of the factors is an error, and may be 0.
+inline Tensor plus_product(Tensor total, const Tensor& a, const Tensor& b,
+                           Second second = Second::plain) {
+  return is_zero(a) || is_zero(b) ? total : plus(std::move(total), product(a, b, second));
+}
+
 inline double growth(std::size_t roundings) {
   const auto n = static_cast<double>(roundings);
   return std::min(n, kSpread * std::sqrt(n));

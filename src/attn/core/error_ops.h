@@ -33,15 +33,17 @@ class ErrorOps {
   using Value = Bounded;
   using Visible = VisibleKeys;
 
-  /// `known` may be nullptr.
-  ErrorOps(const Inputs& inputs, const Precision& precision, InputErrors* known = nullptr)
+  /// `known` may be nullptr. `keys`: how many a row sums over, if not inputs.S.
+  ErrorOps(const Inputs& inputs, const Precision& precision, InputErrors* known = nullptr,
+           std::optional<std::size_t> keys = {})
       : in_(inputs),
         exact_(inputs),
         r_(precision.result),
         f_(precision.factor),
         s_(precision.sum),
         precision_(precision),
-        known_(known) {}
+        known_(known),
+        keys_(keys.value_or(inputs.S)) {}
 
   Bounded evaluated(Output, Bounded value) const { return value; }
 
@@ -251,7 +253,7 @@ class ErrorOps {
     Tensor of_logsumexp(DType::f64, logsumexp.shape());
     const auto out = of_weights.mutable_data<double>();
     const auto sums = of_logsumexp.mutable_data<double>();
-    const double roundings = bounds::growth(in_.S + (given_sinks ? 1 : 0)) * s_;
+    const double roundings = bounds::growth(keys_ + (given_sinks ? 1 : 0)) * s_;
     const double unit = 1 / std::abs(in_.options.temperature);
     const Tensor sinks =
         given_sinks ? bounds::magnitude(given_sinks->value) : Tensor(DType::f64, {in_.H});
@@ -328,7 +330,7 @@ class ErrorOps {
   Bounded weighted_values(const Bounded& weights, const Bounded& values,
                           const VisibleKeys& visible) const {
     return {exact_.weighted_values(weights.value, values.value, visible),
-            weighted_sum_error(weights, values)};
+            weighted_sum_error(weights, values, keys_)};
   }
 
   /// The derivative of the sigmoid is at most 1/4.
@@ -395,11 +397,13 @@ class ErrorOps {
   }
 
   /// The error of the matrix product of weights (B, H, m, n) that the computation itself produces,
-  /// and therefore rounds as factors, and `values`, stored before.
-  Tensor weighted_sum_error(const Bounded& weights, const Bounded& values) const {
+  /// and therefore rounds as factors, and `values`, stored before, as part of a sum of `count`
+  /// products.
+  Tensor weighted_sum_error(const Bounded& weights, const Bounded& values,
+                            std::size_t count) const {
     const Tensor w = bounds::magnitude(weights.value);
     const Bounded::Sizes v = sizes_of(values);
-    const double of_sum = sum_of_products(w.shape().back());
+    const double of_sum = sum_of_products(count);
     const bool is_coarse =
         f_ > s_;  // otherwise the factors' roundings are few beside those of sums
     const Tensor of_weights =
@@ -416,6 +420,55 @@ class ErrorOps {
           bounds::product(bounds::each(square, w), bounds::each(square, v.magnitudes)));
     add_subnormal_weights(w, v, total);
     return v.is_exact ? total : bounds::plus(std::move(total), bounds::product(w, values.error));
+  }
+
+  /// What the same error consists of if the products are summed part by part: sums that add up.
+  struct WeightedSum {
+    Tensor errors;
+    std::optional<Tensor> terms, squares;  ///< of weights and values, if weights are coarse factors
+    std::optional<Tensor> sizes;  ///< squares of the values that have a weight, if they matter
+  };
+  WeightedSum weighted_sum(const Bounded& weights, const Bounded& values, std::size_t count) const {
+    const Tensor w = bounds::magnitude(weights.value);
+    const Bounded::Sizes v = sizes_of(values);
+    const auto square = [](double x) { return x * x; };
+    const double c = sum_of_products(count) + (f_ > s_ ? 0 : f_);
+    WeightedSum sum;
+    sum.errors = bounds::product(
+        bounds::each([c](double e, double x) { return e + c * x; }, weights.error, w),
+        v.magnitudes);
+    if (!v.is_exact)
+      sum.errors = bounds::plus(std::move(sum.errors), bounds::product(w, values.error));
+    if (f_ <= s_ && !has_coarse_least()) return sum;
+    const Tensor squares = bounds::each(square, v.magnitudes);
+    if (f_ > s_) {
+      sum.terms = bounds::product(w, v.magnitudes);
+      sum.squares = bounds::product(bounds::each(square, w), squares);
+    }
+    if (has_coarse_least())
+      sum.sizes =
+          bounds::product(bounds::each([](double x) { return x > 0 ? 1.0 : 0.0; }, w), squares);
+    return sum;
+  }
+  /// `norms`: of the columns of all values.
+  Tensor error_of(WeightedSum sum, const std::vector<double>& norms) const {
+    Tensor total = std::move(sum.errors);
+    if (sum.terms)
+      total = bounds::each(
+          [this](double e, double t, double t2) {
+            return e + f_ * std::min(t, bounds::kSpread * std::sqrt(t2));
+          },
+          std::move(total), *sum.terms, *sum.squares);
+    const double unit = bounds::kSpread * precision_.least;
+    if (sum.sizes)
+      return bounds::each([unit](double e, double s2) { return e + unit * std::sqrt(s2); },
+                          std::move(total), *sum.sizes);
+    std::size_t i = 0;
+    for (double& error : total.mutable_data<double>()) {
+      if (error != 0) error += unit * norms[i % norms.size()];
+      ++i;
+    }
+    return total;
   }
 
   /// Adds 4 tiny |V|_2 to the errors `total`, (..., rows, Dv), for the norm over the keys that have
@@ -447,6 +500,9 @@ class ErrorOps {
   const Precision& precision() const { return precision_; }
 
  private:
+  /// Whether numbers that are stored as 0 may matter.
+  bool has_coarse_least() const { return precision_.least > 0x1p-60; }
+
   [[noreturn]] static void throw_unbounded() {
     throw Error(ErrorKind::internal, "no error bound is known for this operation");
   }
@@ -522,6 +578,7 @@ class ErrorOps {
   const double r_, f_, s_;
   const Precision& precision_;
   InputErrors* const known_;
+  const std::size_t keys_;
 };
 
 }  // namespace attn

@@ -184,7 +184,7 @@ Expected expected(Output output, const Inputs& in, const Precision& precision, I
 
 Tensor expected_error(const Request& request, const Inputs& in, const Precision& precision,
                       InputErrors* known) {
-  if (is_of_gradients(request)) return expected_gradient_error(request, in, precision);
+  if (is_of_gradients(request)) return expected_gradients({request}, in, precision)[0].error;
   return expected(std::get<Output>(request), in, precision, known).error;
 }
 

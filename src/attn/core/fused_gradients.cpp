@@ -78,10 +78,10 @@ RowConsumer context_of_rows(Attended& of) {
 template <class T>
 AttendedDerivatives derivatives_as(const Attended& of, const Tensor& g,
                                    const std::optional<Tensor>& of_logsumexp,
-                                   const std::array<bool, kKernelBiases.size()>& wanted) {
+                                   const AttendedRequest& request) {
   const Inputs& in = *of.in;
   const Tensor grad = cast(g, dtype_of<T>);
-  const Tensor exact_delta = delta_of(of.context, g);
+  const Tensor exact_delta = request.delta != nullptr ? *request.delta : delta_of(of.context, g);
   const Tensor delta = cast(exact_delta, dtype_of<T>);
   const Tensor extra = of_logsumexp ? cast(*of_logsumexp, dtype_of<T>) : Tensor();
   KernelProblem<T> given(in);
@@ -100,9 +100,12 @@ AttendedDerivatives derivatives_as(const Attended& of, const Tensor& g,
     problem.dropout_factor = static_cast<T>(1 / (1 - *in.options.dropout_p));
   }
 
-  std::optional<Tensor> queries(Tensor(dtype_of<T>, of.queries.shape())),
-      keys(Tensor(dtype_of<T>, of.keys.shape())), values(Tensor(dtype_of<T>, of.values.shape())),
-      sinks;
+  const auto made = [](bool is_wanted, const Tensor& like) {
+    return is_wanted ? std::optional(Tensor(dtype_of<T>, like.shape())) : std::nullopt;
+  };
+  std::optional<Tensor> queries = made(request.queries, of.queries),
+                        keys = made(request.keys, of.keys),
+                        values = made(request.values, of.values), sinks;
   if (in[Input::sinks]) sinks.emplace(dtype_of<T>, Shape{in.H});
   std::array<std::optional<Tensor>, kKernelBiases.size()> biases;
   kernel::Gradients<T> gradients{.q = data_of<T>(queries),
@@ -114,7 +117,7 @@ AttendedDerivatives derivatives_as(const Attended& of, const Tensor& g,
   for (std::size_t i = 0; i < kKernelBiases.size(); ++i) {
     const std::optional<Tensor>& bias = in[kKernelBiases[i]];
     if (!bias || !is_added(kKernelBiases[i], *bias)) continue;
-    if (wanted[i]) {
+    if (request.biases[i]) {
       biases[i].emplace(dtype_of<T>, fitted_mask(*bias, in, in.options.mask_polarity).shape());
       gradients.biases[slot] = data_of<T>(biases[i]);
     }
@@ -122,12 +125,10 @@ AttendedDerivatives derivatives_as(const Attended& of, const Tensor& g,
   }
   kernel::attend_backward(problem, gradients, thread_pool());
 
-  AttendedDerivatives result{cast(*queries, DType::f64),
-                             cast(*keys, DType::f64),
-                             cast(*values, DType::f64),
-                             {},
-                             {},
-                             exact_delta};
+  const auto wide = [](const std::optional<Tensor>& x) {
+    return x ? cast(*x, DType::f64) : Tensor();
+  };
+  AttendedDerivatives result{wide(queries), wide(keys), wide(values), {}, {}, exact_delta};
   for (std::size_t i = 0; i < kKernelBiases.size(); ++i)
     if (biases[i])
       result.biases[i] = unfitted(cast(*biases[i], DType::f64), *in[kKernelBiases[i]], in);
@@ -207,9 +208,9 @@ Tensor delta_of(const Tensor& context, const Tensor& g) {
 
 AttendedDerivatives attended_derivatives(const Attended& of, const Tensor& g,
                                          const std::optional<Tensor>& of_logsumexp,
-                                         const std::array<bool, kKernelBiases.size()>& biases) {
-  return of.in->compute == DType::f32 ? derivatives_as<float>(of, g, of_logsumexp, biases)
-                                      : derivatives_as<double>(of, g, of_logsumexp, biases);
+                                         const AttendedRequest& request) {
+  return of.in->compute == DType::f32 ? derivatives_as<float>(of, g, of_logsumexp, request)
+                                      : derivatives_as<double>(of, g, of_logsumexp, request);
 }
 
 std::size_t bytes_of_attended(const Inputs& in) {

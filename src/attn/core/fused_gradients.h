@@ -38,7 +38,7 @@ inline constexpr std::array kKernelBiases = {Input::bias, Input::mask, Input::ke
 
 /// All float64.
 struct AttendedDerivatives {
-  Tensor queries, keys, values;  ///< in the shapes of the operands
+  Tensor queries, keys, values;  ///< in the shapes of the operands, if they are requested
   std::array<std::optional<Tensor>, kKernelBiases.size()> biases;  ///< in the shapes of Inputs
   std::optional<Tensor> sinks;                                     ///< (H)
   Tensor delta;                                                    ///< delta_of() the context
@@ -48,11 +48,18 @@ struct AttendedDerivatives {
 /// context is 0.
 Tensor delta_of(const Tensor& context, const Tensor& g);
 
+/// What attended_derivatives() computes.
+struct AttendedRequest {
+  bool queries = true, keys = true, values = true;
+  std::array<bool, kKernelBiases.size()> biases{};
+  const Tensor* delta = nullptr;  ///< used instead of delta_of() the context
+};
+
 /// Derivatives by the operands, from g, that by the context, and from that by the natural logsumexp
-/// (nullopt: 0). `biases` says which derivatives by biases are wanted.
+/// (nullopt: 0).
 AttendedDerivatives attended_derivatives(const Attended& of, const Tensor& g,
                                          const std::optional<Tensor>& of_logsumexp,
-                                         const std::array<bool, kKernelBiases.size()>& biases);
+                                         const AttendedRequest& request);
 
 /// An upper bound of the memory of both functions, in bytes.
 std::size_t bytes_of_attended(const Inputs& in);

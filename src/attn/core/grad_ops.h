@@ -262,16 +262,17 @@ class GradOps {
     }
     if (wants_delta_) operands.push_back(Traced{{}, tape_.add(nullptr)});
     return record(cast(of.context, DType::f64), operands, [=, this](const Tensor& g) {
-      std::array<bool, kKernelBiases.size()> wanted{};
-      for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i] = by_input[i] && by_input[i]->node;
-      const AttendedDerivatives derivatives = attended_derivatives(of, g, of_logsumexp, wanted);
+      AttendedRequest request;
+      for (std::size_t i = 0; i < by_input.size(); ++i)
+        request.biases[i] = by_input[i] && by_input[i]->node;
+      const AttendedDerivatives derivatives = attended_derivatives(of, g, of_logsumexp, request);
       if (wants_delta_) delta_ = derivatives.delta;
       tape_.pass(queries, [&] { return derivatives.queries; });
       tape_.pass(keys, [&] { return derivatives.keys; });
       tape_.pass(values, [&] { return derivatives.values; });
       if (sinks) tape_.pass(*sinks, [&] { return *derivatives.sinks; });
-      for (std::size_t i = 0; i < wanted.size(); ++i)
-        if (wanted[i]) tape_.pass(*by_input[i], [&] { return *derivatives.biases[i]; });
+      for (std::size_t i = 0; i < by_input.size(); ++i)
+        if (request.biases[i]) tape_.pass(*by_input[i], [&] { return *derivatives.biases[i]; });
     });
   }
 

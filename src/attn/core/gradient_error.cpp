@@ -3,18 +3,20 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numbers>
+#include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "attn/core/attended_errors.h"
 #include "attn/core/derivatives.h"
 #include "attn/core/error_ops.h"
 #include "attn/core/formula.h"
-#include "attn/core/fused_gradients.h"
 #include "attn/core/layout.h"
 #include "attn/core/norm_error.h"
+#include "attn/core/plan.h"
 #include "attn/core/qk_norm.h"
 #include "attn/core/tape.h"
 
@@ -35,13 +37,15 @@ class GradErrorOps {
   using Visible = VisibleKeys;
   using Operand = std::optional<TracedBound>;
 
-  /// Both must outlive this object. With no input, only delta is computed.
-  GradErrorOps(const Inputs& inputs, const Precision& precision, std::optional<Input> wanted)
+  /// Both must outlive this object. Derivatives by `wanted` are computed, and delta on request.
+  GradErrorOps(const Inputs& inputs, const Precision& precision, std::set<Input> wanted,
+               bool wants_delta)
       : in_(inputs),
         exact_(inputs),
         errors_(inputs, precision),
         s_(precision.sum),
-        wanted_(wanted) {}
+        wanted_(std::move(wanted)),
+        wants_delta_(wants_delta) {}
 
   void seed(const TracedBound& value, Input seed) {
     tape_.pass(value, [&] { return errors_.given(seed); });
@@ -52,24 +56,29 @@ class GradErrorOps {
     tape_.pass(context, [&] { return Bounded{zero, zero, true}; });
   }
   void run() { tape_.run(); }
-  /// The bound of the derivative by the wanted input, or of delta; nullopt: exactly 0.
-  std::optional<Tensor> error() const {
-    if (!wanted_) return delta_error_;
-    if (!leaf_) return std::nullopt;
-    const std::optional<Bounded>& found = tape_.derivative(*leaf_->node);
+  /// The derivative by a wanted input and its bound; nullopt: exactly 0.
+  std::optional<Bounded> derivative(Input input) const {
+    const auto leaf = leaves_.find(input);
+    if (leaf == leaves_.end()) return std::nullopt;
+    const std::optional<Bounded>& found = tape_.derivative(*leaf->second.node);
     if (!found) return std::nullopt;
-    return errors_.rounded(
-        bounds::plus(found->error, bounds::times(bounds::magnitude(found->value), 2 * s_)),
-        found->value);
+    return Bounded{
+        found->value,
+        errors_.rounded(
+            bounds::plus(found->error, bounds::times(bounds::magnitude(found->value), 2 * s_)),
+            found->value)};
   }
+  /// The sums of the context times its derivative, (B, H, R); nullopt: exactly 0.
+  const std::optional<Bounded>& delta() const { return delta_; }
 
   TracedBound evaluated(Output, TracedBound value) const { return value; }
 
   TracedBound given(Input input) {
     const Bounded bounded = errors_.given(input);
-    if (wanted_ != input) return {bounded};
-    if (!leaf_) leaf_ = {bounded, tape_.add(nullptr)};
-    return *leaf_;
+    if (!wanted_.contains(input)) return {bounded};
+    const auto [leaf, is_new] = leaves_.try_emplace(input);
+    if (is_new) leaf->second = {bounded, tape_.add(nullptr)};
+    return leaf->second;
   }
 
   TracedBound chosen_rows(const TracedBound& x) {
@@ -213,40 +222,31 @@ class GradErrorOps {
   TracedBound attended(const TracedBound& queries, const TracedBound& keys,
                        const TracedBound& values, const Biases<TracedBound>& biases,
                        const Operand& sinks, const Operand& head_scale) {
-    Stages at;
-    at.scores = errors_.score(queries.bounded, keys.bounded, {});
-    at.scaled = errors_.scale(at.scores, bounded_of(head_scale));
-    Biases<Bounded> added;
+    AttendedOperands of{queries.bounded,   keys.bounded,          values.bounded, {},
+                        bounded_of(sinks), bounded_of(head_scale)};
     std::vector<Operand> operands = {queries, keys, values, sinks, head_scale};
     for (const auto& [input, bias] : biases) {
-      added.push_back({input, bias.bounded});
+      of.biases.push_back({input, bias.bounded});
       operands.emplace_back(bias);
     }
-    std::tie(at.masked, at.visible) = errors_.mask(at.scaled, added);
-    std::tie(at.weights, at.logsumexp) =
-        errors_.normalise(at.masked, at.visible, bounded_of(sinks));
-    at.kept = in_[Input::dropout_mask] ? errors_.dropped(at.weights) : at.weights;
-    at.context = errors_.stored(errors_.weighted_values(at.kept, values.bounded, at.visible));
-    if (!wanted_) operands.push_back(TracedBound{{}, tape_.add(nullptr)});
-    return record(at.context, operands, [=, this](const Bounded& g) {
-      const RowSums rows = sums_of_rows(at, g);
-      delta_error_ = errors_.rounded(rows.delta.error, rows.delta.value);
-      if (!wanted_) return;
-      tape_.pass(values, [&] { return of_groups(weighted(transposed(at.kept), g), values); });
-      const Bounded of_masked = of_masked_scores(at, values.bounded, g, rows);
-      for (const auto& [input, bias] : biases)
-        tape_.pass(bias, [&, input = input, bias = bias] {
-          return of_bias(of_masked, {input, bias.bounded.value});
-        });
-      if (sinks) tape_.pass(*sinks, [&] { return of_sinks(at, sinks->bounded, rows); });
-      const Bounded of_scaled = in_.options.softcap_order == SoftcapOrder::before_mask
-                                    ? before_softcap(of_masked, at.scaled)
-                                    : of_masked;
-      if (head_scale) tape_.pass(*head_scale, [&] { return of_head_scale(of_scaled, at.scores); });
-      const Bounded of_scores = scaled_back(of_scaled, head_scale);
-      tape_.pass(queries, [&] { return stored(weighted(of_scores, keys.bounded)); });
-      tape_.pass(keys,
-                 [&] { return of_groups(weighted(transposed(of_scores), queries.bounded), keys); });
+    if (wants_delta_) operands.push_back(TracedBound{{}, tape_.add(nullptr)});
+    const auto errors =
+        std::make_shared<const AttendedErrors>(in_, errors_.precision(), std::move(of));
+    return record(errors->context(), operands, [=, this](const Bounded& g) {
+      const auto is_wanted = [](const Operand& x) { return x && x->node; };
+      AttendedErrors::Wanted wanted{is_wanted(queries), is_wanted(keys),       is_wanted(values),
+                                    is_wanted(sinks),   is_wanted(head_scale), {}};
+      for (const auto& bias : biases) wanted.biases.push_back(is_wanted(bias.value));
+      AttendedErrors::Derivatives by = errors->derivatives(g, wanted);
+      if (wants_delta_)
+        delta_ = Bounded{by.delta.value, errors_.rounded(by.delta.error, by.delta.value)};
+      tape_.pass(queries, [&] { return *std::move(by.queries); });
+      tape_.pass(keys, [&] { return *std::move(by.keys); });
+      tape_.pass(values, [&] { return *std::move(by.values); });
+      if (sinks) tape_.pass(*sinks, [&] { return *std::move(by.sinks); });
+      if (head_scale) tape_.pass(*head_scale, [&] { return *std::move(by.head_scale); });
+      for (std::size_t i = 0; i < biases.size(); ++i)
+        tape_.pass(biases[i].value, [&] { return *std::move(by.biases[i]); });
     });
   }
 
@@ -280,18 +280,6 @@ class GradErrorOps {
   }
 
  private:
-  /// From scores to context.
-  struct Stages {
-    Bounded scores, scaled, masked, weights, logsumexp, kept, context;
-    VisibleKeys visible;
-  };
-
-  /// Of each row: delta, what is subtracted from the derivatives of its weights, and its error.
-  struct RowSums {
-    Bounded delta;  ///< (B, H, R)
-    std::vector<double> centers, errors, sizes;
-  };
-
   [[noreturn]] static void throw_unbounded() {
     throw Error(ErrorKind::internal, "no error bound is known for this derivative");
   }
@@ -329,10 +317,6 @@ class GradErrorOps {
     return x;
   }
 
-  static Bounded transposed(const Bounded& x) {
-    return {transposed_matrices(bounds::wide(x.value)), transposed_matrices(x.error), x.is_stored};
-  }
-
   /// g times x, with the rounding of one product.
   Bounded elementwise(const Bounded& g, const Bounded& x) const {
     Tensor value = chained(g.value, bounds::wide(x.value));
@@ -347,14 +331,9 @@ class GradErrorOps {
   Bounded product_of(const Bounded& a, const Bounded& b) const {
     const Tensor x = bounds::magnitude(a.value), y = bounds::magnitude(b.value);
     Tensor error = bounds::times(bounds::product(x, y), errors_.sum_of_products(y.shape()[0]));
-    error = bounds::plus(std::move(error), bounds::product(a.error, y));
-    error = bounds::plus(std::move(error), bounds::product(x, b.error));
+    error = bounds::plus_product(std::move(error), a.error, y);
+    error = bounds::plus_product(std::move(error), x, b.error);
     return {chained_product(bounds::wide(a.value), bounds::wide(b.value)), std::move(error)};
-  }
-
-  /// Weights or derivatives of scores (B, H, m, n) times (B, H or G, n, columns).
-  Bounded weighted(const Bounded& a, const Bounded& b) const {
-    return {chained_product(a.value, bounds::wide(b.value)), errors_.weighted_sum_error(a, b)};
   }
 
   /// Sums over the axes that have length 1 in `shape`.
@@ -364,174 +343,6 @@ class GradErrorOps {
     return {sums, bounds::plus(sum_to(x.error, shape),
                                bounds::times(sum_to(bounds::magnitude(x.value), shape),
                                              bounds::growth(terms) * s_))};
-  }
-
-  /// Sums over the query heads of each head of `like`, stored.
-  Bounded of_groups(const Bounded& x, const TracedBound& like) const {
-    const std::size_t G = like.bounded.value.shape()[1], H = x.value.shape()[1];
-    const double of_sums = G == H ? 0 : bounds::growth(H / G) * s_;
-    return stored(
-        {sum_of_groups(x.value, G),
-         bounds::plus(sum_of_groups(x.error, G),
-                      bounds::times(sum_of_groups(bounds::magnitude(x.value), G), of_sums))});
-  }
-
-  RowSums sums_of_rows(const Stages& at, const Bounded& g) const {
-    const Shape& shape = at.context.value.shape();
-    const std::size_t columns = shape[3], S = in_.S;
-    RowSums rows;
-    rows.delta = {delta_of(at.context.value, g.value),
-                  Tensor(DType::f64, {shape[0], shape[1], shape[2]})};
-    const std::optional<Bounded> of_weights = seed_of(Input::grad_weights);
-    const std::optional<Bounded> of_logsumexp = seed_of(Input::grad_logsumexp);
-    const double base = in_.options.lse_base;
-    const double factor = base == std::numbers::e ? 1 : 1 / std::log(base);
-    const auto e = rows.delta.error.mutable_data<double>();
-    for (std::size_t row = 0; row < e.size(); ++row) {
-      double worst = 0, squares = 0, sizes = 0, errors = 0;
-      for (std::size_t i = row * columns; i < (row + 1) * columns; ++i) {
-        const double of = std::abs(number(g.value, i)),
-                     context = std::abs(number(at.context.value, i));
-        const double product = of * at.context.error.data<double>()[i];
-        worst += product, squares += product * product;
-        sizes += of * context;
-        errors += g.error.data<double>()[i] * context;
-      }
-      e[row] = std::min(worst, bounds::kSpread * std::sqrt(squares)) + errors +
-               bounds::growth(columns) * s_ * sizes;
-      double center = number(rows.delta.value, row), error = e[row], size = std::abs(center);
-      if (of_weights) {
-        double sum = 0, magnitudes = 0;
-        for (std::size_t i = row * S; i < (row + 1) * S; ++i) {
-          const double w = number(at.weights.value, i), of = number(of_weights->value, i);
-          sum += w * of;
-          magnitudes += std::abs(w * of);
-          error += at.weights.error.data<double>()[i] * std::abs(of) +
-                   w * of_weights->error.data<double>()[i];
-        }
-        center += sum, size += magnitudes, error += bounds::growth(S) * s_ * magnitudes;
-      }
-      if (of_logsumexp) {
-        const double of = number(of_logsumexp->value, row) * factor;
-        center -= of, size += std::abs(of);
-        error += of_logsumexp->error.data<double>()[row] * factor + 2 * s_ * std::abs(of);
-      }
-      rows.centers.push_back(center), rows.errors.push_back(error), rows.sizes.push_back(size);
-    }
-    return rows;
-  }
-
-  std::optional<Bounded> seed_of(Input input) const {
-    return in_[input] ? std::optional(errors_.given(input)) : std::nullopt;
-  }
-
-  /// The derivative by the sum of scores and biases.
-  Bounded of_masked_scores(const Stages& at, const Bounded& values, const Bounded& g,
-                           const RowSums& rows) const {
-    const Tensor of = bounds::magnitude(g.value), v = bounds::magnitude(values.value);
-    Bounded dP{matmul(g.value, bounds::wide(values.value), Second::transposed, "error"),
-               bounds::times(bounds::product(of, v, Second::transposed),
-                             errors_.sum_of_products(v.shape()[3]))};
-    dP.error = bounds::plus(std::move(dP.error), bounds::product(g.error, v, Second::transposed));
-    dP.error =
-        bounds::plus(std::move(dP.error), bounds::product(of, values.error, Second::transposed));
-    if (in_[Input::dropout_mask]) {
-      dP.value = exact_.dropped(dP.value);
-      dP.error = bounds::plus(exact_.dropped(dP.error),
-                              bounds::times(bounds::magnitude(dP.value), 3 * s_));
-    }
-    if (const std::optional<Bounded> of_weights = seed_of(Input::grad_weights)) {
-      dP.value = bounds::plus(std::move(dP.value), of_weights->value);
-      dP.error = bounds::plus(bounds::plus(std::move(dP.error), of_weights->error),
-                              bounds::times(bounds::magnitude(dP.value), s_));
-    }
-    const double temperature = in_.options.temperature;
-    const auto visible = at.visible.keys.data<bool>();
-    const auto value = dP.value.mutable_data<double>(), error = dP.error.mutable_data<double>();
-    for (std::size_t i = 0; i < value.size(); ++i) {
-      const double w = number(at.weights.value, i), of_weight = at.weights.error.data<double>()[i];
-      const double center = rows.centers[i / in_.S], size = rows.sizes[i / in_.S];
-      const double slope = bounds::finite(value[i]), difference = slope - center;
-      if (!visible[i] || !std::isfinite(at.masked.value.data<double>()[i])) {
-        value[i] = error[i] = 0;
-        continue;
-      }
-      error[i] = (of_weight * std::abs(difference) + w * (error[i] + rows.errors[i / in_.S]) +
-                  3 * s_ * w * (std::abs(slope) + size)) /
-                 std::abs(temperature);
-      value[i] = w * difference / temperature;
-      error[i] += 2 * s_ * std::abs(value[i]);
-    }
-    return in_.options.softcap_order == SoftcapOrder::after_mask ? before_softcap(dP, at.masked)
-                                                                 : dP;
-  }
-
-  Bounded before_softcap(Bounded g, const Bounded& y) const {
-    const double c = in_.options.softcap;
-    if (c == 0) return g;
-    const auto value = g.value.mutable_data<double>(), error = g.error.mutable_data<double>();
-    for (std::size_t i = 0; i < value.size(); ++i) {
-      const double t = number(y.value, i) / c, of_t = y.error.data<double>()[i] / c;
-      const double slope = (1 - t) * (1 + t);
-      error[i] =
-          error[i] * slope + std::abs(value[i]) * (2 * std::abs(t) * of_t + of_t * of_t + 6 * s_);
-      value[i] *= slope;
-    }
-    return g;
-  }
-
-  Bounded of_bias(const Bounded& g, const attn::Bias<Tensor>& bias) const {
-    const Tensor sums = bias_derivative(g.value, bias, in_);
-    const std::size_t terms = sums.size() == 0 ? 0 : g.value.size() / sums.size();
-    const Tensor sizes = bounds::magnitude(bias_derivative(bounds::magnitude(g.value), bias, in_));
-    return {sums, bounds::plus(bounds::magnitude(bias_derivative(g.error, bias, in_)),
-                               bounds::times(sizes, bounds::growth(terms) * s_))};
-  }
-
-  Bounded of_sinks(const Stages& at, const Bounded& sinks, const RowSums& rows) const {
-    Bounded result{Tensor(DType::f64, {in_.H}), Tensor(DType::f64, {in_.H})};
-    const auto value = result.value.mutable_data<double>();
-    const auto error = result.error.mutable_data<double>();
-    const double of_sum =
-        bounds::growth(rows.centers.size() / std::max<std::size_t>(1, in_.H)) * s_;
-    for (std::size_t row = 0; row < rows.centers.size(); ++row) {
-      const std::size_t h = row / in_.rows.size() % in_.H;
-      const double sink = bounds::wide(sinks.value).data<double>()[h];
-      const double log = bounds::wide(at.logsumexp.value).data<double>()[row];
-      if (!std::isfinite(sink) || !std::isfinite(log)) continue;
-      const double share = std::exp(sink - log);
-      const double relative = at.logsumexp.error.data<double>()[row] +
-                              sinks.error.data<double>()[h] +
-                              2 * s_ * (std::abs(sink) + std::abs(log)) + 8 * s_ + of_sum;
-      value[h] -= share * rows.centers[row];
-      error[h] += share * (rows.sizes[row] * std::expm1(relative) + rows.errors[row]);
-    }
-    return result;
-  }
-
-  Bounded of_head_scale(const Bounded& g, const Bounded& scores) const {
-    const Bounded terms = elementwise(g, scores);
-    const double scale = in_.scale.factor();
-    const Bounded sums = sums_to(terms, {1, in_.H, 1, 1});
-    return {bounds::times(sums.value, scale).reshaped({in_.H}),
-            bounds::times(sums.error, std::abs(scale)).reshaped({in_.H})};
-  }
-
-  /// Times the scales of the scores.
-  Bounded scaled_back(const Bounded& g, const Operand& head_scale) const {
-    const auto scaled = [&](const Tensor& x) {
-      Tensor result = bounds::times(x, in_.scale.factor());
-      return head_scale ? times_by_head(result, bounds::wide(head_scale->bounded.value)) : result;
-    };
-    const Tensor value = scaled(g.value);
-    Tensor error = bounds::plus(bounds::magnitude(scaled(g.error)),
-                                bounds::times(bounds::magnitude(value), 4 * s_));
-    if (head_scale)
-      error = bounds::plus(
-          std::move(error),
-          times_by_head(bounds::times(bounds::magnitude(g.value), std::abs(in_.scale.factor())),
-                        head_scale->bounded.error));
-    return {value, std::move(error)};
   }
 
   /// x (B, heads, N, D), or (B, N, D) with one head.
@@ -620,9 +431,10 @@ class GradErrorOps {
   const TensorOps exact_;
   const ErrorOps errors_;
   const double s_;
-  const std::optional<Input> wanted_;
-  std::optional<TracedBound> leaf_;
-  std::optional<Tensor> delta_error_;
+  const std::set<Input> wanted_;
+  const bool wants_delta_;
+  std::map<Input, TracedBound> leaves_;
+  std::optional<Bounded> delta_;
   Tape<Bounded> tape_;
 };
 
@@ -637,28 +449,65 @@ std::string missing_gradient_bound_reason(const Options& options) {
   return "";
 }
 
-Tensor expected_gradient_error(const Request& request, const Inputs& given,
-                               const Precision& precision) {
+std::vector<Expected> expected_gradients(const std::vector<Request>& requests, const Inputs& given,
+                                         const Precision& precision) {
   Inputs in = given;
   in.options.empty_rows = as_constants(given.options.empty_rows);
-  const Gradient* gradient = std::get_if<Gradient>(&request);
-  GradErrorOps ops(in, precision, gradient ? std::optional(gradient->of) : std::nullopt);
-  Formula<GradErrorOps> formula(ops, in);
-  const TracedBound context =
-      ops.attended(formula.at(Output::queries), formula.all_keys(), formula.all_values(),
-                   formula.biases(), formula.given(Input::sinks), formula.given(Input::head_scale));
-  formula.provide(Output::head_context, formula.gated(context));
-  for (const auto& [seed, output] : kSeeds)
-    if (in[seed] && seed != Input::grad_weights && seed != Input::grad_logsumexp)
-      ops.seed(formula.at(same_numbers_as(output)), seed);
-  ops.seed_zero(context);
+  std::set<Input> wanted;
+  bool wants_delta = false;
+  for (const Request& request : requests) {
+    if (const Gradient* gradient = std::get_if<Gradient>(&request))
+      wanted.insert(gradient->of);
+    else
+      wants_delta = true;
+  }
+  GradErrorOps ops(in, precision, wanted, wants_delta);
+  {
+    Formula<GradErrorOps> formula(ops, in);
+    const TracedBound context = ops.attended(
+        formula.at(Output::queries), formula.all_keys(), formula.all_values(), formula.biases(),
+        formula.given(Input::sinks), formula.given(Input::head_scale));
+    formula.provide(Output::head_context, formula.gated(context));
+    for (const auto& [seed, output] : kSeeds)
+      if (in[seed] && seed != Input::grad_weights && seed != Input::grad_logsumexp)
+        ops.seed(formula.at(same_numbers_as(output)), seed);
+    ops.seed_zero(context);
+  }
   ops.run();
-  const std::optional<Tensor> error = ops.error();
-  if (!error && gradient) return Tensor(DType::f64, gradient_shape(gradient->of, in));
-  Tensor full = error ? *error : Tensor(DType::f64, full_shape(Output::delta, in));
-  if (precision.stored == DType::f64) full = bounds::times(std::move(full), 2);
-  return gradient ? to_user_layout(gradient->of, full, in)
-                  : to_user_layout(Output::delta, full, in);
+  std::vector<Expected> all;
+  for (const Request& request : requests) {
+    const Gradient* gradient = std::get_if<Gradient>(&request);
+    const std::optional<Bounded> found = gradient ? ops.derivative(gradient->of) : ops.delta();
+    if (!found) {
+      const Shape shape = gradient
+                              ? gradient_shape(gradient->of, in)
+                              : to_user_shape(Output::delta, full_shape(Output::delta, in), in);
+      all.push_back({Tensor(DType::f64, shape), Tensor(DType::f64, shape)});
+      continue;
+    }
+    const Tensor error =
+        precision.stored == DType::f64 ? bounds::times(found->error, 2) : found->error;
+    const auto in_user_layout = [&](const Tensor& full) {
+      return gradient ? to_user_layout(gradient->of, full, in)
+                      : to_user_layout(Output::delta, full, in);
+    };
+    all.push_back({in_user_layout(found->value), in_user_layout(error)});
+  }
+  return all;
+}
+
+std::size_t bytes_of_expected_gradients(const std::vector<Request>& requests, const Inputs& in) {
+  const bool has_biases = std::any_of(requests.begin(), requests.end(), [](const Request& request) {
+    const Gradient* gradient = std::get_if<Gradient>(&request);
+    return gradient &&
+           std::find(kBiasInputs.begin(), kBiasInputs.end(), gradient->of) != kBiasInputs.end();
+  });
+  // What is computed before and after attention, with errors and derivatives.
+  std::size_t elements = 0;
+  for (const auto& [name, tensor] : in.given)
+    if (is_float(tensor.dtype())) elements = saturating_sum(elements, tensor.size());
+  return saturating_sum(saturating_product({4, elements, sizeof(double)}),
+                        bytes_of_attended_errors(in, has_biases));
 }
 
 }  // namespace attn

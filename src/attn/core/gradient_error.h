@@ -22,7 +22,9 @@
 // again. delta is D.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "attn/core/expected_error.h"
 #include "attn/core/inputs.h"
@@ -35,8 +37,12 @@ namespace attn {
 /// Why gradients, and delta, have no error bound; "" if they have one.
 std::string missing_gradient_bound_reason(const Options& options);
 
-/// As expected_error(), for a gradient or delta.
-Tensor expected_gradient_error(const Request& request, const Inputs& in,
-                               const Precision& precision);
+/// Gradients or deltas and their error bounds, in the order of `requests`, computed together. Both
+/// as expected_error(): where a gradient, its operands or products are not finite, unspecified.
+std::vector<Expected> expected_gradients(const std::vector<Request>& requests, const Inputs& in,
+                                         const Precision& precision);
+
+/// An upper bound of its memory, in bytes.
+std::size_t bytes_of_expected_gradients(const std::vector<Request>& requests, const Inputs& in);
 
 }  // namespace attn

@@ -26,6 +26,7 @@ Inputs part_of(const Inputs& in, const RowRanges& rows) {
 Tensor sliced(const Tensor& tensor, std::size_t axis, std::size_t first, std::size_t count) {
   Shape shape = tensor.shape();
   const std::size_t length = shape[axis];
+  if (count == length) return tensor;
   std::size_t outer = 1;
   for (std::size_t i = 0; i < axis; ++i) outer *= shape[i];
   const std::size_t inner = element_count(shape) / std::max<std::size_t>(1, outer * length);
@@ -39,8 +40,11 @@ Tensor sliced(const Tensor& tensor, std::size_t axis, std::size_t first, std::si
   return slice;
 }
 
-Inputs group_of(const Inputs& in, std::size_t b, std::size_t g) {
-  const std::size_t heads = in.H / in.G;
+namespace {
+
+/// Query heads `first` to first + heads, which share key/value head g.
+Inputs of_heads(const Inputs& in, std::size_t b, std::size_t g, std::size_t first,
+                std::size_t heads) {
   Inputs group = in;
   for (const InputRow& row : kInputs) {
     std::optional<Tensor>& tensor = group[row.input];
@@ -52,7 +56,7 @@ Inputs group_of(const Inputs& in, std::size_t b, std::size_t g) {
     for (std::size_t i = 0; i < axes.size() && axes.size() == tensor->rank(); ++i) {
       if (tensor->shape()[i] == 1) continue;  // shared
       if (axes[i] == Axis::B) tensor = sliced(*tensor, i, b, 1);
-      if (axes[i] == Axis::H) tensor = sliced(*tensor, i, g * heads, heads);
+      if (axes[i] == Axis::H) tensor = sliced(*tensor, i, first, heads);
       if (axes[i] == Axis::G) tensor = sliced(*tensor, i, g, 1);
     }
   }
@@ -65,6 +69,39 @@ Inputs group_of(const Inputs& in, std::size_t b, std::size_t g) {
   }
   group.B = 1, group.H = heads, group.G = 1;
   return group;
+}
+
+}  // namespace
+
+Inputs group_of(const Inputs& in, std::size_t b, std::size_t g) {
+  const std::size_t heads = in.H / in.G;
+  return of_heads(in, b, g, g * heads, heads);
+}
+
+Inputs head_of(const Inputs& in, std::size_t b, std::size_t h) {
+  return of_heads(in, b, h / (in.H / in.G), h, 1);
+}
+
+std::size_t seen_keys(const Inputs& in) {
+  if (!in.key_ranges || in.E > 0 || in.options.empty_rows == EmptyRows::uniform) return in.S;
+  std::int64_t end = 1;
+  for (const kernel::KeyRange& range : *in.key_ranges) end = std::max(end, range.end);
+  return std::min(in.S, static_cast<std::size_t>(end));
+}
+
+Inputs first_keys_of(const Inputs& in, std::size_t count) {
+  if (count == in.S) return in;
+  Inputs part = in;
+  part.S = count, part.P = std::min(in.P, count), part.N = count - part.P;
+  for (const Input input :
+       {Input::mask, Input::bias, Input::key_mask, Input::dropout_mask, Input::grad_weights})
+    if (in[input] && in[input]->shape()[3] != 1) part[input] = sliced(*in[input], 3, 0, count);
+  return part;
+}
+
+Tensor matrix_of(const Tensor& tensor, std::size_t b, std::size_t h) {
+  const Shape& shape = tensor.shape();
+  return sliced(sliced(tensor, 0, shape[0] == 1 ? 0 : b, 1), 1, shape[1] == 1 ? 0 : h, 1);
 }
 
 std::size_t rows_at_a_time(const Inputs& in, std::size_t most_scores) {

@@ -23,6 +23,19 @@ Inputs part_of(const Inputs& in, const RowRanges& rows);
 /// formula from the scores on. Its queries, keys, values and gates are to be provided.
 Inputs group_of(const Inputs& in, std::size_t b, std::size_t g);
 
+/// The same of one query head: B = H = G = 1.
+Inputs head_of(const Inputs& in, std::size_t b, std::size_t h);
+
+/// The number of keys after which no row sees any; S if this is not known.
+std::size_t seen_keys(const Inputs& in);
+
+/// The problem from its scores to its context with the first seen_keys() only.
+Inputs first_keys_of(const Inputs& in, std::size_t count);
+
+/// Matrix (b, h) of a tensor (B, H, ...), whose first two axes may have length 1: (1, 1, ...),
+/// without a copy.
+Tensor matrix_of(const Tensor& tensor, std::size_t b, std::size_t h);
+
 /// Elements [first, first + count) of an axis; without a copy if it is the first one, or if all
 /// before it have length 1.
 Tensor sliced(const Tensor& tensor, std::size_t axis, std::size_t first, std::size_t count);

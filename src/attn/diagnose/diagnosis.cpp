@@ -14,8 +14,11 @@
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
 #include "attn/core/fused.h"
+#include "attn/core/fused_gradients.h"
+#include "attn/core/plan.h"
 #include "attn/diagnose/arrangements.h"
 #include "attn/diagnose/backward_hypotheses.h"
+#include "attn/diagnose/backward_pass.h"
 #include "attn/diagnose/changes.h"
 #include "attn/diagnose/evaluation.h"
 #include "attn/diagnose/hidden_keys.h"
@@ -32,11 +35,16 @@ constexpr const char* kTooLarge = "because the job is too large for it";
 constexpr std::size_t kMostQueries = 256, kFirstQueries = 12;
 constexpr std::size_t kScores = std::size_t{1} << 18;  ///< in the memory of a thread at once
 constexpr std::size_t kSampledScores = std::size_t{1} << 22;
+/// Of gradients, which are sums over all queries.
+constexpr std::size_t kScoresOfHeads = std::size_t{1} << 23, kFewestHeads = 3;
+/// Where the kernels cannot compute the gradients of a changed job.
+constexpr std::size_t kMostKeptScores = std::size_t{1} << 24;
 
-/// Some queries of the result and of its job.
+/// Some queries of the result and of its job, or of a gradient some key/value heads.
 struct Part {
   std::vector<std::size_t> rows;     ///< of the result
   std::vector<std::size_t> queries;  ///< of the job, which may compute some of them only
+  std::vector<KvHead> heads;         ///< empty: all
   Tensor result, reference;
   std::optional<Tensor> bounds;
   std::vector<bool> wrong;                  ///< elements that differ from the job
@@ -73,7 +81,10 @@ class Search {
       in_ = make_inputs(base_.tensors, base_.options);
     }
     if (gradient != nullptr) backward_.emplace(given_in_, base_, *gradient);
-    sample();
+    if (backward_ && backward_->is_by_head() && !few_heads().empty())
+      sample_heads();
+    else
+      sample();
   }
 
   Diagnosis run() {
@@ -142,12 +153,83 @@ class Search {
       part.result = taken(evidence_.result, view, some);
       part.reference = taken(evidence_.reference, view, some);
       if (evidence_.bounds != nullptr) part.bounds = taken(*evidence_.bounds, view, some);
-      const Fit fitted = fit_of(part, part.reference, part.bounds ? &*part.bounds : nullptr);
-      part.wrong = fitted.is_outside;
-      before_.add(fitted);
-      parts_.push_back(std::move(part));
+      add_part(std::move(part));
       first += count;
     }
+  }
+
+  /// How many of these matrices (B, H, ...) each key/value head has.
+  std::size_t matrices_of_head() const { return in_.G == 0 ? 0 : evidence_.view.H / in_.G; }
+
+  /// The heads that represent all: those with the largest error and the smallest, and others at
+  /// equal distances. Empty if these are all.
+  std::vector<KvHead> few_heads() const {
+    const std::size_t all = in_.B * in_.G,
+                      of_head = saturating_product({in_.H / in_.G, in_.rows.size(), in_.S});
+    const std::size_t count =
+        std::max(kFewestHeads, kScoresOfHeads / std::max<std::size_t>(1, of_head));
+    const Matrices& view = evidence_.view;
+    if (count >= all || view.B != in_.B || view.H % in_.G != 0 || view.H == 0) return {};
+    std::vector<double> errors(all);
+    const std::vector<double> of_matrices = matrix_errors(evidence_);
+    for (std::size_t i = 0; i < of_matrices.size(); ++i) {
+      double& error = errors[i / matrices_of_head()];
+      error = std::max(error, of_matrices[i]);
+    }
+    std::vector<std::size_t> chosen;
+    const auto choose = [&](std::size_t i) {
+      if (chosen.size() < count && std::find(chosen.begin(), chosen.end(), i) == chosen.end())
+        chosen.push_back(i);
+    };
+    const auto at = [&](auto found) { return static_cast<std::size_t>(found - errors.begin()); };
+    choose(at(std::max_element(errors.begin(), errors.end())));
+    choose(at(std::min_element(errors.begin(), errors.end())));
+    for (std::size_t k = 0; k < all; ++k) choose(k * (all - 1) / (count - 1) % all);
+    for (std::size_t i = 0; i < all; ++i) choose(i);
+    std::vector<KvHead> heads;
+    for (const std::size_t i : chosen) heads.push_back({i / in_.G, i % in_.G});
+    return heads;
+  }
+
+  void sample_heads() {
+    const std::vector<KvHead> heads = few_heads();
+    found_.heads = heads.size(), found_.all_heads = in_.B * in_.G;
+    found_.queries = found_.all_queries = evidence_.view.R;
+    const auto some = [&](const Tensor& tensor, const std::vector<KvHead>& of) {
+      return with_heads(taken(tensor, evidence_.view), of);
+    };
+    for (const bool is_first : {true, false}) {
+      Part part;
+      part.heads =
+          is_first ? std::vector(1, heads[0]) : std::vector(heads.begin() + 1, heads.end());
+      part.result = some(evidence_.result, part.heads);
+      part.reference = some(evidence_.reference, part.heads);
+      if (evidence_.bounds != nullptr) part.bounds = some(*evidence_.bounds, part.heads);
+      add_part(std::move(part));
+    }
+  }
+
+  /// The matrices (B, H, ...) of these heads, (1, n, ...).
+  Tensor with_heads(const Tensor& matrices, const std::vector<KvHead>& heads) const {
+    if (heads.empty()) return matrices;
+    const std::size_t each = matrices_of_head();
+    const Shape& shape = matrices.shape();
+    const std::size_t size = shape[2] * shape[3];
+    Tensor result(DType::f64, {1, heads.size() * each, shape[2], shape[3]});
+    double* out = result.mutable_data<double>().data();
+    for (const KvHead& head : heads)
+      out = std::copy_n(
+          matrices.data<double>().data() + (head.item * shape[1] + head.head * each) * size,
+          each * size, out);
+    return result;
+  }
+
+  /// Fits the reference to a part, and keeps it.
+  void add_part(Part part) {
+    const Fit fitted = fit_of(part, part.reference, part.bounds ? &*part.bounds : nullptr);
+    part.wrong = fitted.is_outside;
+    before_.add(fitted);
+    parts_.push_back(std::move(part));
   }
 
   Fit fit_of(const Part& part, const Tensor& values, const Tensor* bounds) const {
@@ -179,11 +261,10 @@ class Search {
   }
 
   /// Calls compute(i) for each i below `count`, in parallel if the job is large.
-  /// Serial for gradients: BackwardPass keeps what it computed.
   void in_parallel(std::size_t count, const std::function<void(std::size_t)>& compute) const {
-    constexpr std::size_t kLarge = std::size_t{1} << 18, kMostThreads = 4;
-    const std::size_t scores = by_score_ ? in_.B * in_.H * in_.S * found_.queries : 0;
-    run_in_parallel(count, scores < kLarge ? 1 : kMostThreads, compute);
+    constexpr std::size_t kLarge = std::size_t{1} << 18;
+    const std::size_t rows = backward_ ? in_.rows.size() : by_score_ ? found_.queries : 0;
+    run_in_parallel(count, in_.B * in_.H * in_.S * rows < kLarge ? 1 : kMostSearchThreads, compute);
   }
 
   /// The bounds of rounding before attention_only(), relative to its own.
@@ -224,17 +305,27 @@ class Search {
   /// The same for gradients, with the bounds of the job where these are larger than rows of this
   /// size have in the mean.
   std::optional<Evaluated> evaluated_gradient(const Variant& variant, const Part& part,
-                                              bool with_bounds) {
+                                              bool with_bounds) const {
     Evaluated result;
     if (variant.is_attention_only) {
-      const Tensor values = backward_->gradient(variant);
+      const Tensor values =
+          backward_->gradient(variant, part.heads.empty() ? nullptr : &part.heads);
       if (values.shape() != evidence_.result.shape()) return std::nullopt;
-      result.values = taken(values, evidence_.view, part.queries);
+      result.values = with_heads(taken(values, evidence_.view), part.heads);
     } else {
-      result = evaluate_given(variant, evidence_.output, nullptr);
+      Variant changed = variant;
+      changed.options.path = Path::automatic;  // the kernels keep no scores
+      const Tensor values = evaluate_given(changed, evidence_.output, nullptr).values;
+      if (values.size() != evidence_.result.size()) return std::nullopt;
+      result.values = with_heads(values, part.heads);
       if (result.values.shape() != part.result.shape()) return std::nullopt;
     }
-    if (!with_bounds || !part.bounds) return result;
+    if (with_bounds) add_bounds(part, result);
+    return result;
+  }
+
+  void add_bounds(const Part& part, Evaluated& result) const {
+    if (!part.bounds) return;
     const double size_of_reference = rms_of(part.reference);
     const double relative = size_of_reference > 0 ? rms_of(*part.bounds) / size_of_reference : 0;
     result.bounds = part.bounds;
@@ -248,7 +339,16 @@ class Search {
       for (std::size_t i = row; i < row + columns; ++i)
         out[i] = std::max(out[i], relative * std::max(size, std::abs(values[i])));
     }
-    return result;
+  }
+
+  /// Whether a changed job has more scores than may be in memory for its gradients.
+  bool is_too_large(const Variant& variant) const {
+    if (!backward_ || variant.is_attention_only) return false;
+    Options options = variant.options;
+    options.path = Path::automatic;
+    const Inputs in = make_inputs(variant.tensors, options);
+    return saturating_product({in.B, in.H, in.rows.size(), in.S}) > kMostKeptScores &&
+           gradient_fallback_reason(in, {evidence_.output}) != nullptr;
   }
 
   /// Whether values without bounds may explain the first part: wide bounds from those of the job.
@@ -306,15 +406,21 @@ class Search {
     InputErrors known;
     for (std::size_t k = 0; k < parts_.size(); ++k) {
       Part& part = parts_[k];
+      std::optional<Evaluated> result;
       if (k == 0) {
         auto values = evaluated(variant, part, false);
         if (!values) return;
         adapt_empty_rows(variant, part, *values);
         candidate.first = fit_of(part, values->values, nullptr);
         if (!is_possible(part, values->values, rms_of(part.result))) return;
+        if (backward_) result = values, add_bounds(part, *result);
       }
-      const std::lock_guard lock(bounds_mutex_);
-      const auto result = evaluated(variant, part, true, &known);
+      if (!result && backward_) {
+        result = evaluated(variant, part, true);
+      } else if (!result) {
+        const std::lock_guard lock(bounds_mutex_);
+        result = evaluated(variant, part, true, &known);
+      }
       if (!result) return;
       candidate.fit.add(fit_of(part, result->values, result->bounds ? &*result->bounds : nullptr));
       if (static_cast<double>(candidate.fit.outside) > (1 - kExplained) * static_cast<double>(all))
@@ -347,6 +453,7 @@ class Search {
       if (!claim) return {};
       if (std::string reason = reason_to_stop(); !reason.empty()) return {{}, reason};
       if (claim->too_large) return {{}, kTooLarge};
+      if (is_too_large(variant)) return {{}, kTooLarge};
       candidate.claim = *claim;
       if (projects && by_score_) variant = attention_only(variant);
       judge(variant, candidate);
@@ -740,12 +847,20 @@ class Search {
       if (sums ? tried.sum <= own.sum : std::max(tried.factor, tried.sum) <= own.factor) continue;
       Fit total;
       InputErrors known;
+      std::optional<Tensor> whole;  // bounds of a gradient
       try {
         for (Part& part : parts_) {
-          const Evaluated base = by_score_ ? evaluate(base_, *output_, part.queries, &tried, &known)
-                                           : evaluate_given(given_, evidence_.output, &tried);
-          if (!base.bounds) return;
-          total.add(fit_of(part, part.reference, &*base.bounds));
+          if (by_score_) {
+            const Evaluated base = evaluate(base_, *output_, part.queries, &tried, &known);
+            if (!base.bounds) return;
+            total.add(fit_of(part, part.reference, &*base.bounds));
+            continue;
+          }
+          if (part.bounds && !whole)
+            whole = taken(expected_error(evidence_.output, given_in_, tried), evidence_.view);
+          if (!whole) return;
+          const Tensor bounds = with_heads(*whole, part.heads);
+          total.add(fit_of(part, part.reference, &bounds));
         }
       } catch (const Error&) {  // inputs that overflow this precision
         continue;
@@ -884,7 +999,7 @@ class Search {
       if (projects && by_score_ && b.stage == Hypothesis::Stage::attention)
         variant = attention_only(variant);
       const auto second = b.apply(variant, make_inputs(variant.tensors, variant.options));
-      if (!second || second->too_large) return {};
+      if (!second || second->too_large || is_too_large(variant)) return {};
       if (by_score_ && b.stage == Hypothesis::Stage::projection) variant = attention_only(variant);
       Candidate candidate;
       candidate.hypothesis = &a;
@@ -937,9 +1052,12 @@ Diagnosis diagnose(const Variant& given, const Evidence& evidence, const SearchL
 
 std::vector<std::string> diagnosis_lines(const Diagnosis& diagnosis) {
   std::vector<std::string> lines;
-  const std::string sample = diagnosis.queries < diagnosis.all_queries
-                                 ? ", on " + std::to_string(diagnosis.queries) + " sampled queries"
-                                 : "";
+  const std::string sample =
+      diagnosis.heads < diagnosis.all_heads
+          ? ", on " + std::to_string(diagnosis.heads) + " sampled key/value heads"
+      : diagnosis.queries < diagnosis.all_queries
+          ? ", on " + std::to_string(diagnosis.queries) + " sampled queries"
+          : "";
   const auto line_of = [&](const Finding& finding) {
     return (finding.kernel.starts_with("without ") ? "agrees with the job " : "agrees with ") +
            finding.kernel + (finding.job.empty() ? "" : " (the job has " + finding.job + ")");

@@ -55,9 +55,12 @@ Fit fit(const Tensor& result, const Tensor& values, const Tensor* bounds,
   return total;
 }
 
-std::vector<double> row_errors(const Evidence& evidence) {
+namespace {
+
+/// Calls f(item, head, row, error relative to its bound) for each element.
+template <class F>
+void for_each_error(const Evidence& evidence, F f) {
   const Matrices& view = evidence.view;
-  std::vector<double> errors(view.R);
   const auto b = evidence.reference.data<double>();
   visit(evidence.result.dtype(), [&]<class T>(Type<T>) {
     const auto a = evidence.result.data<T>();
@@ -74,8 +77,26 @@ std::vector<double> row_errors(const Evidence& evidence) {
                                      ? x == b[at] ? 0 : std::abs(x - b[at]) / bound
                                  : is_within(x, b[at], 0) ? 0
                                                           : std::numeric_limits<double>::infinity();
-            errors[r] = std::max(errors[r], error);
+            f(item, h, r, error);
           }
+  });
+}
+
+}  // namespace
+
+std::vector<double> row_errors(const Evidence& evidence) {
+  std::vector<double> errors(evidence.view.R);
+  for_each_error(evidence, [&](std::size_t, std::size_t, std::size_t r, double error) {
+    errors[r] = std::max(errors[r], error);
+  });
+  return errors;
+}
+
+std::vector<double> matrix_errors(const Evidence& evidence) {
+  std::vector<double> errors(evidence.view.B * evidence.view.H);
+  for_each_error(evidence, [&](std::size_t item, std::size_t h, std::size_t, double error) {
+    double& largest = errors[item * evidence.view.H + h];
+    largest = std::max(largest, error);
   });
   return errors;
 }

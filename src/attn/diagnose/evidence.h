@@ -57,6 +57,9 @@ double bound_of(const Tolerance& tolerance, double value, DType dtype);
 /// infinite for NaN or infinities that differ.
 std::vector<double> row_errors(const Evidence& evidence);
 
+/// The same of each matrix (B, H).
+std::vector<double> matrix_errors(const Evidence& evidence);
+
 /// Rows that represent all, at most `count`, in an order in which any number of the first are
 /// representative: the first and last four, the worst and best, those around `edges` and
 /// around multiples of 16, 64 and 128, and others at random.
