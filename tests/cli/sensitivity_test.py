@@ -102,6 +102,60 @@ class TestGates:
         found = mistakes(path, "--gate", f"max_abs < {limit * change}")["softcap.dropped"]
         assert found["verdict"] == verdict and found["of_tolerance"] is None
 
+    METRICS = {"max_abs": lambda a, b: np.abs(a - b).max(), "rms": lambda a, b: ((a - b) ** 2).mean() ** .5,
+               "rel_l2": lambda a, b: np.linalg.norm(a - b) / np.linalg.norm(b),
+               "cosine": lambda a, b: (a * b).sum() / np.linalg.norm(a) / np.linalg.norm(b),
+               "pcc": lambda a, b: np.corrcoef(a.ravel(), b.ravel())[0, 1],
+               "max_rel": lambda a, b: (np.abs(a - b) / np.abs(b)).max(),
+               "mismatched(rtol=0.01, atol=0.01)": lambda a, b: (np.abs(a - b) > .01 + .01 * np.abs(b)).mean()}
+
+    @pytest.mark.parametrize("metric", METRICS)
+    def test_verdicts_are_those_of_numpy(self, job, metric):
+        """Of three mistakes, with limits below, between and above what a tenth and the whole of each change."""
+        path, q, k, v = job
+        right, compute = context(q, k, v, 50), self.METRICS[metric]
+        changed = {name: context(q, k, v, **{"cap": 50, **change}) for name, change in (
+            ("softcap.dropped", {"cap": 0}), ("scale.none", {"scale": 1}), ("cache.last_missing", {"last": False}))}
+        figures = {name: (compute(right + (x - right) / 10, right), compute(x, right)) for name, x in changed.items()}
+        numbers = sorted({*[x for pair in figures.values() for x in pair]})
+        is_similarity = metric in ("cosine", "pcc")
+        limits = [numbers[0] - 1e-3, *((a + b) / 2 for a, b in zip(numbers, numbers[1:])), numbers[-1] + 1e-3]
+        seen = set()
+        for limit in limits:
+            passes = (lambda x: x > limit) if is_similarity else (lambda x: x < limit)
+            found = mistakes(path, "--gate", f"{metric} {'>' if is_similarity else '<'} {float(limit)!r}")
+            expected = {name: "not seen" if passes(whole) else "barely" if passes(tenth) else "seen"
+                        for name, (tenth, whole) in figures.items()}
+            assert {name: found[name]["verdict"] for name in figures} == expected
+            seen |= set(expected.values())
+        assert seen == {"not seen", "barely", "seen"}
+
+    def test_gates_are_about_all_sampled_queries(self, tmp_path):
+        """More than a million scores, which are computed in blocks: the cosine is that of all together."""
+        r = np.random.default_rng(4)
+        q, k, v = (r.normal(size=(1, 8, n, 16)) for n in (128, 2048, 2048))
+        q[:, :, ::2] *= 1e-3  # queries in which a dropped key changes little, and others
+        np.savez(tmp_path / "in.npz", Q=q, K=k, V=v)
+        (tmp_path / "job.json").write_text(json.dumps({name: f"in.npz#{name}" for name in "QKV"}))
+        right, wrong = context(q, k, v), context(q, k, v, scale=1)
+        cosine = self.METRICS["cosine"](wrong, right)
+        for limit, verdict in (cosine - 1e-4, "not seen"), (cosine + 1e-4, "barely"):
+            assert mistakes(tmp_path / "job.json", "--gate", f"cosine > {limit}")["scale.none"]["verdict"] == verdict
+
+    def test_bound_and_ulp(self, job):
+        """A gate with the error bound decides as no gate at all; steps of float64 are counted."""
+        path, q, k, v = job
+        found = mistakes(path, "--precision", "f16")
+        gated = mistakes(path, "--precision", "f16", "--gate", "bound <= 1")
+        assert {name for name, x in gated.items() if x["verdict"] == "not seen"} == \
+            {name for name, x in found.items() if x["verdict"] == "not seen"} != set()
+        right, wrong = context(q, k, v, 50), context(q, k, v)
+        ordered = [x.view(np.int64) for x in (right, wrong)]
+        ordered = [np.where(x < 0, np.iinfo(np.int64).min - x, x).astype(object) for x in ordered]
+        steps = max(abs(a - b) for a, b in zip(*(x.ravel() for x in ordered)))
+        for factor, verdict in (1.01, "not seen"), (.99, "barely"):
+            assert mistakes(path, "--gate", f"ulp < {factor * steps}")["softcap.dropped"]["verdict"] == verdict
+
     def test_preset(self, job):
         assert mistakes(job[0], "--preset", "triton")["softcap.dropped"]["verdict"] == "not seen"
 

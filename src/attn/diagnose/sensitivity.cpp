@@ -9,6 +9,7 @@
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
+#include "attn/core/inputs_part.h"
 #include "attn/diagnose/adversarial.h"
 #include "attn/diagnose/evaluation.h"
 #include "attn/diagnose/hypotheses.h"
@@ -62,10 +63,12 @@ class Changes {
       ++elements_;
     }
     has_bounds_ = base.bounds.has_value();
-    if (test_.gate) {
-      is_accepted_ &= test_.gate(values, base);
-      is_tenth_accepted_ &= test_.gate(tenth(values, base.values), base);
-    }
+  }
+
+  /// Evaluates the gates, for all sampled queries together.
+  void judge(const Tensor& values, const Evaluated& base) {
+    is_accepted_ = test_.gate(values, base);
+    is_tenth_accepted_ = test_.gate(tenth(values, base.values), base);
   }
 
   bool has_effect() const { return changed_ > 0; }
@@ -136,6 +139,17 @@ struct Base {
   }
 };
 
+/// The rows of blocks of queries, one after another, (B, H, queries, C).
+Tensor rows_joined(const std::vector<Tensor>& blocks, std::size_t queries) {
+  Tensor all;
+  std::size_t first = 0;
+  for (const Tensor& block : blocks) {
+    put_part(block, 2, first, queries, all);
+    first += block.shape()[2];
+  }
+  return all;
+}
+
 /// A job and its result for the sampled queries.
 struct Subject {
   Base base;
@@ -154,14 +168,27 @@ struct Subject {
     }
   }
 
+  /// The result for all sampled queries.
+  Evaluated all_right() const {
+    std::vector<Tensor> values, bounds;
+    for (const Evaluated& block : right) {
+      values.push_back(block.values);
+      if (block.bounds) bounds.push_back(*block.bounds);
+    }
+    return {rows_joined(values, queries),
+            bounds.empty() ? std::nullopt : std::optional(rows_joined(bounds, queries))};
+  }
+
   /// What a variant changes; nullopt if its result has another shape.
   std::optional<Changes> changes(const Variant& variant, const Test& test) const {
     Changes all(test);
+    std::vector<Tensor> results;
     for (std::size_t k = 0; k < blocks.size(); ++k) {
-      const Tensor result = evaluate(variant, output, blocks[k], nullptr).values;
-      if (result.shape() != right[k].values.shape()) return std::nullopt;
-      all.add(result, right[k]);
+      results.push_back(evaluate(variant, output, blocks[k], nullptr).values);
+      if (results.back().shape() != right[k].values.shape()) return std::nullopt;
+      all.add(results.back(), right[k]);
     }
+    if (test.gate && !results.empty()) all.judge(rows_joined(results, queries), all_right());
     return all;
   }
 };
