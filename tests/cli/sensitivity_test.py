@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from support.adversarial import verdicts
 from support.attn import assert_error, attn
 
 
@@ -246,6 +247,12 @@ class TestAdversarialInputs:
     def test_the_same_seed_gives_the_same_numbers(self, jobs, tmp_path):
         command = ["random", "--kind", "adversarial", "--for", jobs / "usual.json"]
         assert attn(*command, "--seed", 1).stdout == attn(*command, "--seed", 1).stdout != attn(*command).stdout
+
+
+@pytest.mark.parametrize("seed", range(3, 9))
+def test_mistakes_of_random_jobs_are_seen(seed):
+    """scripts/stress/sensitivity has more jobs."""
+    assert {name for name, verdict in verdicts(seed).items() if verdict != "seen"} == set()
 
 
 @pytest.mark.parametrize("words, message", [

@@ -17,6 +17,7 @@
 #include "attn/job/job.h"
 #include "attn/job/random_spec.h"
 #include "attn/model/model_job.h"
+#include "attn/tensor/transposed.h"
 
 namespace attn {
 namespace {
@@ -197,7 +198,11 @@ TensorMap adversarial(const RandomArgs& args, TensorFiles& files) {
   check_values(document);
   const Job job = read_job(document, files);
   prepare_job(job, document);
-  return adversarial_inputs({job.tensors, job.options, RowChange::none}, std::stoull(seed));
+  TensorMap inputs =
+      adversarial_inputs({job.tensors, job.options, RowChange::none}, std::stoull(seed));
+  for (const std::string& name : job.transposed)  // by weights_layout, which remains in the job
+    inputs.set(name, transposed(inputs.at(name)));
+  return inputs;
 }
 
 /// Errors: usage, for an unknown generator. The message suggests one that has the method.

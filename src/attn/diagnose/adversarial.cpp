@@ -76,33 +76,39 @@ TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed) {
     return token == 0 || token + kEdge >= count;
   };
 
+  /// The standard deviation of the elements of a query, and what they have in common: a factor of
+  /// direction().
+  struct Kind {
+    double size, common;
+  };
+  const auto kind_of = [&](std::size_t from_end) {
+    switch (kOrder[from_end % kOrder.size()]) {
+      case 0:
+        return Kind{0.1 / deviation, 0};
+      case 1:
+        return Kind{1 / deviation, 0};
+      case 2:
+        return Kind{sharp, 0};
+      case 3:
+        return Kind{capped, 0};
+      case 4: {  // all scores are about -6, or near the lower end of the softcap
+        const double score = from_end / kOrder.size() % 2 == 0 ? -6 : std::min(-6.0, -3 * cap);
+        return Kind{0.2 / deviation, score / (deviation * std::sqrt(D))};
+      }
+      default:  // or about 3
+        return Kind{0.5 / deviation, 3 / (deviation * std::sqrt(D))};
+    }
+  };
+  const bool has_norm = in.options.qk_norm != QkNorm::none;
+
   const auto queries = [&](const Tensor& like, std::size_t axis) {
     Tensor result(DType::f64, like.shape());
     const auto out = result.mutable_data<double>();
     for (std::size_t i = 0; i < out.size(); ++i) {
       const auto [token, column, head] = element_of(like, axis, i, in.D);
-      const double x = normal(), common = direction(column, in.D);
-      const std::size_t from_end = like.shape()[axis] - 1 - token;
-      switch (kOrder[(from_end + head) % kOrder.size()]) {
-        case 0:
-          out[i] = 0.1 / deviation * x;
-          break;
-        case 1:
-          out[i] = x / deviation;
-          break;
-        case 2:
-          out[i] = sharp * x;
-          break;
-        case 3:
-          out[i] = capped * x;
-          break;
-        case 4:  // all scores are about -6
-          out[i] = 0.2 / deviation * x - 6 / (deviation * std::sqrt(D)) * common;
-          break;
-        default:  // or about 3
-          out[i] = 0.5 / deviation * x + 3 / (deviation * std::sqrt(D)) * common;
-      }
-      if (in.options.qk_norm != QkNorm::none && token % 5 == 1) out[i] *= 1e-3;
+      const auto [size, common] = kind_of(like.shape()[axis] - 1 - token + head);
+      out[i] = size * normal() + common * direction(column, in.D);
+      if (has_norm && token % 5 == 1) out[i] *= 1e-3;
     }
     return result;
   };
@@ -128,6 +134,66 @@ TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed) {
       const auto [token, column, head] = element_of(like, axis, i, in.Dv);
       out[i] = normal() * (is_at_edge(token, like.shape()[axis]) ? 24 : 8) +
                static_cast<double>(3 + head % 4);
+    }
+    return result;
+  };
+
+  // Columns of embeddings: kOfQuery and kOfKeys carry what the elements of a query or key have in
+  // common, kOfValues the mean of the values, and half of the others their differences.
+  enum Column : std::size_t { kOfQuery, kOfKeys, kOfValues, kFirstOther, kFewest = 16 };
+  const auto columns_of = [&](Input input) {
+    const Tensor* tensor = given.find(input);
+    return tensor == nullptr ? 0 : tensor->shape().back();
+  };
+  const std::size_t M = columns_of(Input::embeddings);
+  const bool is_projected = M >= kFewest && given.has(Input::W_Q) && given.has(Input::W_K) &&
+                            (!given.has(Input::memory) || columns_of(Input::memory) >= kFewest);
+  const auto is_of_queries = [](std::size_t column, std::size_t columns) {
+    return column >= kFirstOther && column < columns / 2;
+  };
+  const auto embeddings = [&](const Tensor& like, std::size_t axis, bool has_queries,
+                              bool has_keys) {
+    Tensor result(DType::f64, like.shape());
+    const auto out = result.mutable_data<double>();
+    const std::size_t columns = like.shape().back(), tokens = like.shape()[axis];
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const auto [token, column, head] = element_of(like, axis, i, columns);
+      const auto [size, common] = kind_of(tokens - 1 - token);
+      const bool is_end = token == 0 || token + 1 == tokens;
+      const double query = has_norm && token % 5 == 1 ? 1e-3 : 1;
+      const double key = has_norm && token % 7 == 3 ? 1e-3 : 1;
+      if (column == kOfQuery)
+        out[i] = has_queries ? query * common : 0;
+      else if (column == kOfKeys)
+        out[i] = has_keys ? key * (is_end ? at_end : 1) : 0;
+      else if (column == kOfValues)
+        out[i] = has_keys ? 1 : 0;
+      else if (is_of_queries(column, columns))
+        out[i] = has_queries ? query * size * normal() : 0;
+      else
+        out[i] = has_keys ? key * (is_at_edge(token, tokens) ? 1.5 : 1) * normal() : 0;
+    }
+    return result;
+  };
+  const auto weights = [&](const Tensor& like, Input input) {
+    Tensor result(DType::f64, like.shape());
+    const auto out = result.mutable_data<double>();
+    const std::size_t rows = like.shape()[0], columns = like.shape()[1];
+    const std::size_t of_queries = rows / 2 - kFirstOther;
+    const std::size_t used = input == Input::W_Q ? of_queries : rows - of_queries - kFirstOther;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const std::size_t row = i / columns, column = i % columns;
+      const double x = normal() / std::sqrt(static_cast<double>(used));
+      if (row < kFirstOther) {
+        const bool is_common = row == kOfQuery  ? input == Input::W_Q
+                               : row == kOfKeys ? input == Input::W_K
+                                                : false;
+        if (is_common) out[i] = direction(column, in.D);
+        if (row == kOfValues && input == Input::W_V)
+          out[i] = static_cast<double>(3 + column / std::max<std::size_t>(1, in.Dv) % 4);
+      } else if (is_of_queries(row, rows) == (input == Input::W_Q)) {
+        out[i] = input == Input::W_V ? 8 * x : x;
+      }
     }
     return result;
   };
@@ -158,7 +224,15 @@ TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed) {
         case Input::embeddings:
         case Input::memory:
         case Input::memory_V:
-          changed = keys(tensor, axis, false);
+          changed = is_projected
+                        ? embeddings(tensor, axis, *input == Input::embeddings,
+                                     *input != Input::embeddings || !given.has(Input::memory))
+                        : keys(tensor, axis, false);
+          break;
+        case Input::W_Q:
+        case Input::W_K:
+        case Input::W_V:
+          if (is_projected && tensor.shape()[0] >= kFewest) changed = weights(tensor, *input);
           break;
         default:
           break;
