@@ -235,3 +235,18 @@ def test_batches_and_layouts(tmp_path, layout, arguments):
         a, c = (whole[1][[3, 1]][:, [4, 0]] for whole in (a, c))
     np.testing.assert_allclose(named(steps, "weight"), a.reshape(-1, *a.shape[-2:]), rtol=1e-12)
     np.testing.assert_allclose(named(steps, "context")[:, :, 0], c.reshape(-1, *c.shape[-2:]), rtol=1e-11)
+
+
+@NEEDS_NODE
+def test_projected_and_rotated_vectors_after_past_keys(tmp_path):
+    """The steps from the stored vectors lead to the weights and contexts of the result."""
+    rng = np.random.default_rng(7)
+    job = {"embeddings": rng.standard_normal((1, L, 8)), "past_K": rng.standard_normal((1, 2, 3, 4)),
+           "past_V": rng.standard_normal((1, 2, 3, 4)), **{name: rng.standard_normal((8, 8)) for name in ("W_Q", "W_K", "W_V")}}
+    job = {name: tensor.tolist() for name, tensor in job.items()} | {"heads": 2, "causal": True, "rotary": {"kind": "half"}}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    run = attn("run", "job.json", "--view=page.html", "-o", "r.npz", "--outputs", "weights,head_context", cwd=tmp_path)
+    assert run.returncode == 0
+    steps, stored = steps_of(tmp_path / "page.html"), np.load(tmp_path / "r.npz")
+    np.testing.assert_allclose(named(steps, "weight"), stored["weights"][0], rtol=1e-12)
+    np.testing.assert_allclose(named(steps, "context")[:, :, 0], stored["head_context"][0], rtol=1e-11)
