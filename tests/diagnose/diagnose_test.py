@@ -43,7 +43,9 @@ def test_mistake_is_named(tmp_path, mistake, dtype):
 
 
 @pytest.mark.parametrize("dtype, arithmetic, name", [
-    ("f16", "weights in bf16", "bf16"), ("f16", "sums in f16", "sums in f16"), ("f32", "weights in f16", "tf32"), ("f32", "tf32", "tf32")])
+    ("f16", "weights in bf16", "bf16"), ("f16", "sums in f16", "sums in f16"), ("f32", "weights in f16", "tf32"), ("f32", "tf32", "tf32"),
+    ("f16", "weights in e4m3", "exp(score - maximum) in e4m3"), ("bf16", "weights in e4m3", "in e4m3"),
+    ("f32", "weights times 448 in e4m3", "exp(score - maximum) times 448 in e4m3")])
 def test_arithmetic_is_no_mistake(tmp_path, dtype, arithmetic, name):
     tensors, options = random_job(3, dtype, shape=(4, 64, 64))
     tensors = {key: tensors[key] for key in "QKV"}

@@ -16,6 +16,16 @@ def bf16(x):
     return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(F32)
 
 
+def e4m3(x):
+    """Numbers from 0 to 448 rounded to 8-bit floating point with 3 bits of mantissa."""
+    numbers = np.array([m * 2. ** -9 for m in range(8)] + [(1 + m / 8) * 2. ** e for e in range(-6, 9) for m in range(8)])
+    numbers = numbers[:-1]  # NaN
+    upper = np.clip(np.searchsorted(numbers, x), 1, len(numbers) - 1)
+    below, above = x - numbers[upper - 1], numbers[upper] - x
+    up = (above < below) | ((above == below) & (upper % 2 == 0))
+    return np.where(up, numbers[upper], numbers[upper - 1]).astype(F32)
+
+
 ROUND = {"f32": lambda x: np.asarray(x, F32), "bf16": bf16,
          "f16": lambda x: np.asarray(x, np.float16).astype(F32)}
 
@@ -344,6 +354,9 @@ def forward(tensors, options, dtype, *mistakes, arithmetic="", empty="zero"):
         total = total + np.exp(sink - m)
     if arithmetic == "weights in bf16":
         e = bf16(e)
+    if arithmetic in ("weights in e4m3", "weights times 448 in e4m3"):
+        factor = F32(448 if "448" in arithmetic else 1)
+        e = e4m3(factor * e) / factor
     if is_("weights not normalised"):
         w = e
     else:

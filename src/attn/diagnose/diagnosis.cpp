@@ -25,6 +25,7 @@
 #include "attn/diagnose/hypotheses.h"
 #include "attn/diagnose/pattern.h"
 #include "attn/diagnose/recovered_weights.h"
+#include "attn/diagnose/rounded_weights.h"
 
 namespace attn {
 namespace {
@@ -93,10 +94,14 @@ class Search {
     if (!is_blank_everywhere()) name_the_best();
     if (found_.findings.empty() && !is_blank()) add_arrangements();
     test_fitted();
-    if (found_.findings.empty()) test_arithmetic({"f32", "tf32", "f16", "bf16"}, false);
-    // Sums in float16 are common there, and within the bound of bfloat16.
-    if (!found_.arithmetic.empty() && evidence_.precision->stored == DType::f16)
-      test_arithmetic({"f16"}, true);
+    if (found_.findings.empty() && !is_blank())
+      attempt("weights in e4m3", [&] { test_rounded_weights(); });
+    if (found_.findings.empty() && found_.arithmetic.empty()) {
+      test_arithmetic({"f32", "tf32", "f16", "bf16"}, false);
+      // Sums in float16 are common there, and within the bound of bfloat16.
+      if (!found_.arithmetic.empty() && evidence_.precision->stored == DType::f16)
+        test_arithmetic({"f16"}, true);
+    }
     const auto is_explained = [&] {
       return !found_.findings.empty() || !found_.arithmetic.empty() || is_blank();
     };
@@ -617,9 +622,8 @@ class Search {
         })->residual_after;
     if (!named.empty() && named.front().residual_after < kMuchLarger * least)
       return void(fits = named);
-    fits = {*std::find_if(fits.begin(), fits.end(), [&](const Finding& finding) {
-      return finding.residual_after <= kMuchLarger * least;  // both may be 0
-    })};
+    std::erase_if(
+        fits, [&](const Finding& finding) { return finding.residual_after > kMuchLarger * least; });
   }
 
   void test_fits() {
@@ -831,6 +835,35 @@ class Search {
     const double median = shares[(shares.size() - 1) / 2],
                  most = shares[shares.size() * 999 / 1000];
     return most <= kMostUneven * median;
+  }
+
+  /// Weights that are rounded to 8 bits, recomputed with their rounding errors. A number between
+  /// two of them may be rounded to the other one, which changes its row.
+  void test_rounded_weights() {
+    if (evidence_.precision == nullptr || is_over() || !may_count_hidden_keys(base_, in_) ||
+        (output_ != Output::context && output_ != Output::head_context) ||
+        base_.has(Input::dropout_mask))
+      return;
+    constexpr double kMostRows = 0.9;
+    std::vector<WeightRounding> left = weight_roundings();
+    std::vector<Fit> fits(left.size());
+    for (Part& part : parts_) {
+      const Tensor scores = evaluate(base_, Output::masked_scores, part.queries, nullptr).values;
+      for (std::size_t i = left.size(); i-- > 0;) {
+        const Tensor context = context_with(left[i], scores, base_);
+        if (context.shape() == part.result.shape())
+          fits[i].add(fit_of(part, context, part.bounds ? &*part.bounds : nullptr));
+        if (fits[i].elements > 0 && fits[i].explained() >= kMostRows) continue;
+        left.erase(left.begin() + static_cast<std::ptrdiff_t>(i));
+        fits.erase(fits.begin() + static_cast<std::ptrdiff_t>(i));
+      }
+    }
+    std::size_t best = left.size();
+    for (std::size_t i = left.size(); i-- > 0;)
+      if (10 * fits[i].outside <= before_.outside && 3 * fits[i].rms() <= before_.rms() &&
+          (best == left.size() || fits[i].rms() <= fits[best].rms()))
+        best = i;
+    if (best < left.size()) found_.arithmetic = left[best].text();
   }
 
   /// The lower precisions whose errors these may be: within their bounds, and of their size.
