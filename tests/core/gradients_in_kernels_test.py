@@ -4,11 +4,13 @@ Sizes around those of the kernels' blocks: 48 queries and 192 keys.
 """
 
 import json
+import re
 
 import numpy as np
 import pytest
 
 from support.attn import assert_error, attn, attn_and_peak, under_asan
+from support.jobs import run_arrays
 
 # Of the largest element. In float32, queries and keys are rounded once and sums have up to 400 terms.
 TOLERANCE = {"float64": 1e-13, "float32": 4e-6}
@@ -124,6 +126,27 @@ def test_a_random_job_agrees_with_the_formula(results, seed):
             assert np.abs(found[name] - expected[name]).max(initial=0) <= TOLERANCE[dtype] * size, name
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("least", [-1e20, -1e30, np.finfo("float32").min])
+def test_a_query_whose_scores_are_all_hugely_negative_has_equal_weights(tmp_path, least, dtype):
+    """Masks of the smallest number: 1 / S is lost in the logsumexp, which is `least` with or without it."""
+    rng = np.random.default_rng(12)
+    L, S, D = 50, 200, 8
+    t = {name: rng.standard_normal((n, D)).astype(dtype) for name, n in (("Q", L), ("K", S), ("V", S), ("grad_context", L))}
+    t["mask"] = np.where(np.arange(L) % 2, np.asarray(least, dtype), 0)[:, None].repeat(S, 1).astype(dtype)
+    exact = {name: x.astype(float) for name, x in t.items()}
+    scores = exact["Q"] @ exact["K"].T / np.sqrt(D) + exact["mask"]
+    P = np.exp(scores - scores.max(1, keepdims=True))
+    P /= P.sum(1, keepdims=True)
+    dP = exact["grad_context"] @ exact["V"].T
+    ds = P * (dP - (P * dP).sum(1, keepdims=True)) / np.sqrt(D)
+    expected = {"grad_V": P.T @ exact["grad_context"], "grad_Q": ds @ exact["K"], "grad_K": ds.T @ exact["Q"]}
+    found = run_arrays(tmp_path, t, outputs=list(expected))
+    assert dry_run(tmp_path, t, outputs=list(expected))["path"] == "kernels"
+    for name in expected:
+        assert np.abs(found[name] - expected[name]).max() <= TOLERANCE[dtype] * np.abs(expected[name]).max(), name
+
+
 def dry_run(folder, t, **job):
     np.savez(folder / "in.npz", **t)
     (folder / "job.json").write_text(json.dumps({**job, **{name: f"in.npz#{name}" for name in t}}))
@@ -189,6 +212,38 @@ def test_memory_does_not_grow_with_the_scores(tmp_path, dropout):
     _, peak = attn_and_peak("run", *flags, "-o", "out.npz", cwd=tmp_path)
     scores = 3000 * 3000 * 4
     assert peak <= least + plan["memory"] and plan["memory"] < scores
+
+
+def planned_bytes(folder, *flags):
+    """What --dry-run says for results in a file, which take no text."""
+    text = attn("run", *flags, "-o", "out.npz", "--dry-run", cwd=folder).stdout.decode()
+    number, unit = re.search(r"at most ([0-9.]+) (.iB) of memory.*fused kernels", text).groups()
+    return float(number) * 2 ** {"KiB": 10, "MiB": 20, "GiB": 30}[unit]
+
+
+@pytest.mark.skipif(under_asan(), reason="AddressSanitizer's shadow memory")
+@pytest.mark.parametrize("heads, tokens, dtype, extra", [
+    (1, 4096, "float32", []), (8, 4096, "float32", []), (8, 4096, "float16", []), (8, 4096, "float64", []),
+    (8, 4096, "float32", ["--rotary", "half"]), (1, 32768, "float32", []), (4, 1024, "float32", ["--bias", "bias.npy"]),
+    (4, 1024, "float32", ["--dropout-mask", "kept.npy", "--dropout-p", "0.25"])], ids=str)
+def test_planned_memory_is_that_of_the_run(tmp_path, heads, tokens, dtype, extra):
+    rng = np.random.default_rng(1)
+    for name in "q", "k", "v", "g":
+        np.save(tmp_path / f"{name}.npy", rng.standard_normal((1, heads, tokens, 64)).astype(dtype))
+    outputs = "grad_Q,grad_K,grad_V"
+    if "--bias" in extra:
+        np.save(tmp_path / "bias.npy", rng.standard_normal((heads, tokens, tokens)).astype(dtype))
+        outputs += ",grad_bias"
+    if "--dropout-mask" in extra:
+        np.save(tmp_path / "kept.npy", rng.random((1, heads, tokens, tokens)) < 0.75)
+    flags = ["--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--grad-context", "g.npy", "--outputs", outputs, "--causal",
+             "--window", "64,0", "--threads", "2", *extra]
+    np.save(tmp_path / "few.npy", np.ones((2, 2)))
+    _, least = attn_and_peak("run", "--q", "few.npy", "--k", "few.npy", "--outputs", "queries", "-o", "least.npz", cwd=tmp_path)
+    planned = planned_bytes(tmp_path, *flags)
+    run, peak = attn_and_peak("run", *flags, "-o", "out.npz", cwd=tmp_path)
+    assert run.returncode == 0
+    assert peak - least <= planned <= 1.5 * (peak - least) + 2 ** 24
 
 
 def test_scores_beyond_float32_are_computed_in_float64(tmp_path):

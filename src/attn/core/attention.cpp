@@ -91,7 +91,7 @@ class Computation {
   void compute_fused() {
     if (is_computed_) return;
     const FusedRequest request = fused_request();
-    auto [fused, overflowed] =
+    auto [fused, overflowed, remainder] =
         attend_fused(formula_.at(Output::queries), formula_.all_keys(),
                      wants_context() ? formula_.all_values() : Tensor(), in_, request);
     if (std::optional<Tensor>& context = fused[index_of(Output::head_context)])

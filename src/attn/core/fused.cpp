@@ -271,6 +271,7 @@ FusedResult attend_as(const Tensor& queries, const Tensor& keys, const Tensor& v
   kernel::Results<T> results;
   results.logsumexp =
       allocate_if<T>(true, outputs[index_of(Output::logsumexp)], {in.B, in.H, problem.L});
+  results.remainder = allocate_if<T>(request.remainder, result.remainder, {in.B, in.H, problem.L});
   std::optional<Tensor>& context = outputs[index_of(Output::head_context)];
   results.context = allocate_if<T>(true, context, {in.B, in.H, problem.L, problem.Dv});
   results.context_strides = strides_of(*context);

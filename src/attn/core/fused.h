@@ -36,7 +36,8 @@ bool is_streamed(Output output, const OutputSet& outputs);
 struct FusedRequest {
   OutputSet kept;  ///< as whole tensors
   std::array<const RowConsumer*, kOutputs.size()>
-      consumers{};  ///< of score matrices; nullptr: none
+      consumers{};         ///< of score matrices; nullptr: none
+  bool remainder = false;  ///< of logsumexp, for the backward kernel
 
   bool wants(Output output) const {
     return kept.contains(output) || consumers[index_of(output)] != nullptr;
@@ -52,6 +53,7 @@ struct FusedResult {
   /// multiply scores by log2(e), so a finite score above 69 % of the largest number overflows.
   /// `outputs` holds NaN for these rows, and consumers did not receive them.
   std::vector<std::size_t> overflowed;
+  std::optional<Tensor> remainder;  ///< (B, H, rows), that of kernel::Results
 };
 
 /// `queries` (B, H, rows, D), `keys` (B, G, S, Dk) and, if head_context is requested, `values` (B,

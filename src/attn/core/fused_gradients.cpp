@@ -91,6 +91,7 @@ AttendedDerivatives derivatives_as(const Attended& of, const Tensor& g,
   problem.problem.q = operand_of(of.queries), problem.problem.k = operand_of(of.keys);
   problem.problem.v = operand_of(of.values), problem.grad_context = operand_of(grad);
   problem.logsumexp = of.logsumexp.data<T>().data();
+  if (of.remainder) problem.remainder = of.remainder->data<T>().data();
   problem.delta = delta.data<T>().data();
   if (of_logsumexp) problem.grad_logsumexp = extra.data<T>().data();
   Tensor dropout;
@@ -165,8 +166,10 @@ std::optional<Attended> attend_for_gradients(const Tensor& queries, const Tensor
                     .keys = cast(keys, problem->compute),
                     .values = cast(values, problem->compute),
                     .context = {},
-                    .logsumexp = {}};
+                    .logsumexp = {},
+                    .remainder = {}};
     FusedRequest request;
+    request.remainder = true;
     RowConsumer consumer;  // with dropout, which the kernels of the context lack
     if (in[Input::dropout_mask]) {
       const Shape& of_queries = result.queries.shape();
@@ -178,12 +181,13 @@ std::optional<Attended> attend_for_gradients(const Tensor& queries, const Tensor
     } else {
       request.kept.insert(Output::head_context);
     }
-    auto [outputs, overflowed] =
+    auto [outputs, overflowed, remainder] =
         attend_fused(result.queries, result.keys, result.values, *problem, request);
     if (!overflowed.empty()) continue;
     if (request.kept.contains(Output::head_context))
       result.context = std::move(*outputs[index_of(Output::head_context)]);
     result.logsumexp = std::move(*outputs[index_of(Output::logsumexp)]);
+    result.remainder = std::move(remainder);
     return result;
   }
   return std::nullopt;
@@ -213,16 +217,38 @@ AttendedDerivatives attended_derivatives(const Attended& of, const Tensor& g,
                                       : derivatives_as<double>(of, g, of_logsumexp, request);
 }
 
-std::size_t bytes_of_attended(const Inputs& in) {
-  // Operands and their derivatives, in the dtype of the computation and in float64.
-  const std::size_t queries = saturating_product({in.B, in.H, in.rows.size(), in.D + in.Dv + 4});
+AttendedBytes bytes_of_attended(const Inputs& in) {
+  constexpr std::size_t kKeys = 192, kQueries = 96;  // of a block of the backward kernel
+  const std::size_t queries = saturating_product({in.B, in.H, in.rows.size(), in.D});
+  const std::size_t context = saturating_product({in.B, in.H, in.rows.size(), in.Dv});
+  const std::size_t rows = saturating_product({in.B, in.H, in.rows.size()});
   const std::size_t keys = saturating_product({in.B, in.G, in.S, in.D + in.Dv});
-  std::size_t elements = saturating_sum(queries, keys);
+  const std::size_t operands = saturating_sum(queries, keys);
+  std::size_t biases = 0;
   for (const Input input : kKernelBiases)
     if (in[input] && is_added(input, *in[input]))
-      elements = saturating_sum(elements, in[input]->size());
-  return saturating_sum(saturating_product({4, elements, sizeof(double)}),
-                        saturating_product({2, bytes_of_kernel_problem(in)}));
+      biases = saturating_sum(biases, in[input]->size());
+  const std::size_t narrow = in.compute == DType::f64 ? 0 : size_of(in.compute);
+  const auto bytes = [](std::size_t elements, std::size_t size) {
+    return saturating_product({elements, size});
+  };
+  const std::size_t blocks = bytes(std::min(thread_count(), rows + in.S),
+                                   bytes(kKeys * 3 + kQueries, in.D + in.Dv) * sizeof(double) +
+                                       kKeys * kQueries * 4 * sizeof(double));
+  std::size_t kept = 0, passing = blocks;
+  // The operands and the context in both dtypes, derivatives by them in float64.
+  for (const std::size_t part :
+       {bytes(operands, narrow + sizeof(double)), bytes(context, narrow + 2 * sizeof(double)),
+        bytes(rows, 6 * sizeof(double)), bytes_of_kernel_problem(in)})
+    kept = saturating_sum(kept, part);
+  const bool is_fitted = in.E == 0 && in.rows.size() == in.L;  // otherwise biases are copied
+  for (const std::size_t part :
+       {bytes(context, narrow), bytes(operands, narrow),
+        bytes(biases, narrow + (is_fitted ? 0 : sizeof(double))), bytes_of_kernel_problem(in)})
+    passing = saturating_sum(passing, part);
+  if (const std::optional<Tensor>& mask = in[Input::dropout_mask])
+    passing = saturating_sum(passing, mask->size());
+  return {kept, passing};
 }
 
 }  // namespace attn

@@ -20,10 +20,11 @@ const char* gradient_fallback_reason(const Inputs& in, const std::vector<Request
 
 /// The operands of the kernels and what they computed, in float32 or float64.
 struct Attended {
-  const Inputs* in = nullptr;    ///< that with the masks of this dtype
-  Tensor queries, keys, values;  ///< (B, H, R, D), (B, G, S, D), (B, G, S, Dv)
-  Tensor context;                ///< (B, H, R, Dv)
-  Tensor logsumexp;              ///< (B, H, R), a natural logarithm
+  const Inputs* in = nullptr;            ///< that with the masks of this dtype
+  Tensor queries, keys, values;          ///< (B, H, R, D), (B, G, S, D), (B, G, S, Dv)
+  Tensor context;                        ///< (B, H, R, Dv)
+  Tensor logsumexp;                      ///< (B, H, R), a natural logarithm
+  std::optional<Tensor> remainder = {};  ///< (B, H, R), that of kernel::Results; nullopt: 0
 };
 
 /// Computes the context from float64 operands in the dtype of `in`, or in float64 where its numbers
@@ -61,7 +62,11 @@ AttendedDerivatives attended_derivatives(const Attended& of, const Tensor& g,
                                          const std::optional<Tensor>& of_logsumexp,
                                          const AttendedRequest& request);
 
-/// An upper bound of the memory of both functions, in bytes.
-std::size_t bytes_of_attended(const Inputs& in);
+/// Upper bounds of memory, in bytes.
+struct AttendedBytes {
+  std::size_t kept;     ///< from attend_for_gradients() to the derivatives by the operands
+  std::size_t passing;  ///< of attended_derivatives() beside it
+};
+AttendedBytes bytes_of_attended(const Inputs& in);
 
 }  // namespace attn

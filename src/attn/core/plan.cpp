@@ -46,6 +46,9 @@ class CostOps {
   const std::optional<Cost>& cost(Output output) const { return costs_[index_of(output)]; }
   bool adds_positions() const { return adds_positions_; }
 
+  /// Of the tensors outside of the attention matrix that operations make, except weighted values.
+  std::size_t elements_made() const { return made_; }
+
   Cost evaluated(Output output, const Cost& cost) {
     costs_[index_of(output)] = cost;
     return {cost.shape, cost.is_integer};
@@ -53,9 +56,10 @@ class CostOps {
 
   Cost given(Input input) const { return {in_[input]->shape(), !is_float(in_[input]->dtype())}; }
 
-  Cost chosen_rows(Cost x) const {
+  Cost chosen_rows(Cost x) {
+    if (x.shape[x.shape.size() - 2] == rows_) return x;
     x.shape[x.shape.size() - 2] = rows_;
-    return x;
+    return made(x);
   }
 
   Cost positions() const {
@@ -68,64 +72,57 @@ class CostOps {
     const Position& position = in_.options.position;
     const bool changed = position.kind != Position::Kind::none || position.embedding_scale != 1 ||
                          position.embedding_scale_sqrt;
-    return {embeddings.shape, embeddings.is_integer && !changed,
-            changed ? real_product(embeddings.shape) : 0};
+    const Cost inputs{embeddings.shape, embeddings.is_integer && !changed,
+                      changed ? real_product(embeddings.shape) : 0};
+    return changed ? made(inputs) : inputs;
   }
 
-  Cost input_normalised(Cost x, const std::optional<Cost>&, const std::optional<Cost>&) const {
+  Cost input_normalised(Cost x, const std::optional<Cost>&, const std::optional<Cost>&) {
     if (in_.options.input_norm == QkNorm::none) return x;
     x.is_integer = false;
     x.flops += 4 * real_product(x.shape);
-    return x;
+    return made(x);
   }
 
-  Cost project(const Cost& x, const std::optional<Cost>& W, const std::optional<Cost>& b,
-               Output) const {
+  Cost project(const Cost& x, const std::optional<Cost>& W, const std::optional<Cost>& b, Output) {
     Cost y{x.shape, x.is_integer && is_integer(W) && is_integer(b)};
     if (W) {
       y.shape.back() = W->shape[1];
       y.flops = 2 * real_product(y.shape) * static_cast<double>(x.shape.back());
     }
-    return y;
+    return W || b ? made(y) : y;
   }
 
-  Cost split_heads(const Cost& x, std::size_t heads) const {
-    return {{x.shape[0], heads, x.shape[1], x.shape[2] / heads}, x.is_integer, x.flops};
+  Cost split_heads(const Cost& x, std::size_t heads) {
+    return made({{x.shape[0], heads, x.shape[1], x.shape[2] / heads}, x.is_integer, x.flops});
   }
 
-  Cost clipped(Cost x) const {
-    if (in_.options.clip_qkv > 0) x.is_integer = false;
-    return x;
+  Cost clipped(const Cost& x) { return converted_if(in_.options.clip_qkv > 0, x); }
+
+  Cost qk_normalised(const Cost& x, const std::optional<Cost>&, const std::optional<Cost>&) {
+    return converted_if(in_.options.qk_norm != QkNorm::none, x);
   }
 
-  Cost qk_normalised(Cost x, const std::optional<Cost>&, const std::optional<Cost>&) const {
-    if (in_.options.qk_norm != QkNorm::none) x.is_integer = false;
-    return x;
+  Cost rotated_queries(const Cost& x, const std::optional<Cost>&, const std::optional<Cost>&) {
+    return converted_if(in_.options.rotary.kind != Rotary::Kind::none, x);
   }
-
-  Cost rotated_queries(Cost x, const std::optional<Cost>&, const std::optional<Cost>&) const {
-    if (in_.options.rotary.kind != Rotary::Kind::none) x.is_integer = false;
-    return x;
-  }
-  Cost rotated_keys(const Cost& x, const std::optional<Cost>& cos,
-                    const std::optional<Cost>& sin) const {
+  Cost rotated_keys(const Cost& x, const std::optional<Cost>& cos, const std::optional<Cost>& sin) {
     return rotated_queries(x, cos, sin);
   }
 
-  Cost scaled_by_position(Cost queries) const {
-    if (in_.options.query_scale.factor != 0) queries.is_integer = false;
-    return queries;
+  Cost scaled_by_position(const Cost& queries) {
+    return converted_if(in_.options.query_scale.factor != 0, queries);
   }
 
-  Cost append(const Cost& before, const Cost& behind) const {
+  Cost append(const Cost& before, const Cost& behind) {
     Cost all{before.shape, before.is_integer && behind.is_integer};
     all.shape[2] += behind.shape[2];
-    return all;
+    return made(all);
   }
 
-  Cost append_zero(Cost x) const {
+  Cost append_zero(Cost x) {
     ++x.shape[2];
-    return x;
+    return made(x);
   }
 
   Cost score(const Cost& queries, const Cost& keys, const ScoreWeights<Cost>& weights) const {
@@ -173,18 +170,29 @@ class CostOps {
     return context;
   }
 
-  Cost sigmoid(const Cost& x) const {
-    return {x.shape, false, x.flops + 3 * real_product(x.shape)};
+  Cost sigmoid(const Cost& x) {
+    return made({x.shape, false, x.flops + 3 * real_product(x.shape)});
   }
-  Cost gated(const Cost& context, const Cost&) const {
-    return {context.shape, false, context.flops + real_product(context.shape)};
+  Cost gated(const Cost& context, const Cost&) {
+    return made({context.shape, false, context.flops + real_product(context.shape)});
   }
 
-  Cost join_heads(const Cost& x) const {
-    return {{x.shape[0], x.shape[2], x.shape[1] * x.shape[3]}, x.is_integer};
+  Cost join_heads(const Cost& x) {
+    return made({{x.shape[0], x.shape[2], x.shape[1] * x.shape[3]}, x.is_integer});
   }
 
  private:
+  Cost made(const Cost& cost) {
+    made_ = saturating_sum(made_, saturating_product(cost.shape));
+    return cost;
+  }
+  /// x, or a new tensor of floating-point numbers.
+  Cost converted_if(bool changes, Cost x) {
+    if (!changes) return x;
+    x.is_integer = false;
+    return made(x);
+  }
+
   static bool is_integer(const std::optional<Cost>& x) { return !x || x->is_integer; }
   static Shape rows_of(const Cost& matrix) {
     return {matrix.shape[0], matrix.shape[1], matrix.shape[2]};
@@ -193,6 +201,7 @@ class CostOps {
   const Inputs& in_;
   const std::size_t rows_;
   bool adds_positions_ = false;
+  std::size_t made_ = 0;
   std::array<std::optional<Cost>, kOutputs.size()> costs_;
 };
 
@@ -275,7 +284,11 @@ std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in) {
   for (const auto& [name, tensor] : tensors) {
     const DType used = is_float(tensor.dtype()) ? in.compute : DType::i64;
     bytes += tensor.bytes();
-    if (tensor.dtype() != used)
+    const std::optional<Input> input = input_named(name);
+    const bool is_flags = tensor.dtype() == DType::boolean && input &&
+                          (row_of(*input).kind == InputKind::mask ||
+                           row_of(*input).kind == InputKind::flag);  // used as they are
+    if (tensor.dtype() != used && !is_flags)
       bytes = saturating_sum(bytes, saturating_product({tensor.size(), size_of(used)}));
   }
   if (in.B > 1)  // copies of those that the batch shares
@@ -284,6 +297,25 @@ std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in) {
       if (contains(tensors, input) && at(tensors, input).rank() == 2)
         bytes = saturating_sum(bytes, (*whole)->bytes());
   return bytes;
+}
+
+/// Upper bound of the memory of gradients whose attention the kernels compute, where the formula
+/// makes tensors with these elements before and after it.
+std::size_t bytes_of_fused_gradients(std::size_t made, const std::vector<Request>& outputs,
+                                     const Inputs& in) {
+  std::size_t given = 0, results = 0;  // elements in float64
+  for (const auto& [name, tensor] : in.given)
+    if (is_float(tensor.dtype()) && tensor.dtype() != DType::f64)
+      given = saturating_sum(given, tensor.size());
+  for (const Request& request : outputs)
+    if (const Gradient* gradient = std::get_if<Gradient>(&request))
+      results = saturating_sum(results, saturating_product(gradient_shape(gradient->of, in)));
+  // Tensors that are made, then their derivatives, while those by the operands of attention exist.
+  const std::size_t wide = saturating_sum(given, saturating_sum(results, made));
+  const std::size_t back = saturating_product({made, sizeof(double)});
+  const auto [kept, passing] = bytes_of_attended(in);
+  return saturating_sum(saturating_sum(kept, std::max(back, passing)),
+                        saturating_product({wide, sizeof(double)}));
 }
 
 /// Adds what the gradients cost, in equal shares. Each product has two derivatives, which are
@@ -310,8 +342,9 @@ void add_gradients(const Inputs& in, const std::vector<Request>& outputs, Plan& 
                     [](const auto& output) { return is_of_gradients(output.request); });
   for (PlannedOutput& output : plan.outputs)
     if (is_of_gradients(output.request)) output.flops = flops / static_cast<double>(count);
-  plan.bytes = saturating_sum(plan.bytes, bytes_of_gradients(bytes, largest, in));
-  if (!reason) plan.bytes = saturating_sum(plan.bytes, bytes_of_attended(in));
+  plan.bytes = saturating_sum(
+      plan.bytes, reason ? bytes_of_gradients(bytes, largest, in)
+                         : bytes_of_fused_gradients(costs.elements_made(), outputs, in));
   if (!plan.fallback_reason) plan.fallback_reason = reason;
   plan.path = plan.fallback_reason ? "reference" : "kernels";
 }

@@ -2,9 +2,11 @@
 // backward.h). Scores are those of the forward pass, with all modifiers.
 #pragma once
 
+#include <array>
 #include <limits>
 
 #include "attn/kernel/begin-inl.h"
+#include "attn/kernel/finish-inl.h"
 #include "attn/kernel/pack_keys-inl.h"
 #include "attn/kernel/values-inl.h"
 
@@ -249,15 +251,14 @@ class BackwardStep {
     const std::size_t flat = first_ + i;
     const T log = keys_.in.logsumexp[flat];
     // All weights are NaN if a visible score is infinite.
-    const T shift = log == -kInfinity<T>  ? T(0)
-                    : log == kInfinity<T> ? std::numeric_limits<T>::quiet_NaN()
-                                          : static_cast<T>(log * kLog2e);
+    const T shift = log == kInfinity<T> ? std::numeric_limits<T>::quiet_NaN() : in_base_2(log);
+    const T rest = keys_.in.remainder ? keys_.in.remainder[flat] : T(0);
     const T extra = keys_.in.grad_logsumexp ? keys_.in.grad_logsumexp[flat] : T(0);
     const T center = (keys_.in.delta[flat] - extra) / p_.temperature;
     if (keys_.in.dropout.data)
-      weigh<true>(weights, slopes, here, shift, center, dropout_of(i, here));
+      weigh<true>(weights, slopes, here, {shift, rest}, center, dropout_of(i, here));
     else
-      weigh<false>(weights, slopes, here, shift, center, nullptr);
+      weigh<false>(weights, slopes, here, {shift, rest}, center, nullptr);
     if (!(p_.softcap > 0)) return add_to_biases(row, slopes, here);
     if (!p_.softcap_last) add_to_biases(row, slopes, here);
     apply_cap((p_.softcap_last ? s_.masked : s_.scaled) + i * s_.stride, slopes, here);
@@ -279,16 +280,17 @@ class BackwardStep {
   }
 
   template <bool kDropout>
-  HWY_INLINE void weigh(T* weights, T* slopes, Columns here, T log, T center,
+  HWY_INLINE void weigh(T* weights, T* slopes, Columns here, std::array<T, 2> log, T center,
                         const std::uint8_t* mask) const {
     const Tag<T> d;
-    const Vec<T> shift = hn::Set(d, log), mean = hn::Set(d, center);
+    const Vec<T> shift = hn::Set(d, log[0]), rest = hn::Set(d, log[1]), mean = hn::Set(d, center);
     const Vec<T> factor = hn::Set(d, keys_.in.dropout_factor);
     const bool hides = keys_.in.dropout.hides;
     for (std::size_t j = here.from; j < here.to; j += kPanel<T>) {
       Vec<T> w[kTileVectors];
-      unrolled<kTileVectors>(
-          [&](std::size_t n) { w[n] = hn::Sub(hn::Load(d, weights + j + n * kLanes<T>), shift); });
+      unrolled<kTileVectors>([&](std::size_t n) {
+        w[n] = hn::Sub(hn::Sub(hn::Load(d, weights + j + n * kLanes<T>), shift), rest);
+      });
       exp2_each<T>(w);
       unrolled<kTileVectors>([&](std::size_t n) {
         const std::size_t at = j + n * kLanes<T>;

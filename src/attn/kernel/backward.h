@@ -36,6 +36,7 @@ struct BackwardProblem {
   Problem<T> problem;
   Operand grad_context;               ///< (B, H, L, Dv)
   const T* logsumexp = nullptr;       ///< (B, H, L), contiguous, of the forward pass
+  const T* remainder = nullptr;       ///< that of the forward pass; nullptr: all 0
   const T* delta = nullptr;           ///< (B, H, L), contiguous
   const T* grad_logsumexp = nullptr;  ///< (B, H, L), contiguous; nullptr: all 0
   Mask dropout;                       ///< weights that are dropped; no data: none

@@ -60,6 +60,19 @@ T logsumexp_of(T max, T sum) {
   return max == kInfinity<T> ? max : static_cast<T>(max / kLog2e + std::log(double(sum)));
 }
 
+/// logsumexp in base 2, as the backward kernel subtracts it from scores.
+template <class T>
+T in_base_2(T logsumexp) {
+  return logsumexp == -kInfinity<T> ? T(0) : static_cast<T>(logsumexp * kLog2e);
+}
+
+/// log2(2^max * sum) - in_base_2(logsumexp); 0 without visible keys.
+template <class T>
+T remainder_of(T max, T sum, T logsumexp) {
+  if (sum == 0 || !std::isfinite(logsumexp)) return 0;
+  return static_cast<T>(double(max) - double(in_base_2(logsumexp)) + std::log2(double(sum)));
+}
+
 /// Writes the logsumexp of row i and its context, `values` times `factor`; the latter only if
 /// `values` is not the context itself. Adding 0 turns -0 into +0, so that the sign does not depend
 /// on hidden keys.
@@ -73,7 +86,10 @@ HWY_INLINE void write_result(const QueryBlock<T>& block, const Results<T>& resul
     finish_empty_row(block, row);
   else if (values != row.context)
     for (std::size_t j = 0; j < block.problem.Dv; ++j) row.context[j] = values[j] * factor + T(0);
-  if (results.logsumexp) results.logsumexp[block.first + i] = logsumexp_of(state.max[i], sum);
+  if (!results.logsumexp) return;
+  const T log = logsumexp_of(state.max[i], sum);
+  results.logsumexp[block.first + i] = log;
+  if (results.remainder) results.remainder[block.first + i] = remainder_of(state.max[i], sum, log);
 }
 
 template <class T>

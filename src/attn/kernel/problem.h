@@ -113,9 +113,12 @@ struct KeyPart {
 
 template <class T>
 struct Results {
-  T* context = nullptr;               ///< (B, H, L, Dv); required unless Dv is 0
-  Strides context_strides;            ///< (the column stride must be 1)
-  T* logsumexp = nullptr;             ///< (B, H, L), contiguous
+  T* context = nullptr;     ///< (B, H, L, Dv); required unless Dv is 0
+  Strides context_strides;  ///< (the column stride must be 1)
+  T* logsumexp = nullptr;   ///< (B, H, L), contiguous
+  /// (B, H, L), contiguous: how much larger logarithms to base 2 are than logsumexp * log2(e) as
+  /// the backward kernel computes it. Without it, scores of -1e9 would leave no digit for weights.
+  T* remainder = nullptr;
   const KeyPart* key_part = nullptr;  ///< has an effect if rows are few: can_split_keys()
 
   /// Receives rows of scores and weights as soon as they are finished, each row once: concurrently
