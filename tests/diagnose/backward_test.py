@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from support.attn import assert_error, attn, attn_and_peak
+from support.rounding import rounded
 
 F32 = np.float32
 B, H, G, L, S, D = 2, 4, 2, 40, 56, 16
@@ -319,3 +320,54 @@ def test_mistake_in_some_of_many_heads_is_no_mistake_in_all(tmp_path):
     text = attn("compare", tmp_path / "result.npz", "--reference", tmp_path / "job.json", "--diagnose").stdout.decode()
     assert "no known mistake explains it" in text and "wrong: heads 3, 11 of 16" in text
     assert "on 8 sampled key/value heads" in text
+
+
+DELTAS = [
+    (["causal"], "P dP without mask", "backward.causal.dropped", "without --causal in the backward pass only"),
+    (["causal", "mask"], "P dP without mask", "backward.masks_dropped", "without any mask"),
+    (["dropout", "causal"], "P dP without dropout", "dropout.dropped", "without --dropout-mask"),  # the same as the next
+    (["dropout"], "dO O without dropout", "dropout.dropped", "without --dropout-mask"),
+    (["causal"], "times the scale", "backward.delta_scaled", "delta times the scale"),
+    (["softcap"], "twice", "backward.delta_twice", "delta added up twice"),
+    (["causal", "sinks"], "less grad_logsumexp", "backward.delta_minus_lse", "delta less grad_logsumexp"),
+    (["causal"], "rounded to f16", "backward.delta_of_f16", "the context rounded to float16"),
+    (["rotary"], "rounded to bf16", "backward.delta_of_bf16", "the context rounded to bfloat16"),
+]
+
+
+def delta(t, o, mistake=""):
+    q, k = (rotated(t[name], 1) if "rotary" in o else t[name] for name in "QK")
+    k, v = (np.repeat(x, H // x.shape[1], 1) for x in (k, t["V"]))
+    kept = t["dropout_mask"] / F32(1 - o["dropout_p"]) if "dropout_mask" in t else F32(1)
+    _, x = scores(t, o, q, k, [])
+    sinks = t["sinks"][:, None, None] if "sinks" in t else F32(-np.inf)
+    high = np.maximum(x.max(-1, keepdims=True), sinks)
+    lse = high + np.log(np.exp(x - high).sum(-1, keepdims=True) + np.exp(sinks - high))
+    dO = t["grad_context"]
+    if mistake.startswith("P dP"):
+        P = np.exp(scores(t, o, q, k, ["no mask"] if mistake.endswith("mask") else [])[1] - lse)
+        return (P * (dO @ v.swapaxes(-1, -2)) * (1 if mistake.endswith("dropout") else kept)).sum(-1)
+    O = (np.exp(x - lse) * (1 if mistake == "dO O without dropout" else kept)) @ v
+    if mistake.startswith("rounded"):
+        O = rounded(O, mistake.split()[-1]).astype(F32)
+    result = (dO * O).sum(-1)
+    return {"times the scale": result * F32(D ** -.5), "twice": result * F32(2),
+            "less grad_logsumexp": result - t.get("grad_logsumexp", 0)}.get(mistake, result)
+
+
+@pytest.mark.parametrize("features, mistake, id, words", DELTAS, ids=lambda x: "-".join(x) if isinstance(x, list) else "")
+def test_mistake_of_delta_is_named(tmp_path, features, mistake, id, words):
+    tensors, options = random_job(2, *features)
+    tensors["grad_logsumexp"] = np.random.default_rng(3).normal(size=(B, H, L)).astype(F32)
+    found, text = reports(tmp_path, tensors, options, {"delta": delta(tensors, options)})
+    assert "agrees" not in text and "diagnosis" not in found["delta"]
+    found, text = reports(tmp_path, tensors, options, {"delta": delta(tensors, options, mistake)})
+    assert [finding["id"] for finding in found["delta"]["diagnosis"]] == [id], text
+    assert words in text.split("\n  agrees with ")[1].split("\n")[0]
+
+
+def test_noise_in_delta_gets_no_name(tmp_path):
+    tensors, options = random_job(1, "causal", "dropout")
+    noise = np.random.default_rng(2).normal(size=(B, H, L)).astype(F32)
+    found, text = reports(tmp_path, tensors, options, {"delta": delta(tensors, options) + noise})
+    assert found["delta"]["diagnosis"] == [] and "no known mistake explains it" in text

@@ -50,13 +50,20 @@ constexpr BackwardRow kBackwardRows[] = {
     {"backward.of_keys", {C::of_keys, C::of_keys}, is_any, "grad_K"},
     {"backward.of_values", {C::of_values, C::of_values}, is_any, "grad_V"},
 };
+constexpr BackwardRow kDeltaRows[] = {
+    {"backward.delta_scaled", {C::scaled_delta, C::scaled_delta}, is_scaled, "delta times the scale"},
+    {"backward.delta_twice", {C::twice, C::twice}, is_any, "delta added up twice"},
+    {"backward.delta_of_f16", {C::of_f16_context, C::of_f16_context}, is_any, "delta of the context rounded to float16"},
+    {"backward.delta_of_bf16", {C::of_bf16_context, C::of_bf16_context}, is_any, "delta of the context rounded to bfloat16"},
+    {"backward.delta_minus_lse", {C::minus_of_logsumexp, C::minus_of_logsumexp}, is_any, "delta less grad_logsumexp"},
+};
 // clang-format on
 
-template <std::size_t row>
+template <const auto& rows, std::size_t row>
 Found changed_by(Variant& variant, const Inputs& in) {
-  if (!kBackwardRows[row].applies(variant, in)) return std::nullopt;
-  variant.backward.insert(kBackwardRows[row].changes.begin(), kBackwardRows[row].changes.end());
-  return words(kBackwardRows[row].kernel);
+  if (!rows[row].applies(variant, in)) return std::nullopt;
+  variant.backward.insert(rows[row].changes.begin(), rows[row].changes.end());
+  return words(rows[row].kernel);
 }
 
 /// With one kind of mask, this is one of hypotheses().
@@ -77,10 +84,14 @@ Found masks_dropped(Variant& variant, const Inputs& in) {
 
 constexpr auto kAttentionStage = Hypothesis::Stage::attention;
 
-template <std::size_t... rows>
-std::vector<Hypothesis> backward_hypotheses(std::index_sequence<rows...>) {
-  return {{kBackwardRows[rows].id, kAttentionStage, changed_by<rows>}...,
+template <const auto& rows, std::size_t... row>
+std::vector<Hypothesis> backward_hypotheses(std::index_sequence<row...>) {
+  return {{rows[row].id, kAttentionStage, changed_by<rows, row>}...,
           {"backward.masks_dropped", kAttentionStage, masks_dropped}};
+}
+template <const auto& rows>
+std::vector<Hypothesis> backward_hypotheses() {
+  return backward_hypotheses<rows>(std::make_index_sequence<std::size(rows)>());
 }
 
 /// Those that change queries, keys or values, or what follows, have no gradient by the same inputs.
@@ -94,16 +105,21 @@ bool keeps_operands(const Hypothesis& hypothesis) {
 
 }  // namespace
 
-std::vector<Hypothesis> gradient_hypotheses() {
+std::vector<Hypothesis> gradient_hypotheses(const Request& of) {
   using Pass = Hypothesis::Pass;
+  const bool is_delta = of == Request{Output::delta};
   std::vector<Hypothesis> all =
-      backward_hypotheses(std::make_index_sequence<std::size(kBackwardRows)>());
+      is_delta ? backward_hypotheses<kDeltaRows>() : backward_hypotheses<kBackwardRows>();
   std::vector<Hypothesis> of_projection;
   for (Hypothesis hypothesis : hypotheses()) {
     if (hypothesis.stage != kAttentionStage) of_projection.push_back(hypothesis);
     if (!keeps_operands(hypothesis)) continue;
     for (const Pass pass : {Pass::both, Pass::backward, Pass::backward_with_row_sums}) {
       if (pass != Pass::both && hypothesis.group() == "scale") continue;
+      // delta is the row sums, and without dropout those of both passes.
+      if (is_delta && (pass == Pass::backward_with_row_sums ||
+                       (pass == Pass::backward && hypothesis.group() == "dropout")))
+        continue;
       hypothesis.pass = pass;
       all.push_back(hypothesis);
     }

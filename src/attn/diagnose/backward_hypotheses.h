@@ -4,12 +4,13 @@
 
 #include <vector>
 
+#include "attn/core/output_table.h"
 #include "attn/diagnose/hypotheses.h"
 
 namespace attn {
 
-/// All hypotheses about gradients: of the backward pass alone, those of hypotheses(), and those
-/// that recompute other weights in the backward pass than in the forward pass.
-std::vector<Hypothesis> gradient_hypotheses();
+/// All hypotheses about a gradient or delta: of the backward pass alone, those of hypotheses(), and
+/// those that recompute other weights in the backward pass than in the forward pass.
+std::vector<Hypothesis> gradient_hypotheses(const Request& of);
 
 }  // namespace attn

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <numbers>
 #include <numeric>
+#include <set>
 #include <utility>
+#include <variant>
 
 #include "attn/base/error.h"
 #include "attn/core/derivatives.h"
@@ -119,20 +121,22 @@ bool is_broadcast_in_head(const Shape& bias) {
 /// The formula with everything from scores to head_context as one operation, and mistakes.
 class BackwardPass::Ops : public GradOps {
  public:
-  /// All must outlive this object. `changed` is the checked variant.
-  Ops(const BackwardPass& pass, Input wanted, const Inputs& changed, const BackwardChanges& changes,
-      const std::vector<KvHead>* heads)
-      : GradOps(pass.given_, {wanted}, false),
+  /// All must outlive this object. `changed` is the checked variant. Without `wanted`, delta is
+  /// computed.
+  Ops(const BackwardPass& pass, std::optional<Input> wanted, const Inputs& changed,
+      const BackwardChanges& changes, const std::vector<KvHead>* heads)
+      : GradOps(pass.given_, wanted ? std::set{*wanted} : std::set<Input>(), false),
         pass_(pass),
         given_(pass.given_),
         job_(*pass.job_),
         changed_(changed),
         changes_(changes),
         is_of_queries_(wanted == Input::Q),
+        wants_delta_(!wanted),
         heads_(heads) {
     if (const std::optional<Tensor>& seed = given_[Input::grad_logsumexp])
       of_logsumexp_ = exact_.in_lse_base(cast(*seed, DType::f64));
-    if (const std::optional<Tensor>& seed = given_[Input::grad_weights])
+    if (const std::optional<Tensor>& seed = given_[Input::grad_weights]; seed && !wants_delta_)
       of_weights_ = cast(*seed, DType::f64);
   }
 
@@ -162,7 +166,18 @@ class BackwardPass::Ops : public GradOps {
       }
     std::vector<Operand> operands_of_node = {queries, keys, values, sinks};
     for (const auto& [input, bias] : biases) operands_of_node.emplace_back(bias);
+    if (wants_delta_) operands_of_node.push_back(Traced{{}, tape_.add(nullptr)});
     return record(context, operands_of_node, [=, this](const Tensor& g) {
+      if (wants_delta_) {
+        delta_.emplace(DType::f64, Shape{given_.B, given_.H, R});
+        for (std::size_t i = 0; i < given_.B * given_.H; ++i) {
+          const Tensor part = delta_of_head(operands(queries, keys, values, i),
+                                            matrix_of(g, i / given_.H, i % given_.H), i);
+          std::copy_n(part.data<double>().begin(), R,
+                      delta_->mutable_data<double>().begin() + static_cast<std::ptrdiff_t>(i * R));
+        }
+        return;
+      }
       Sums sums(*this, queries, keys, values, biases, sinks);
       for (std::size_t i = 0; i < given_.B * given_.H; ++i)
         if (is_wanted_head(i))
@@ -177,7 +192,28 @@ class BackwardPass::Ops : public GradOps {
     });
   }
 
+  const std::optional<Tensor>& found_delta() const { return delta_; }
+
  private:
+  /// Of the context, or of the weights that only the backward pass has, (1, 1, R).
+  Tensor delta_of_head(const HeadOperands& of, const Tensor& g, std::size_t i) const {
+    const Inputs in = head_of_index(changed_, i);
+    const Forward own = &changed_ == &job_ ? of_job(of, i) : forward(in, of);
+    Tensor delta;
+    if (is_backward_only() && &changed_ != &job_) {
+      const bool owns_logsumexp = has(Change::own_logsumexp);
+      delta = row_sums(in, of, own, owns_logsumexp ? own.logsumexp : of_job(of, i).logsumexp, g, i);
+    } else {
+      Tensor context = own.context;
+      if (has(Change::of_f16_context)) context = cast(cast(context, DType::f16), DType::f64);
+      if (has(Change::of_bf16_context)) context = cast(cast(context, DType::bf16), DType::f64);
+      delta = delta_of(context, g);
+    }
+    if (has(Change::scaled_delta)) delta = times(std::move(delta), changed_.scale.factor());
+    if (!has(Change::minus_of_logsumexp)) return delta;
+    return sum_of(std::move(delta), times(*seed_of_head(of_logsumexp_, i), -1));
+  }
+
   /// The derivatives by all operands that are wanted.
   struct Sums {
     Sums(const Ops& ops, const Traced& of_queries, const Traced& of_keys, const Traced& of_values,
@@ -549,13 +585,14 @@ class BackwardPass::Ops : public GradOps {
   const BackwardPass& pass_;
   const Inputs &given_, &job_, &changed_;
   const BackwardChanges& changes_;
-  const bool is_of_queries_;
+  const bool is_of_queries_, wants_delta_;
   const std::vector<KvHead>* const heads_;
   /// Derivatives of the loss: by the natural logsumexp (B, H, R) and the weights (B, H, R, S).
   std::optional<Tensor> of_logsumexp_, of_weights_;
+  std::optional<Tensor> delta_;  ///< (B, H, R)
 };
 
-BackwardPass::BackwardPass(const Inputs& given, const Variant& attention, Gradient of)
+BackwardPass::BackwardPass(const Inputs& given, const Variant& attention, const Request& of)
     : given_(given), attention_(attention), of_(of), of_job_(given.B * given.H) {
   try {
     job_ = checked(attention);
@@ -566,18 +603,25 @@ BackwardPass::BackwardPass(const Inputs& given, const Variant& attention, Gradie
 bool BackwardPass::is_by_head() const {
   constexpr std::array kByHead = {Input::Q, Input::K, Input::V, Input::past_K, Input::past_V};
   const Options& options = given_.options;
-  return std::find(kByHead.begin(), kByHead.end(), of_.of) != kByHead.end() && !given_.projected &&
-         (given_.B == 1 || gradient_axes(of_.of, given_).contains(Axis::B)) &&
+  const Gradient* gradient = std::get_if<Gradient>(&of_);
+  return gradient != nullptr &&
+         std::find(kByHead.begin(), kByHead.end(), gradient->of) != kByHead.end() &&
+         !given_.projected &&
+         (given_.B == 1 || gradient_axes(gradient->of, given_).contains(Axis::B)) &&
          (options.qk_norm == QkNorm::none || options.qk_norm_axis == QkNormAxis::head);
 }
 
 Tensor BackwardPass::gradient(const Variant& variant, const std::vector<KvHead>* heads) const {
   const BackwardChanges& changes = variant.backward;
-  const Input wanted = changes.contains(Change::of_queries)  ? Input::Q
-                       : changes.contains(Change::of_keys)   ? Input::K
-                       : changes.contains(Change::of_values) ? Input::V
-                                                             : of_.of;
-  if (!job_ || !given_[wanted])
+  const Gradient* gradient = std::get_if<Gradient>(&of_);
+  std::optional<Input> wanted;
+  if (gradient != nullptr)
+    wanted = changes.contains(Change::of_queries)  ? Input::Q
+             : changes.contains(Change::of_keys)   ? Input::K
+             : changes.contains(Change::of_values) ? Input::V
+                                                   : gradient->of;
+  if (!job_ || (wanted && !given_[*wanted]) ||
+      (changes.contains(Change::minus_of_logsumexp) && !given_[Input::grad_logsumexp]))
     throw Error(ErrorKind::usage, "the job does not have this gradient");
   std::optional<Inputs> other;
   if (!is_same(variant, attention_)) other = checked(variant);
@@ -596,9 +640,10 @@ Tensor BackwardPass::gradient(const Variant& variant, const std::vector<KvHead>*
     if (given_[seed] && seed != Input::grad_weights && seed != Input::grad_logsumexp)
       ops.seed(formula.at(same_numbers_as(output)), cast(*given_[seed], DType::f64));
   ops.run();
-  const std::optional<Tensor> full = ops.derivative(wanted);
+  const std::optional<Tensor> full = wanted ? ops.derivative(*wanted) : ops.found_delta();
   if (!full) throw Error(ErrorKind::usage, "the loss does not depend on this input");
-  Tensor result = to_user_layout(wanted, *full, given_);
+  Tensor result = wanted ? to_user_layout(*wanted, *full, given_)
+                         : to_user_layout(Output::delta, *full, given_);
   return changes.contains(Change::twice) ? times(std::move(result), 2) : result;
 }
 

@@ -1,4 +1,4 @@
-// A gradient of a job, as a kernel with a mistake in its backward pass computes it.
+// A gradient of a job, or delta, as a kernel with a mistake in its backward pass computes it.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class BackwardPass {
  public:
   /// `given` is a job in f64 and `attention` its attention_only() with the same rows. `given` must
   /// outlive this object.
-  BackwardPass(const Inputs& given, const Variant& attention, Gradient of);
+  BackwardPass(const Inputs& given, const Variant& attention, const Request& of);
 
   /// Whether the gradient of each KvHead depends on this one only.
   bool is_by_head() const;
@@ -53,7 +53,7 @@ class BackwardPass {
 
   const Inputs& given_;
   const Variant attention_;
-  const Gradient of_;
+  const Request of_;
   std::optional<Inputs> job_;  ///< attention_, checked; nullopt if there are no such derivatives
   mutable std::vector<OfJob> of_job_;  ///< of (B, H)
 };

@@ -72,16 +72,17 @@ class Search {
     given_.options.compute = Compute::f64;
     for (const auto& [name, tensor] : given.tensors)
       if (is_float(tensor.dtype())) given_.tensors.set(name, cast(tensor, DType::f64));
-    if (const Output* output = std::get_if<Output>(&evidence.output)) output_ = *output;
+    const bool is_backward = is_of_gradients(evidence.output);
+    if (!is_backward)
+      if (const Output* output = std::get_if<Output>(&evidence.output)) output_ = *output;
     by_score_ = output_ && needs_scores(*output_);
     given_in_ = make_inputs(given_.tensors, given_.options);
-    const Gradient* gradient = std::get_if<Gradient>(&evidence.output);
-    if (by_score_ || gradient != nullptr) {
+    if (by_score_ || is_backward) {
       base_ = attention_only(given_);
-      if (gradient != nullptr) base_.options.rows = given_.options.rows;
+      if (is_backward) base_.options.rows = given_.options.rows;
       in_ = make_inputs(base_.tensors, base_.options);
     }
-    if (gradient != nullptr) backward_.emplace(given_in_, base_, *gradient);
+    if (is_backward) backward_.emplace(given_in_, base_, evidence.output);
     if (backward_ && backward_->is_by_head() && !few_heads().empty())
       sample_heads();
     else
@@ -89,7 +90,8 @@ class Search {
   }
 
   Diagnosis run() {
-    const std::vector<Hypothesis> all = backward_ ? gradient_hypotheses() : hypotheses();
+    const std::vector<Hypothesis> all =
+        backward_ ? gradient_hypotheses(evidence_.output) : hypotheses();
     test_all(all);
     if (!is_blank_everywhere()) name_the_best();
     if (found_.findings.empty() && !is_blank()) add_arrangements();
@@ -1060,8 +1062,8 @@ class Search {
   const SearchLimits& limits_;
   Inputs given_in_, in_;
   bool by_score_ = false;
-  std::optional<Output> output_;          ///< nullopt for a gradient
-  std::optional<BackwardPass> backward_;  ///< of a gradient
+  std::optional<Output> output_;          ///< nullopt for a gradient or delta
+  std::optional<BackwardPass> backward_;  ///< of these
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::clock_t start_of_work_ = std::clock();
   std::vector<Part> parts_;

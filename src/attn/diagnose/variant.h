@@ -58,7 +58,12 @@ enum class BackwardChange {
   twice,       ///< added up twice
   of_queries,  ///< the derivative by Q, whatever is asked for
   of_keys,
-  of_values
+  of_values,
+  // Of delta:
+  of_f16_context,  ///< of a context that was rounded
+  of_bf16_context,
+  scaled_delta,
+  minus_of_logsumexp,  ///< less the derivative by logsumexp
 };
 using BackwardChanges = std::set<BackwardChange>;
 
