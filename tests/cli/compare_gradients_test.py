@@ -157,3 +157,73 @@ def test_gradients_without_bound_are_refused_by_the_name_of_the_option(tmp_path,
     run = attn("compare", "kernel.npz", "--reference", "job.json", cwd=tmp_path)
     assert run.returncode == 2
     assert run.stderr.decode().strip() == f"attn: --reference: no error bound is known {reason}; set --rtol, --atol or --ulp"
+
+
+def verdict(folder, t, found, *flags, **options):
+    """The exit code, the largest fractions of the bounds by name, and the messages."""
+    np.savez(folder / "in.npz", **t)
+    np.savez(folder / "kernel.npz", **found)
+    (folder / "job.json").write_text(json.dumps({**options, **{name: f"in.npz#{name}" for name in t}}))
+    run = attn("compare", "kernel.npz", "--reference", "job.json", "--json", *flags, cwd=folder)
+    assert run.returncode in (0, 1), run.stderr.decode()
+    worst = {x["name"]: x["bound"]["worst"]["value"] for x in json.loads(run.stdout)["tensors"]}
+    assert all(isinstance(x, (int, float)) and np.isfinite(x) for x in worst.values())
+    return run.returncode, worst, run.stderr.decode()
+
+
+class TestDerivativesOfZero:
+    """What is exactly 0 has a finite bound that accepts nothing else."""
+
+    T = {name: x.astype(F) for name, x in zip(("Q", "K", "V", "grad_context"), np.random.default_rng(8).standard_normal((4, 9, 6)))}
+
+    @pytest.mark.parametrize("norm", ["none", "l2"])
+    def test_of_hidden_keys_of_zeros(self, tmp_path, norm):
+        """The bound must not be divided by the norm, which is 1e-12."""
+        t = {**{name: rounded(x, "f16") for name, x in self.T.items()}, "key_lengths": np.array(5)}
+        t["K"][5:] = 0
+        options = {"qk_norm": norm, "rotary": {"kind": "half"}}
+        found = {name: x.astype("f2") for name, x in run_arrays(tmp_path, t, **options, outputs=["grad_K", "grad_V"]).items()}
+        assert (found["grad_K"][5:] == 0).all()
+        assert verdict(tmp_path, t, found, "--precision", "f16", **options)[0] == 0
+        for name in found:
+            leak = {name: found[name].copy()}
+            leak[name][7, 1] = 1e-6
+            code, worst, _ = verdict(tmp_path, t, leak, "--precision", "f16", **options)
+            assert code == 1 and worst[name] > 1
+
+    def test_of_a_whole_output(self, tmp_path):
+        t = {name: x for name, x in self.T.items() if name != "grad_context"} | {"grad_logsumexp": np.ones(9, F)}
+        assert verdict(tmp_path, t, {"grad_V": np.zeros((9, 6), F)})[:2] == (0, {"grad_V": 0})
+        assert verdict(tmp_path, t, {"grad_V": np.full((9, 6), 1e-9, F)})[0] == 1
+        seed = self.T["grad_context"]
+        layer = {"embeddings": self.T["Q"], **{f"W_{x}": self.T["K"][:6] for x in "QKVO"}, "grad_context": seed}
+        assert verdict(tmp_path, layer, {"grad_W_O": np.zeros((6, 6), F)})[:2] == (0, {"grad_W_O": 0})
+        assert verdict(tmp_path, layer, {"grad_W_O": np.full((6, 6), 1e-9, F)})[0] == 1
+
+    @pytest.mark.parametrize("least", [-1e4, -1e9, float(np.finfo(F).min)])
+    def test_of_masks_with_the_smallest_number(self, tmp_path, least):
+        """Errors of scores of -1e38 are large, but weights are between 0 and 1."""
+        names = ["grad_Q", "grad_K", "grad_V", "grad_mask", "context", "delta"]
+        for hidden in np.tri(9, dtype=bool) == 0, np.arange(81).reshape(9, 9) // 9 == 4:  # one query sees nothing else
+            t = {**self.T, "mask": np.where(hidden, F(least), F(0))}
+            found = run_arrays(tmp_path, t, outputs=names)
+            assert verdict(tmp_path, t, found)[0] == 0
+        t = {**self.T, "mask": np.where(np.tri(9, dtype=bool), F(0), F(least))}
+        found = run_arrays(tmp_path, t, outputs=names)
+        for name, at in ("grad_mask", (0, 5)), ("grad_K", (8, 0)), ("context", (0, 0)):
+            wrong = {name: found[name].copy()}
+            wrong[name][at] += F(1e-4)
+            assert verdict(tmp_path, t, wrong)[0] == 1
+
+
+def test_a_bound_that_accepts_zeros_is_stated(tmp_path):
+    """In a layer of wide matrices, errors that are all added may exceed the derivatives themselves."""
+    rng = np.random.default_rng(5)
+    t = {name: rng.standard_normal(shape).astype(F) for name, shape in
+         {"embeddings": (64, 96), "W_Q": (96, 64), "W_K": (96, 64), "W_V": (96, 64), "grad_context": (64, 64)}.items()}
+    zeros = {"grad_W_Q": np.zeros((96, 64), F)}
+    code, _, message = verdict(tmp_path, t, zeros, "--precision", "bf16")
+    assert code == 0 and "warning: grad_W_Q: zeros would pass, too, because the error bound of bf16" in message
+    small = {name: x * F(0.02 if name.startswith("W") else 1) for name, x in t.items()}
+    code, _, message = verdict(tmp_path, small, run_arrays(tmp_path, small, outputs=["grad_W_V"]), "--precision", "f32")
+    assert code == 0 and "zeros" not in message

@@ -61,10 +61,12 @@ def bound(q, k, v, mask, precision, sums="f32"):
     e += 2 * s * abs(q @ k.T) / np.sqrt(D) + 2 * s * abs(q @ k.T / np.sqrt(D)) + s * abs(x)
     w = np.where(mask, np.exp(x), 0)
     w /= w.sum(1, keepdims=True)
-    n = np.where(mask, e + 2 * s * (abs(x) + abs(x).max(1, keepdims=True)) + 4 * s, 0)
+    largest = abs(np.where(mask, x, -np.inf).max(1, keepdims=True))
+    n = np.where(mask, e + 2 * s * (abs(x) + largest) + 4 * s, 0)
     t = n + (w * n).sum(1, keepdims=True) + growth(S) * s + 2 * s
     terms, squares = w @ abs(v), 4 * np.sqrt(w ** 2 @ v ** 2)
-    error = (w * np.expm1(t)) @ abs(v) + growth(S) * s * terms + f * (np.minimum(terms, squares) if f > s else terms)
+    of_w = np.minimum(w * np.expm1(t), np.maximum(w, 1 - w) + (growth(S) + 4) * s)
+    error = of_w @ abs(v) + growth(S) * s * terms + f * (np.minimum(terms, squares) if f > s else terms)
     error += 4 * SMALLEST[precision] * np.sqrt(mask @ v ** 2)
     return error + r * abs(w @ v) + SMALLEST[precision]
 
@@ -332,8 +334,8 @@ class TestInputsThatThePrecisionDoesNotRepresent:
 class TestNumbersNearTheLargest:
     """Near 1e307 the error bound overflows. An infinite bound would accept any number."""
 
-    @pytest.mark.parametrize("large", [1e306, 1e307, 1.7e308])
-    @pytest.mark.parametrize("name, rows", [("V", [[1.0], [0.25]]), ("Q", [[0.5, 1.0]])])
+    @pytest.mark.parametrize("name, rows, large", [
+        ("V", [[1.0], [0.25]], 1e306), ("V", [[1.0], [0.25]], 1e307), ("V", [[1.0], [0.25]], 1.7e308), ("Q", [[0.5, 1.0]], 1.7e308)])
     @pytest.mark.parametrize("factor", [1, 1.01])
     def test_are_refused(self, compare, tmp_path, large, name, rows, factor):
         job = {"Q": [[1.0, 0.5]], "K": [[1.0, 0], [0, 1]], "V": [[1.0], [2]], "scale": 1.0,
@@ -341,6 +343,17 @@ class TestNumbersNearTheLargest:
         (tmp_path / "job.json").write_text(json.dumps(job))
         np.save(tmp_path / "c.npy", factor * plain_context(job))
         assert_error(compare("c.npy", "job.json", "--reference"), 65, "the error bound overflows", "--rtol")
+
+    @pytest.mark.parametrize("large", [1e306, 1e307])
+    def test_of_scores_make_a_bound_that_accepts_zeros(self, compare, tmp_path, large):
+        """Weights may be anything between 0 and 1."""
+        job = {"Q": [[0.5 * large, large]], "K": [[1.0, 0], [0, 1]], "V": [[1.0], [2]], "scale": 1.0}
+        (tmp_path / "job.json").write_text(json.dumps(job))
+        for factor, verdict in (1, 0), (10, 1):
+            np.save(tmp_path / "c.npy", factor * plain_context(job))
+            run = compare("c.npy", "job.json", "--reference")
+            assert run.returncode == verdict
+            assert (b"zeros would pass" in run.stderr) == (verdict == 0)
 
     def test_are_compared_within_a_given_tolerance(self, compare, tmp_path):
         job = {"Q": [[1.0, 0.5]], "K": [[1.0, 0], [0, 1]], "V": [[1e307], [2e306]], "scale": 1.0}

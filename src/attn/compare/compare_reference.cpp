@@ -115,6 +115,18 @@ void require_finite_bounds(const Compared& compared) {
                                        "set --rtol, --atol or --ulp");
 }
 
+/// Whether a result of zeros would be within the bounds of a reference that is not 0.
+bool accepts_zeros(const Compared& compared) {
+  const Tensor reference = cast(compared.b, DType::f64);
+  const auto values = reference.data<double>(), bounds = compared.bounds->data<double>();
+  bool is_zero = true;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    is_zero = is_zero && values[i] == 0;
+    if (!(std::abs(values[i]) <= bounds[i])) return false;
+  }
+  return !is_zero;
+}
+
 /// Memory for the error bounds of these outputs, which are computed one after another.
 std::size_t bytes_of_errors(const Inputs& in, const std::vector<const PlannedOutput*>& bounded) {
   std::size_t bytes = 0, most = 0;
@@ -528,6 +540,13 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
       gatings[i].baseline = baseline_of(job.outputs[i], job, precision);
     TensorPair pair = compared_pair(std::move(compared), axes, prepared.inputs.D, gatings[i]);
     gatings[i].baseline.reset();
+    if (pair.passed() && pair.gates.empty() && pair.compared.bounds && accepts_zeros(pair.compared))
+      report.notes.push_back("warning: " + match.name +
+                             ": zeros would pass, too, because the error "
+                             "bound of " +
+                             precision.name +
+                             " exceeds all numbers; test smaller "
+                             "inputs, or set --rtol, --atol or --gate");
     explain({pair.compared, job.outputs[i], bounded[i] ? &precision : nullptr}, job, document,
             prepared, prepared.plan.outputs[i], precision, search, pair);
     const bool is_wider = input_size > 0 && input_size < size_of(match.tensor.dtype());

@@ -298,7 +298,8 @@ class AttendedErrors::Head {
                               2 * s_ * (std::abs(x) + std::abs(log)) + 8 * s_ + of_sum;
       result.value.mutable_data<double>()[0] -= share * rows.centers[row];
       result.error.mutable_data<double>()[0] +=
-          share * (rows.sizes[row] * std::expm1(relative) + rows.errors[row]);
+          rows.sizes[row] * ErrorOps::error_of_weight(share, x - log, relative, 8 * s_) +
+          share * rows.errors[row];
     }
     return result;
   }

@@ -265,12 +265,12 @@ class ErrorOps {
       const double* const w = weights.data<double>().data() + row * in_.S;
       double* const errors = out.data() + row * in_.S;
       const double sink = sinks.data<double>()[head];
-      double largest = 0, shared = 0, seen = 0;
+      double highest = -std::numeric_limits<double>::infinity(), shared = 0, seen = 0;
       for (std::size_t j = 0; j < in_.S; ++j) {
-        const double size = bounds::finite(std::abs(scores[j]));
-        largest = size > largest ? size : largest;
+        const double x = scores[j] / in_.options.temperature;
+        highest = x > highest ? x : highest;
       }
-      largest = std::max(sink, largest * unit);
+      const double largest = std::max(sink, bounds::finite(std::abs(highest)));
       for (std::size_t j = 0; j < in_.S; ++j) {
         const double argument = bounds::finite(std::abs(scores[j])) * unit + largest;
         const double weight = bounds::finite(w[j]);
@@ -281,9 +281,11 @@ class ErrorOps {
       if (given_sinks && seen < 1)
         shared += (1 - seen) * (of_sinks.data<double>()[head] + (2 * (sink + largest) + 4) * s_);
       const double of_row = shared + roundings + 2 * s_;
+      const double log = logsumexp.data<double>()[row];
       for (std::size_t j = 0; j < in_.S; ++j)
-        errors[j] = bounds::finite(w[j]) * bounds::expm1(n[j] + of_row);
-      const double lse = bounds::finite(std::abs(logsumexp.data<double>()[row]));
+        errors[j] = error_of_weight(bounds::finite(w[j]), scores[j] / in_.options.temperature - log,
+                                    n[j] + of_row, roundings + 4 * s_);
+      const double lse = bounds::finite(std::abs(log));
       sums[row] = shared + roundings + 4 * s_ + 2 * s_ * lse;
     }
     return {{weights, std::move(of_weights)}, {logsumexp, std::move(of_logsumexp)}};
@@ -352,10 +354,19 @@ class ErrorOps {
     return {exact_.join_heads(x.value), exact_.join_heads(stored(x).error), true};
   }
 
-  /// The error of x after rounding to the stored dtype.
+  /// The error of x after rounding to the stored dtype. What is exactly 0 stays 0.
   Tensor rounded(Tensor error, const Tensor& x) const {
     return bounds::each(
-        [&](double e, double v) { return e + r_ * bounds::finite(std::abs(v)) + precision_.least; },
+        [&](double e, double v) {
+          return e == 0 && v == 0 ? 0 : e + r_ * bounds::finite(std::abs(v)) + precision_.least;
+        },
+        std::move(error), bounds::wide(x));
+  }
+
+  /// The error of a result, so that a difference from 0 is a finite multiple of it.
+  Tensor of_result(Tensor error, const Tensor& x) const {
+    return bounds::each(
+        [&](double e, double v) { return v == 0 ? std::max(e, precision_.least) : e; },
         std::move(error), bounds::wide(x));
   }
 
@@ -379,6 +390,7 @@ class ErrorOps {
     const Tensor magnitudes = bounds::magnitude(x.value);
     const auto before = magnitudes.data<double>(), e = x.error.data<double>();
     const auto of_product = [&](std::size_t i, double factor, double of_factor) {
+      if (e[i] == 0 && before[i] == 0) return 0.0;
       return e[i] * std::abs(factor) + before[i] * (of_factor + r_ * std::abs(factor)) +
              precision_.least;
     };
@@ -495,6 +507,13 @@ class ErrorOps {
     const Tensor squares = bounds::each([](double x) { return x * x; }, v.magnitudes);
     total = bounds::each([unit](double e, double s2) { return e + unit * std::sqrt(s2); },
                          std::move(total), bounds::product(flags, squares));
+  }
+
+  /// The error of exp(log), w, where `of_log` is that of the logarithm: w and its computed value
+  /// are at most 1 but for roundings. w may be 0 because it is too small for a double.
+  static double error_of_weight(double w, double log, double of_log, double roundings) {
+    if (w == 0) return std::isfinite(log) ? std::min(std::exp(log + of_log), 1 + roundings) : 0;
+    return std::min(w * bounds::expm1(of_log), std::max(w, 1 - w) + roundings);
   }
 
   const Precision& precision() const { return precision_; }

@@ -32,6 +32,7 @@
 //             + (n - 1) s (|scaled| + sum |b|) + s |.|; divided by temperature
 //   weights   w (exp(t) - 1), t = n + sum_k w_k n_k + g(S) s + 2 s,
 //             n = e(masked) + 2 s (|x| + |max x|) + 4 s: the argument of exp, and exp itself
+//             at most max(w, 1 - w) + (g(S) + 4) s, because w and its computed value are at most 1
 //             a sink counts as a key
 //   logsumexp sum_k w_k n_k + (g(S) + 4) s + 2 s |.|
 //   entropy   sum_k (e(w_k) + tiny) (1 + |log w_k|) + (g(S) + 3) s w_k |log w_k|

@@ -64,8 +64,10 @@ class GradErrorOps {
     if (!found) return std::nullopt;
     return Bounded{
         found->value,
-        errors_.rounded(
-            bounds::plus(found->error, bounds::times(bounds::magnitude(found->value), 2 * s_)),
+        errors_.of_result(
+            errors_.rounded(
+                bounds::plus(found->error, bounds::times(bounds::magnitude(found->value), 2 * s_)),
+                found->value),
             found->value)};
   }
   /// The sums of the context times its derivative, (B, H, R); nullopt: exactly 0.
@@ -239,7 +241,9 @@ class GradErrorOps {
       for (const auto& bias : biases) wanted.biases.push_back(is_wanted(bias.value));
       AttendedErrors::Derivatives by = errors->derivatives(g, wanted);
       if (wants_delta_)
-        delta_ = Bounded{by.delta.value, errors_.rounded(by.delta.error, by.delta.value)};
+        delta_ = Bounded{
+            by.delta.value,
+            errors_.of_result(errors_.rounded(by.delta.error, by.delta.value), by.delta.value)};
       tape_.pass(queries, [&] { return *std::move(by.queries); });
       tape_.pass(keys, [&] { return *std::move(by.keys); });
       tape_.pass(values, [&] { return *std::move(by.values); });
@@ -482,7 +486,8 @@ std::vector<Expected> expected_gradients(const std::vector<Request>& requests, c
       const Shape shape = gradient
                               ? gradient_shape(gradient->of, in)
                               : to_user_shape(Output::delta, full_shape(Output::delta, in), in);
-      all.push_back({Tensor(DType::f64, shape), Tensor(DType::f64, shape)});
+      const Tensor zeros(DType::f64, shape);
+      all.push_back({zeros, bounds::each([&](double) { return precision.least; }, zeros)});
       continue;
     }
     const Tensor error =
