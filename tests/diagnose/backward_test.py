@@ -9,7 +9,7 @@ import json
 import numpy as np
 import pytest
 
-from support.attn import assert_error, attn, attn_and_peak
+from support.attn import assert_error, attn, attn_and_peak, under_asan
 from support.rounding import rounded
 
 F32 = np.float32
@@ -304,7 +304,7 @@ def test_large_gradients_are_tested_in_some_heads(tmp_path):
     np.savez(tmp_path / "result.npz", **result)
     arguments = ["compare", tmp_path / "result.npz", "--reference", tmp_path / "job.json", "--diagnose"]
     run, peak = attn_and_peak(*arguments, "--json")
-    assert run.returncode == 1 and peak < 256 << 20
+    assert run.returncode == 1 and (peak < 256 << 20 or under_asan())  # its shadow memory
     found = {tensor["name"]: tensor for tensor in json.loads(run.stdout)["tensors"]}
     assert "diagnosis" not in found["grad_Q"] and "diagnosis" not in found["grad_V"]
     assert [finding["id"] for finding in found["grad_K"]["diagnosis"]] == ["backward.dK_unscaled"]
