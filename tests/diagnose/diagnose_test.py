@@ -106,6 +106,20 @@ def test_last_key_is_not_reported_as_a_page_too(tmp_path, S, missing, name):
     assert [finding["id"] for finding in report["diagnosis"]] == ["cache." + name]
 
 
+@pytest.mark.parametrize("mistake, shape, name", [
+    ("values reversed", (4, 2, 32), "values.reversed"),  # or the keys, if nothing else depends on their order
+    ("queries viewed as heads", (4, 1, 32), "heads.queries_viewed"),  # or all, with one key/value head
+    ("1 added to the denominator", (2, 2, 39), "sink.added"),  # or one key of zeros in the last page
+    ("last page as zeros", (2, 2, 47), "sink.added")])
+def test_mistakes_with_the_same_result_have_one_name(tmp_path, mistake, shape, name):
+    r = np.random.default_rng(3)
+    H, G, L = shape
+    tensors = {key: r.normal(size=(1, heads, L, 16)).astype("f4") for key, heads in (("Q", H), ("K", G), ("V", G))}
+    wrong, _ = forward(tensors, {}, "f32", mistake)
+    report, _ = diagnosed(tmp_path, tensors, {}, "f32", wrong, "--diagnose")
+    assert [finding["id"] for finding in report["diagnosis"]] == [name]
+
+
 @pytest.mark.parametrize("where, number", [("set", -6.5), ("set", 1.237), ("added", -7.25)])
 def test_any_number_instead_of_infinity_is_found(tmp_path, where, number):
     tensors = plain_job()

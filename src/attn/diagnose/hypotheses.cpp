@@ -182,6 +182,12 @@ bool hides_keys(const Variant& variant, const Inputs& in) {
          variant.has(Input::key_mask) || variant.has(Input::key_lengths);
 }
 
+/// Whether a result depends on the order of the keys, if each keeps its value.
+bool is_ordered(const Variant& variant, const Inputs& in) {
+  return hides_keys(variant, in) || has_bias(variant) || variant.has(Input::documents) ||
+         variant.has(Input::cu_seqlens_q) || variant.has(Input::dropout_mask);
+}
+
 /// Whether some query sees no key; true for a large job with a mask.
 bool has_empty_rows(const Inputs& in) {
   if (in.key_ranges && !in[Input::mask] && !in[Input::key_mask])
@@ -287,6 +293,7 @@ Found zero_tail(Variant& variant, const Inputs& in) {
   // If the last page is full, the kernel reads one more.
   const std::size_t keys = keys_of(in, 0), extra = page - keys % page;
   if (page > kSmallestPage && extra == page / 2 - keys % (page / 2)) return std::nullopt;
+  if (extra == 1 && !variant.has(Input::sinks)) return std::nullopt;  // as sink.added
   add_zero_keys(variant, in, static_cast<double>(extra));
   if (extra == page) return words("one more page of " + text(page) + " keys read as zeros");
   return words("the last page of " + text(page) + " keys read to its end as zeros (" + text(extra) +
@@ -719,7 +726,7 @@ constexpr Hypothesis kAttentionTable[] = {
      }},
     {"heads.viewed", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
-       if (in.H < 2 || in.P > 0) return std::nullopt;
+       if (in.G < 2 || in.P > 0) return std::nullopt;
        for (const Input input : {Input::Q, Input::K, Input::V})
          p.set(input, viewed_as_heads(*p.find(input)));
        return words("Q, K and V of shape (B, L, H, D) read as (B, H, L, D)");
@@ -1016,7 +1023,10 @@ constexpr Hypothesis kAttentionTable[] = {
      [](Variant& p, const Inputs& in) -> Found {
        if (p.has(Input::sinks) || in.options.normaliser != Normaliser::softmax) return std::nullopt;
        p.set(Input::sinks, Tensor(DType::f64, {in.H}));
-       return words("1 added to the denominator of the softmax (sinks of 0)");
+       const bool completes_page =
+           in.token_positions.size() == 1 && keys_of(in, 0) % kSmallestPage == kSmallestPage - 1;
+       return words(std::string("1 added to the denominator of the softmax (sinks of 0") +
+                    (completes_page ? ", or a key of zeros after the last one)" : ")"));
      }},
 
     {"values.keys", kAttention,
@@ -1080,13 +1090,13 @@ constexpr Hypothesis kAttentionTable[] = {
      }},
     {"values.keys_reversed", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
-       if (in.P + in.N < 2) return std::nullopt;
+       if (in.P + in.N < 2 || !is_ordered(p, in)) return std::nullopt;  // as values.reversed
        set_all_keys(p, in, reversed_rows(all_keys(p)));
        return words("keys in reverse order");
      }},
     {"values.both_reversed", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
-       if (in.P + in.N < 2) return std::nullopt;
+       if (in.P + in.N < 2 || !is_ordered(p, in)) return std::nullopt;
        set_all_keys(p, in, reversed_rows(all_keys(p)));
        set_all_values(p, in, reversed_rows(all_values(p)));
        return words("keys and values in reverse order");
