@@ -32,6 +32,9 @@ std::string join(const Items& items, std::string_view separator) {
 /// The lines of a text, without "\n" and "\r\n".
 std::vector<std::string> split_lines(std::string_view text);
 
+/// "a,,b" as "a", "" and "b".
+std::vector<std::string> split_at_commas(const std::string& text);
+
 /// "a", "a or b", "a, b or c".
 std::string join_or(const std::vector<std::string>& items);
 

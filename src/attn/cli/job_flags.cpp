@@ -154,6 +154,26 @@ void refuse_file_as_label(const std::string& text, const std::string& flag) {
                " is a file; to read a label from each line, write @" + printable(text));
 }
 
+/// "image=a.npy,tree=b.npy" or a JSON object, as the tensors of a group. Errors: usage.
+void set_named_tensors(const Field& group, const std::string& text, Document& document) {
+  const auto set = [&](const std::string& name, Json value) {
+    document.set({group.key + "." + name, std::move(value), group.flag, "", true});
+  };
+  if (text.starts_with('{')) {
+    Json object = parse_json(text, group.flag);
+    for (auto& [name, value] : *object.get<JsonObject>()) set(name, std::move(value));
+    return;
+  }
+  for (const std::string& part : split_at_commas(text)) {
+    const std::size_t equals = part.find('=');
+    if (equals == 0 || equals == part.npos || equals + 1 == part.size())
+      throw Error(ErrorKind::usage, Problem{.where = {group.flag},
+                                            .expected = "NAME=FILE",
+                                            .found = "'" + printable(part) + "'"});
+    set(part.substr(0, equals), Json{part.substr(equals + 1)});
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> tokens_of_flag(const std::string& text, const std::string& flag,
@@ -174,6 +194,10 @@ void apply_job_flags(const JobFlags& flags, Document& document, ReadBudget& budg
     const auto given = flags.texts.find(field.key);
     if (given == flags.texts.end()) continue;
     const std::string& text = given->second;
+    if (field.names_tensors) {
+      set_named_tensors(field, text, document);
+      continue;
+    }
     if (field.key == "tokens") refuse_file_as_label(text, field.flag);
     const std::string value = takes_ranges(field) ? expand_ranges(text, field.flag, budget)
                               : field.key == "tokens" && text.starts_with('@')

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "attn/core/gemm.h"
+#include "attn/core/inputs_part.h"
 #include "attn/core/kernel_problem.h"
 #include "attn/core/reductions.h"
 #include "attn/core/score.h"
@@ -327,6 +328,7 @@ const char* fallback_reason(const Inputs& in) {
   unknown.alignment = Alignment::top_left;  // resolved in in.key_ranges, as is the next
   unknown.causal_offset.reset();
   unknown.window = {};
+  unknown.mask_rule.clear();
   unknown.temperature = 1;
   unknown.empty_rows = EmptyRows::zero;
   unknown.dropout_p.reset();
@@ -363,12 +365,65 @@ bool is_streamed(Output output, const OutputSet& outputs) {
   return is_score_matrix(output) && !is_reduced;
 }
 
+namespace {
+
+FusedResult attend_rows(const Tensor& queries, const Tensor& keys, const Tensor& values,
+                        const Inputs& in, const FusedRequest& request) {
+  return in.compute == DType::f32 ? attend_as<float>(queries, keys, values, in, request)
+                                  : attend_as<double>(queries, keys, values, in, request);
+}
+
+/// Passes rows of (matrices, part.count) on as those of (matrices, all).
+RowConsumer of_whole(const RowConsumer& consumer, RowRange part, std::size_t all) {
+  return [&consumer, part, all](const RowBlock& rows) {
+    for (std::size_t i = 0; i < rows.count;) {
+      const std::size_t row = rows.first + i, matrix = row / part.count, at = row % part.count;
+      RowBlock some = rows;
+      some.first = matrix * all + part.first + at;
+      some.count = std::min(rows.count - i, part.count - at);
+      some.data = rows.row(i);
+      consumer(some);
+      i += some.count;
+    }
+  };
+}
+
+/// Adds the results of a part of the rows.
+void add_part(FusedResult part, RowRange rows, std::size_t all, FusedResult& whole) {
+  const auto put_rows = [&](const std::optional<Tensor>& from, std::optional<Tensor>& to) {
+    if (!from) return;
+    if (!to) to.emplace();
+    put_part(*from, 2, rows.first, all, *to);
+  };
+  for (std::size_t i = 0; i < part.outputs.size(); ++i) put_rows(part.outputs[i], whole.outputs[i]);
+  put_rows(part.remainder, whole.remainder);
+  for (const std::size_t row : part.overflowed)
+    whole.overflowed.push_back(row / rows.count * all + rows.first + row % rows.count);
+}
+
+}  // namespace
+
 FusedResult attend_fused(const Tensor& queries, const Tensor& keys, const Tensor& values,
                          const Inputs& in, const FusedRequest& request) {
   const Tensor q = factors(queries, in, in.options.score, true);
   const Tensor k = factors(keys, in, in.options.score, false);
-  return in.compute == DType::f32 ? attend_as<float>(q, k, values, in, request)
-                                  : attend_as<double>(q, k, values, in, request);
+  const std::size_t all = in.rows.size(), step = rows_of_kernel_problem(in);
+  if (step >= all) return attend_rows(q, k, values, in, request);
+  FusedResult whole;
+  for (std::size_t first = 0; first < all; first += step) {
+    const RowRange rows{first, std::min(step, all - first)};
+    FusedRequest some = request;
+    std::array<RowConsumer, kOutputs.size()> consumers;
+    for (std::size_t i = 0; i < consumers.size(); ++i)
+      if (request.consumers[i] != nullptr) {
+        consumers[i] = of_whole(*request.consumers[i], rows, all);
+        some.consumers[i] = &consumers[i];
+      }
+    const Tensor some_queries = sliced(q, 2, rows.first, rows.count);
+    add_part(attend_rows(some_queries, k, values, part_of(in, {rows}), some), rows, all, whole);
+  }
+  std::sort(whole.overflowed.begin(), whole.overflowed.end());
+  return whole;
 }
 
 void run_in_parallel(std::size_t count, std::size_t most,

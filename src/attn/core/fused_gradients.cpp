@@ -239,12 +239,12 @@ AttendedBytes bytes_of_attended(const Inputs& in) {
   // The operands and the context in both dtypes, derivatives by them in float64.
   for (const std::size_t part :
        {bytes(operands, narrow + sizeof(double)), bytes(context, narrow + 2 * sizeof(double)),
-        bytes(rows, 6 * sizeof(double)), bytes_of_kernel_problem(in)})
+        bytes(rows, 6 * sizeof(double)), bytes_of_kernel_problem(in, true)})
     kept = saturating_sum(kept, part);
   const bool is_fitted = in.E == 0 && in.rows.size() == in.L;  // otherwise biases are copied
-  for (const std::size_t part :
-       {bytes(context, narrow), bytes(operands, narrow),
-        bytes(biases, narrow + (is_fitted ? 0 : sizeof(double))), bytes_of_kernel_problem(in)})
+  for (const std::size_t part : {bytes(context, narrow), bytes(operands, narrow),
+                                 bytes(biases, narrow + (is_fitted ? 0 : sizeof(double))),
+                                 bytes_of_kernel_problem(in, true)})
     passing = saturating_sum(passing, part);
   if (const std::optional<Tensor>& mask = in[Input::dropout_mask])
     passing = saturating_sum(passing, mask->size());

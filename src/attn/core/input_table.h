@@ -211,6 +211,10 @@ constexpr bool has_gradient(Input input) {
          kind != InputKind::seed;
 }
 
+/// In front of the names of the tables of core/mask_rule.h, which are no inputs of the formula:
+/// "mask_tables.image".
+inline constexpr std::string_view kMaskTables = "mask_tables.";
+
 /// nullopt if no input has this name.
 inline std::optional<Input> input_named(std::string_view name) { return find_by_name<Input>(name); }
 

@@ -9,6 +9,7 @@
 #include "attn/core/axis_lengths.h"
 #include "attn/core/layout.h"
 #include "attn/core/mask.h"
+#include "attn/core/mask_rule.h"
 #include "attn/core/position_bias.h"
 #include "attn/core/projection.h"
 #include "attn/core/shapes.h"
@@ -152,6 +153,14 @@ void set_token_ids(const TensorMap& numbers, Inputs& in, AxisLengths& axes) {
        .found = std::string(name_of(ids->dtype())) + " " + to_string(shape)});
 }
 
+/// Errors: data, for a rule or a table that is not valid.
+void set_mask_rule(const TensorMap& tensors, Inputs& in) {
+  if (in.options.mask_rule.empty()) return;
+  in.mask_rule = std::make_shared<const MaskRule>(in.options.mask_rule, tensors, in);
+  if (in.mask_rule->uses_items() && in.token_positions.size() == 1)
+    in.token_positions = std::vector(in.B, in.token_positions.front());
+}
+
 void set_lengths(Inputs& in, const AxisLengths& axes) {
   const auto take = [&](Axis axis, std::size_t& length) {
     if (axes.knows(axis)) length = axes[axis].length;
@@ -202,6 +211,7 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
     if (axes.knows(Axis::D)) set_rotary(numbers, in, axes);
     if (axes.knows(Axis::D)) set_rotary_divisors(tensors, in, axes);
     in.token_positions = make_token_positions(numbers, in, axes);
+    if (axes.problems().empty()) set_mask_rule(tensors, in);
     set_token_ids(numbers, in, axes);
   }
   if (!axes.problems().empty()) axes.problems().raise(ErrorKind::data);

@@ -22,6 +22,7 @@
 
 #include <array>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,6 +50,8 @@ struct TokenPositions {
   };
   Side queries, keys;  ///< L and P + N
 };
+
+class MaskRule;
 
 /// A checked problem. Tensors have all axes, with length 1 for those that the user's tensors lack;
 /// elements are int64 or of dtype `compute`. Dk is D unless the score function has weights between
@@ -80,8 +83,11 @@ struct Inputs {
   Tensor query_positions, key_positions;  ///< (B or 1, L), (B or 1, N); int64, for rotary
 
   std::vector<TokenPositions> token_positions;  ///< for each batch item, or one for all
+  std::shared_ptr<const MaskRule> mask_rule;    ///< nullptr: none
+  /// Of a part of a larger problem: its first batch item and query head, for mask_rule.
+  std::size_t first_item = 0, first_head = 0;
   /// For each entry of token_positions, a range for each of `rows`; nullopt if the keys that some
-  /// query sees are not contiguous.
+  /// query sees by its position are not contiguous, or differ between heads.
   std::optional<std::vector<kernel::KeyRange>> key_ranges;  ///< core/mask.h
   ScoreScale scale;
 

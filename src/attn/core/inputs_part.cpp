@@ -18,8 +18,15 @@ Inputs part_of(const Inputs& in, const RowRanges& rows) {
     const auto first = in.rows.begin() + static_cast<std::ptrdiff_t>(range.first);
     part.rows.insert(part.rows.end(), first, first + static_cast<std::ptrdiff_t>(range.count));
   }
-  // Without ranges for all rows, options by distance use the reference path.
-  if (in.key_ranges) part.key_ranges = key_ranges(part);
+  if (!in.key_ranges) return part;
+  part.key_ranges->clear();
+  for (std::size_t entry = 0; entry < in.token_positions.size(); ++entry)
+    for (const RowRange& range : rows) {
+      const auto first = in.key_ranges->begin() +
+                         static_cast<std::ptrdiff_t>(entry * in.rows.size() + range.first);
+      part.key_ranges->insert(part.key_ranges->end(), first,
+                              first + static_cast<std::ptrdiff_t>(range.count));
+    }
   return part;
 }
 
@@ -60,6 +67,7 @@ Inputs of_heads(const Inputs& in, std::size_t b, std::size_t g, std::size_t firs
       if (axes[i] == Axis::G) tensor = sliced(*tensor, i, g, 1);
     }
   }
+  group.first_item += b, group.first_head += first;
   if (in.token_positions.size() > 1) {
     group.token_positions = {in.token_positions[b]};
     if (in.key_ranges) {

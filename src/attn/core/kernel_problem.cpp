@@ -169,13 +169,25 @@ bool has_kernel_problem(const Inputs& in) {
   return !by_distance || (in.E == 0 && in.key_ranges.has_value());
 }
 
-std::size_t bytes_of_kernel_problem(const Inputs& in) {
+std::size_t rows_of_kernel_problem(const Inputs& in) {
+  constexpr std::size_t kMostMaskBytes = std::size_t{1} << 26;
+  if (in.key_ranges || in.key_part != nullptr) return in.rows.size();
+  Shape of_row = shape_of_visible_by_position(in);
+  of_row[2] = 1;
+  return std::max<std::size_t>(1, kMostMaskBytes / std::max<std::size_t>(1, element_count(of_row)));
+}
+
+std::size_t bytes_of_kernel_problem(const Inputs& in, bool of_all_rows) {
   const auto real = [](std::size_t n) { return static_cast<double>(n); };
   const double rows = real(in.token_positions.size()) * real(in.rows.size());
   double bytes = rows * sizeof(kernel::KeyRange);
   if (in[Input::alibi_slopes] || in[Input::relative_bias])
     bytes += real(in.B) * real(in.H) * real(in.L + in.S) * sizeof(double);
-  if (!in.key_ranges) bytes += rows * real(in.S);
+  if (!in.key_ranges) {
+    Shape mask = shape_of_visible_by_position(in);
+    if (!of_all_rows) mask[2] = std::min(mask[2], rows_of_kernel_problem(in));
+    bytes += real(element_count(mask));
+  }
   return static_cast<std::size_t>(std::min(bytes, 0x1p62));
 }
 

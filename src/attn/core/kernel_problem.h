@@ -35,8 +35,11 @@ bool has_too_many_biases(const Inputs& in);
 /// infinite or subnormal in the dtype of the computation; nullptr if there is none.
 const char* unrepresentable_option(const Inputs& in);
 
-/// Upper bound of the memory of a KernelProblem.
-std::size_t bytes_of_kernel_problem(const Inputs& in);
+/// How many queries to compute at once, so that a mask by position is not large.
+std::size_t rows_of_kernel_problem(const Inputs& in);
+
+/// Upper bound of the memory of a KernelProblem, for `of_all_rows` or for rows_of_kernel_problem().
+std::size_t bytes_of_kernel_problem(const Inputs& in, bool of_all_rows);
 
 /// Strides of a contiguous (B, heads, rows, columns) tensor; an axis of length 1 is broadcast.
 kernel::Strides strides_of(const Tensor& tensor);

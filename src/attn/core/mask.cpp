@@ -10,6 +10,7 @@
 #include <xtensor/xnoalias.hpp>
 #include <xtensor/xoperation.hpp>
 
+#include "attn/core/mask_rule.h"
 #include "attn/core/position_bias.h"
 #include "attn/core/projection.h"
 #include "attn/tensor/array.h"
@@ -56,9 +57,13 @@ std::optional<std::map<std::int64_t, Interval>> documents_of(const TokenPosition
 std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in) {
   std::vector<kernel::KeyRange> ranges;
   const auto keys = static_cast<std::int64_t>(in.P + in.N);
-  for (const TokenPositions& tokens : in.token_positions) {
+  if (in.mask_rule && in.mask_rule->uses_heads()) return std::nullopt;
+  for (std::size_t entry = 0; entry < in.token_positions.size(); ++entry) {
+    const TokenPositions& tokens = in.token_positions[entry];
     const auto documents = documents_of(tokens.keys);
     if (!documents) return std::nullopt;
+    std::optional<RuleRows> rule;
+    if (in.mask_rule) rule.emplace(in, entry, 0);
     for (const std::size_t i : in.rows) {
       const std::int64_t id = tokens.queries.segment(i);
       kernel::KeyRange range{.padding = id == TokenPositions::kPadding};
@@ -68,6 +73,7 @@ std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in) {
         const Interval reached = reach(range.center, in.options);
         range.begin = std::clamp(reached.begin, begin, end);
         range.end = std::max(range.begin, std::min(reached.end, end));
+        if (rule && !rule->narrow(i, range)) return std::nullopt;
       }
       if (in.E > 0 && !range.padding) {  // the appended keys follow all others
         if (range.begin > 0 || range.end < keys) return std::nullopt;
@@ -79,8 +85,27 @@ std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in) {
   return ranges;
 }
 
+Shape shape_of_visible_by_position(const Inputs& in) {
+  const bool has_heads = in.mask_rule && in.mask_rule->uses_heads();
+  return {in.token_positions.size(), has_heads ? in.H : 1, in.rows.size(), in.S};
+}
+
+namespace {
+
+/// Hides the keys that the rule hides, among those that are visible.
+void apply(RuleRows& rule, std::size_t query, std::span<bool> visible) {
+  for (std::size_t begin = 0, end; begin < visible.size(); begin = end) {
+    end = begin;
+    while (end < visible.size() && visible[end] == visible[begin]) ++end;
+    if (!visible[begin]) continue;
+    rule.show(query, begin, end, visible.data());
+  }
+}
+
+}  // namespace
+
 Tensor visible_by_position(const Inputs& in) {
-  Tensor visible(DType::boolean, {in.token_positions.size(), 1, in.rows.size(), in.S});
+  Tensor visible(DType::boolean, shape_of_visible_by_position(in));
   bool* out = visible.mutable_data<bool>().data();
   if (in.key_ranges) {
     for (const kernel::KeyRange& range : *in.key_ranges) {
@@ -89,14 +114,21 @@ Tensor visible_by_position(const Inputs& in) {
     }
     return visible;
   }
-  for (const auto& [queries, keys] : in.token_positions)
-    for (const std::size_t i : in.rows) {
-      const Interval reached = reach(queries.positions[i], in.options);
-      const std::int64_t id = queries.segment(i);
-      for (std::size_t j = 0; j < in.S; ++j)
-        *out++ =
-            id != TokenPositions::kPadding &&
-            (j >= in.P + in.N || (id == keys.segment(j) && reached.contains(keys.positions[j])));
+  for (std::size_t entry = 0; entry < in.token_positions.size(); ++entry)
+    for (std::size_t head = 0; head < visible.shape()[1]; ++head) {
+      const auto& [queries, keys] = in.token_positions[entry];
+      std::optional<RuleRows> rule;
+      if (in.mask_rule) rule.emplace(in, entry, head);
+      for (const std::size_t i : in.rows) {
+        const Interval reached = reach(queries.positions[i], in.options);
+        const std::int64_t id = queries.segment(i);
+        for (std::size_t j = 0; j < in.S; ++j)
+          out[j] =
+              id != TokenPositions::kPadding &&
+              (j >= in.P + in.N || (id == keys.segment(j) && reached.contains(keys.positions[j])));
+        if (rule) apply(*rule, i, {out, in.P + in.N});
+        out += in.S;
+      }
     }
   return visible;
 }
@@ -193,7 +225,7 @@ BiasMagnitudes bias_magnitudes(const Biases<Tensor>& biases, const Inputs& in) {
 }
 
 Shape shape_of_visible_keys(const Inputs& in) {
-  Shape shape{in.token_positions.size(), 1, in.rows.size(), in.S};
+  Shape shape = shape_of_visible_by_position(in);
   for (const std::optional<Tensor>* given :
        {&in[Input::bias], &in[Input::mask], &in[Input::key_mask]}) {
     if (!*given) continue;

@@ -1,5 +1,5 @@
-// Masks: which keys each query sees by its position (documents, lengths, causality, window), masks
-// that hide more keys, and biases of scores.
+// Masks: which keys each query sees by its position (documents, lengths, causality, window, mask
+// rule), masks that hide more keys, and biases of scores.
 #pragma once
 
 #include <array>
@@ -17,12 +17,14 @@ namespace attn {
 
 /// For each batch item, or once if in.token_positions has one entry for all of them, a range for
 /// each of in.rows. nullopt if the keys that a query sees are not contiguous: documents may be
-/// interleaved, and appended keys may follow keys that are hidden.
+/// interleaved, appended keys may follow keys that are hidden, and a mask rule may show any keys.
+/// nullopt, too, if heads differ. Errors: data, as RuleRows.
 std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in);
 
-/// Boolean (B, 1, R, S) or (1, 1, R, S): in.key_ranges as a mask, or the same computed directly if
-/// there are none.
+/// Boolean (B or 1, H or 1, R, S): in.key_ranges as a mask, or the same computed directly if there
+/// are none. Errors: data, as RuleRows.
 Tensor visible_by_position(const Inputs& in);
+Shape shape_of_visible_by_position(const Inputs& in);
 
 /// Whether this query is beyond the length of its batch item.
 bool is_padding(const Inputs& in, std::size_t batch_item, std::size_t query);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <numbers>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace attn {
@@ -195,6 +196,7 @@ struct Options {
   Alignment alignment = Alignment::top_left;
   std::optional<std::int64_t> causal_offset;  ///< replaces the offset of `alignment`
   Window window;
+  std::string mask_rule;  ///< hides the keys for which it is false (core/mask_rule.h); "": none
   Normaliser normaliser = Normaliser::softmax;
   std::int64_t top_k = 0;  ///< Normaliser::top_k: number of keys with a weight
   double temperature = 1;  ///< divides masked scores, but not sinks, before normalisation

@@ -388,7 +388,8 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
     result.path = result.fallback_reason ? "reference" : "kernels";
   }
   const bool is_fused = result.path && !result.fallback_reason;
-  if (is_fused) result.bytes = saturating_sum(bytes_of_blocks(in), bytes_of_kernel_problem(in));
+  if (is_fused)
+    result.bytes = saturating_sum(bytes_of_blocks(in), bytes_of_kernel_problem(in, false));
   OutputSet kept;
   for (const Request& request : outputs) {
     PlannedOutput output = planned(request, in.given, costs, in);

@@ -104,7 +104,7 @@ void check_option_shapes(const TensorMap& tensors, const Options& options, AxisL
 
 void check_names(const TensorMap& tensors, AxisLengths& axes) {
   for (const auto& [name, tensor] : tensors)
-    if (!input_named(name))
+    if (!input_named(name) && !name.starts_with(kMaskTables))
       axes.problem({.message = "unknown tensor '" + printable(name) + "'" +
                                did_you_mean(name, input_names(), NameKind::input)});
   const bool direct = contains(tensors, Input::Q) && contains(tensors, Input::K);
@@ -148,7 +148,7 @@ TensorMap as_numbers(const TensorMap& tensors, DType compute, AxisLengths& axes)
   TensorMap numbers;
   for (const auto& [name, tensor] : tensors) {
     const auto input = input_named(name);
-    if (is_of(input, InputKind::mask) || is_of(input, InputKind::flag)) continue;
+    if (!input || is_of(input, InputKind::mask) || is_of(input, InputKind::flag)) continue;
     try {
       numbers.set(name, cast(tensor, converted_dtype(input, tensor.dtype(), compute)));
     } catch (const Error& error) {

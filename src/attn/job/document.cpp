@@ -72,6 +72,8 @@ class MemberReader {
   void add(const std::string& key, Json value) {
     const std::size_t dot = key.find('.');
     const Field* const own = find_field(key);
+    if (own != nullptr && own->names_tensors && dot == std::string::npos)
+      return add_tensors(*own, std::move(value));
     if (own != nullptr && dot == std::string::npos) return set(*own, key, std::move(value));
     const std::vector<std::string> known = known_members(key);  // slow
     if (key == "$schema") {
@@ -108,13 +110,21 @@ class MemberReader {
     }
   }
 
+  void add_tensors(const Field& group, Json value) {
+    const auto members = value.get<JsonObject>();
+    if (members == nullptr)
+      return problem({.subject = group.key, .expected = "an object", .found = value.kind()});
+    for (auto& [name, numbers] : *members) set(group, group.key + "." + name, std::move(numbers));
+  }
+
   /// `spelling` is the key as written.
   void set(const Field& field, const std::string& spelling, Json value) {
-    if (!only_.has(field.key)) return;
-    if (document_.find(field.key) != nullptr)
+    const std::string key = field.names_tensors ? spelling : field.key;
+    if (!only_.has(key)) return;
+    if (document_.find(key) != nullptr)
       problems_.add(given_twice(document_, spelling));
     else
-      document_.entries.push_back({.key = field.key,
+      document_.entries.push_back({.key = key,
                                    .value = std::move(value),
                                    .origin = document_.name,
                                    .folder = folder_,
@@ -229,7 +239,8 @@ void add_arrays(Document& document, const TensorMap& arrays, const std::string& 
     const Field* field = field_of_array(key, arrays);
     if (!only.has(field == nullptr ? key : field->key)) continue;
     if (field != nullptr && field->type == FieldType::tensor)
-      document.set({field->key, Json{source + key}, document.name, ""});
+      document.set(
+          {field->names_tensors ? key : field->key, Json{source + key}, document.name, ""});
     else if (field != nullptr)  // dotted keys, too: archives have no objects
       document.set({field->key, option_from(tensor, source + key, budget), document.name, ""});
     else
@@ -397,10 +408,10 @@ void add_tensors(Document& document, const TensorMap& tensors, ReadBudget& budge
     const Field* field = field_spelled(name);
     if (field == nullptr)
       problems.add(unknown_key(document.name, name, "attn schema lists the keys of a job"));
-    else if (document.find(field->key) != nullptr)
+    else if (document.find(field->names_tensors ? name : field->key) != nullptr)
       problems.add(given_twice(document, name));
     else if (field->type == FieldType::tensor)
-      document.set({.key = field->key,
+      document.set({.key = field->names_tensors ? name : field->key,
                     .value = Json{},
                     .origin = document.name,
                     .folder = "",

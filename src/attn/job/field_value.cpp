@@ -153,16 +153,6 @@ bool fits(const Field& field, const Json& value) {
   return false;
 }
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  for (std::size_t start = 0; start <= text.size();) {
-    const std::size_t comma = std::min(text.find(',', start), text.size());
-    parts.push_back(text.substr(start, comma - start));
-    start = comma + 1;
-  }
-  return parts;
-}
-
 /// The text parsed as JSON if it is JSON, otherwise as a string.
 Json scalar_of(const std::string& text, const std::string& name) {
   try {
@@ -255,7 +245,7 @@ bool is_list_of_words(const std::string& text) {
 Json strings_from_flag(const std::string& text, const std::string& flag) {
   if (starts_with_bracket(text) && !is_list_of_words(text)) return parse_json(text, flag);
   JsonArray list;
-  for (const std::string& part : split(text)) list.push_back(Json{part});
+  for (const std::string& part : split_at_commas(text)) list.push_back(Json{part});
   return Json{list};
 }
 
@@ -280,7 +270,7 @@ Json value_from_flag(const Field& field, const std::string& text, const std::str
       // The seeds 42 and [42] differ in NumPy.
       if (text.find(',') == std::string::npos) return scalar_of(text, flag);
       JsonArray list;
-      for (const std::string& part : split(text))
+      for (const std::string& part : split_at_commas(text))
         if (!part.empty()) list.push_back(scalar_of(part, flag));
       return Json{list};
     }

@@ -343,14 +343,15 @@ std::vector<Field> attention_fields() {
           "alignment", "offset for causal and window (number of past keys, or S - L)",
           {{"top-left", Alignment::top_left}, {"bottom-right", Alignment::bottom_right}},
           [](Options& o) -> Alignment& { return o.alignment; },
-          {needs({"causal", "window", "alibi", Input::alibi_slopes, Input::relative_bias})}),
+          {needs({"causal", "window", "mask_rule", "alibi", Input::alibi_slopes,
+                  Input::relative_bias})}),
       {.key = "causal_offset",
        .type = FieldType::integer,
        .placeholder = "N",
        .help = "the offset itself: position of the first query minus that of the first key",
        .min = -kMaxOffset,
        .max = kMaxOffset,
-       .requirements = {needs({"causal", "window", "alibi", Input::alibi_slopes,
+       .requirements = {needs({"causal", "window", "mask_rule", "alibi", Input::alibi_slopes,
                                Input::relative_bias}),
                         needs_absence({"alignment", "documents", "cu_seqlens_q"})},
        .apply = [](const Json& v, Options& o) { o.causal_offset = integer_of(v); }},
@@ -365,6 +366,18 @@ std::vector<Field> attention_fields() {
            [](const Json& v, Options& o) {
              o.window = {integers_of(v)[0], integers_of(v)[1]};
            }},
+      {.key = "mask_rule",
+       .type = FieldType::text,
+       .placeholder = "TEXT",
+       .help = "show a query the keys for which this is true, such as 'q >= k and q - k < 8'; "
+               "names: q, k, i, j, b, h, g, L, S and those of mask_tables",
+       .apply = [](const Json& v, Options& o) { o.mask_rule = *v.get<std::string>(); }},
+      {.key = "mask_tables",
+       .type = FieldType::tensor,
+       .names_tensors = true,
+       .placeholder = "NAME=FILE,...",
+       .help = "tables of integers for mask_rule",
+       .requirements = {needs({"mask_rule"})}},
       choice<MaskPolarity>("mask_polarity", "meaning of true in a boolean mask",
                            {{"attend", MaskPolarity::attend}, {"ignore", MaskPolarity::ignore}},
                            [](Options& o) -> MaskPolarity& { return o.mask_polarity; },
@@ -768,7 +781,9 @@ const Field* find_field(std::string_view key) {
     return all;
   }();
   const auto found = fields.find(key);
-  return found == fields.end() ? nullptr : found->second;
+  if (found != fields.end()) return found->second;
+  const auto group = fields.find(key.substr(0, std::min(key.find('.'), key.size())));
+  return group != fields.end() && group->second->names_tensors ? group->second : nullptr;
 }
 
 const Field* find_field_by_other_key(std::string_view key) {

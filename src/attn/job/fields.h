@@ -53,6 +53,7 @@ struct Field {
   std::string flag = {};                      ///< "--w-q"; "" if there is none
   std::vector<std::string> other_flags = {};  ///< accepted, too: "--wq"
   FieldType type = FieldType::word;
+  bool names_tensors = false;  ///< a group of tensors, whose names follow the key and a dot
   std::optional<Input> input = {};      ///< of a tensor that is an input
   std::string placeholder = {};         ///< in help: "FILE", "H"
   std::string help = {};                ///< one line
@@ -84,6 +85,7 @@ const std::vector<Field>& job_fields();
 /// that prints arrays has their flags (cli/shared_options.h).
 std::vector<Field> print_option_fields();
 inline constexpr std::string_view kPrintOptions = "print_options.";
+/// The field of a key, or of the group of tensors that the key is in; nullptr if there is none.
 const Field* find_field(std::string_view key);
 
 /// The field that has `key` among its other_keys().

@@ -77,14 +77,16 @@ std::vector<std::string> strings(const Entry* entry) {
   return entry == nullptr ? std::vector<std::string>{} : strings_of(entry->value);
 }
 
-/// The tensors' entries, in the order of kInputs.
+/// The tensors' entries, in the order of kInputs; those that are no inputs follow.
 std::vector<const Entry*> tensor_entries(const Document& document) {
   std::vector<const Entry*> entries;
   for (const Entry& entry : document.entries)
-    if (entry.field->input) entries.push_back(&entry);
-  std::sort(entries.begin(), entries.end(), [](const Entry* one, const Entry* other) {
-    return *one->field->input < *other->field->input;
-  });
+    if (entry.field->input || entry.field->names_tensors) entries.push_back(&entry);
+  const auto place = [](const Entry* entry) {
+    return entry->field->input ? index_of(*entry->field->input) : kInputs.size();
+  };
+  std::stable_sort(entries.begin(), entries.end(),
+                   [&](const Entry* one, const Entry* other) { return place(one) < place(other); });
   return entries;
 }
 

@@ -47,7 +47,9 @@ JsonArray alternatives(const Field& field) {
   JsonArray any;
   switch (field.type) {
     case FieldType::tensor:
-      any.push_back(reference("tensor"));
+      any.push_back(field.names_tensors ? object({{"type", text("object")},
+                                                  {"additionalProperties", reference("tensor")}})
+                                        : reference("tensor"));
       break;
     case FieldType::integer:
       any.push_back(bounded(field, "integer"));
