@@ -85,7 +85,7 @@ class TestHelp:
         assert re.findall(r"^.* $", text, re.MULTILINE) == []
 
 
-LONG = ["run", "batch", "compare", "random"]
+LONG = ["run", "batch", "compare", "mask", "random"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -123,7 +123,7 @@ def test_short_help_lists_the_most_used_flags(name, flags):
     assert set(flags) <= flags_in(text_of(name, "-h"))
 
 
-@pytest.mark.parametrize("name, suggestion", [("rum", "run"), ("mask", "masks")])
+@pytest.mark.parametrize("name, suggestion", [("rum", "run"), ("maskss", "masks")])
 def test_misspelled_name_gets_a_suggestion(name, suggestion):
     assert_error(attn("help", name), 2, f"did you mean '{suggestion}'")
 

@@ -9,6 +9,7 @@
 #include "attn/cli/help.h"
 #include "attn/cli/inspect.h"
 #include "attn/cli/man.h"
+#include "attn/cli/mask.h"
 #include "attn/cli/merge.h"
 #include "attn/cli/model.h"
 #include "attn/cli/random.h"
@@ -34,6 +35,7 @@ constexpr CommandEntry kCommands[] = {
     {"batch", "compute many jobs on all processors, resumable", batch_command},
     {"examples", "list, run, copy and check the worked examples", alone<examples_command>},
     {"view", "draw a tensor as a heat map: terminal, SVG, PNG or HTML", alone<view_command>},
+    {"mask", "draw or write which keys each query sees", alone<mask_command>},
     {"inspect", "list the tensors in files: names, dtypes, shapes, ranges", alone<inspect_command>},
     {"convert", "convert tensor files, or print them as NumPy does", alone<convert_command>},
     {"compare", "compare the tensors of two files, or of a file and a job", alone<compare_command>},
