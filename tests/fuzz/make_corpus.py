@@ -247,6 +247,13 @@ def gate_seeds():
         yield str(number), gate.encode()
 
 
+def mask_rule_seeds():
+    for number, rule in enumerate([
+            "q >= k and (q - k < 128 or k < 4)", "k < 6 or t[q] == t[k]", "q // 8 == k // 8 and (q - k) % 3 != 0",
+            "k < 9 or u[q, k % 5]", "v[k] >= 0 and not b == h", "0 <= min(q, k, 7) * abs(q - k) < max(L, S) - i - j"]):
+        yield str(number), rule.encode()
+
+
 def words():
     """All strings in the source that may be keys, words or flags."""
     def text_of(*patterns):
@@ -262,7 +269,7 @@ def words():
 SEEDS = {"npy": npy_seeds, "npz": npz_seeds, "safetensors": safetensors_seeds, "json": json_seeds,
          "csv": csv_seeds, "ndjson": ndjson_seeds, "job": job_seeds, "any_file": any_file_seeds,
          "convert": convert_seeds, "command_line": command_line_seeds, "numpy_text": numpy_text_seeds,
-         "expected_text": expected_text_seeds, "gate": gate_seeds}
+         "expected_text": expected_text_seeds, "gate": gate_seeds, "mask_rule": mask_rule_seeds}
 
 
 def main(folder):

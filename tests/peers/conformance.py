@@ -151,6 +151,7 @@ def module_compare(name):
 EQUAL = {"numpy-text": ("text of arrays", "numpy", numpy_text.compare, "text"),
          "torch-text": ("text of tensors", "torch", lambda: tensor_text.compare("torch"), "text"),
          "jax-text": ("text of arrays", "jax", lambda: tensor_text.compare("jax"), "text"),
+         "mask-rules": ("masks as text", "torch", module_compare("mask_rules"), "masks"),
          "torch-streams": ("random tensors", "torch", module_compare("torch_streams"), "bits"),
          "jax-streams": ("random tensors", "jax", module_compare("jax_streams"), "bits")}
 

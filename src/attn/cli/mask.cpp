@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <memory>
 #include <string_view>
 
@@ -129,7 +130,10 @@ Rendering drawing_of(const Tensor& visible, const Job& job, const MaskArgs& args
   source.tensor = cast(visible, DType::f32);
   source.name = source.key = "mask";
   source.description = "1: the query (row) sees the key (column)";
-  source.zero_is_hidden = true, source.is_weights = false;
+  source.masked = source.tensor;  // hidden where it is -inf
+  for (float& x : source.masked->mutable_data<float>())
+    x = x == 0 ? -std::numeric_limits<float>::infinity() : 0;
+  source.is_weights = false;
   source.row_tokens = source.column_tokens = job.tokens;
   return render({page_set(source, {}, "mask")}, render_format(args.emit.output), args.style);
 }
