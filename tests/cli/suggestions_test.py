@@ -844,8 +844,8 @@ def test_a_suggested_topic_and_page_are_those_that_were_meant():
         [suggested] = names(attn(command, "comapre"))
         assert result(None, [command, suggested]) == result(None, [command, "compare"])
     assert b"Compares" in result(None, ["help", "compare"])
-    [suggested] = names(attn("help", "maks"))
-    assert result(None, ["help", suggested]) == result(None, ["help", "masks"])
+    [suggested] = names(attn("help", "sedes"))
+    assert result(None, ["help", suggested]) == result(None, ["help", "seeds"])
 
 
 def test_a_suggested_example_is_the_one_that_was_meant():
