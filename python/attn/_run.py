@@ -40,7 +40,7 @@ def run(*, threads: int | None = None, max_memory: int | str | None = None, nan:
 
         Q           (..., L, D) queries        K, V   (..., S, D), (..., S, Dv) keys and values
         embeddings  (L, M), with W_Q, W_K, W_V (M, H D)
-        mask, causal, window, scale, softcap, heads, kv_heads, layout, rotary={"kind": "half"}, ...
+        mask, causal, window, mask_rule, mask_tables={"doc": array}, scale, softcap, heads, kv_heads, layout, rotary={"kind": "half"}, ...
         outputs     a list of names; default: scores, weights and context, and output if W_O is given
 
     where B, H, L, S are batches, heads, queries and keys. A tensor is an array of NumPy, of a library with
@@ -76,6 +76,11 @@ def split_job(job: dict[str, Any]) -> tuple[dict[str, Any], list[Tensor]]:
             raise Error(f"unknown key {key!r}", 65)
         if type(value) is np.ndarray or is_array(value):
             tensors.append(tensor_of(key, value))
+        elif isinstance(value, dict):
+            arrays = {name: item for name, item in value.items() if is_array(item)}
+            tensors += [tensor_of(f"{key}.{name}", item) for name, item in arrays.items()]
+            if len(arrays) < len(value) or not value:
+                options[key] = {name: item for name, item in value.items() if name not in arrays}
         else:
             options[key] = value
     return options, tensors

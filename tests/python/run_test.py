@@ -374,3 +374,15 @@ def test_keys_of_the_docstring_exist(attn):
                  "heads", "kv_heads", "layout", "rotary", "outputs"]:
         assert name in attn.run.__doc__
         assert name in keys
+
+
+def test_arrays_in_a_dictionary(attn):
+    """Tables of a mask rule, and factors of rotary positions."""
+    documents = np.array([0, 0, 1, 1])
+    by_rule = context(attn, Q=Q, K=K, V=V, mask_rule="doc[q] == doc[k]", mask_tables={"doc": documents})
+    assert np.array_equal(by_rule, context(attn, Q=Q, K=K, V=V, mask=documents[:, None] == documents))
+    rotary = {"kind": "half", "scaling": "longrope", "original_length": 2, "factor": 2}
+    factors = {"short_factor": np.array([1.0, 1, 2, 4]), "long_factor": np.array([1.0, 2, 4, 8])}
+    lists = {name: list(values) for name, values in factors.items()}
+    assert np.array_equal(context(attn, Q=Q, K=K, V=V, rotary=rotary | factors),
+                          context(attn, Q=Q, K=K, V=V, rotary=rotary | lists))
