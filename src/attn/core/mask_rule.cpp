@@ -241,16 +241,12 @@ class Compiler {
   Compiler(const std::string& text, const TensorMap& tensors, const Inputs& in,
            std::vector<Part>& parts, std::vector<Table>& tables)
       : in_(in), parts_(parts), tables_(tables) {
-    Language language{.noun = "name", .names = {}, .numbers_are_true = true};
-    for (const auto& [name, meaning] : kNames) language.names.emplace_back(name);
-    for (const std::string_view name : kFunctions) language.functions.emplace_back(name);
     for (const auto& [key, tensor] : tensors) {
       if (!key.starts_with(kMaskTables)) continue;
       tables_.push_back(table_of(key, tensor));
       shapes_.push_back(tensor.shape());
-      language.tables.push_back(tables_.back().name);
     }
-    add(parse_expression(text, 0, language));
+    add(parse_mask_rule(text, tensors));
     for (Table& table : tables_)
       for (std::size_t row = 0; table.columns > 0 && row < table.items * table.rows; ++row)
         table.bounds.emplace_back(table.elements.data() + row * table.columns, table.columns);
@@ -724,6 +720,15 @@ class Evaluator {
 };
 
 }  // namespace rule
+
+Expression parse_mask_rule(const std::string& text, const TensorMap& tensors) {
+  Language language{.noun = "name", .names = {}, .numbers_are_true = true};
+  for (const auto& [name, meaning] : rule::kNames) language.names.emplace_back(name);
+  for (const std::string_view name : rule::kFunctions) language.functions.emplace_back(name);
+  for (const std::string& key : tensors.names_below(kMaskTables))
+    language.tables.push_back(key.substr(kMaskTables.size()));
+  return parse_expression(text, 0, language);
+}
 
 MaskRule::MaskRule(const std::string& text, const TensorMap& tensors, const Inputs& in) {
   auto compiled = std::make_unique<rule::Compiled>();

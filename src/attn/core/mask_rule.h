@@ -32,6 +32,10 @@
 
 namespace attn {
 
+/// The expression of a rule with the tables among `tensors`. Errors: usage, with the position in
+/// the text.
+Expression parse_mask_rule(const std::string& text, const TensorMap& tensors);
+
 namespace rule {
 struct Compiled;
 class Evaluator;

@@ -16,6 +16,7 @@
 #include "attn/core/score_scale.h"
 #include "attn/diagnose/changes.h"
 #include "attn/diagnose/hidden_keys.h"
+#include "attn/diagnose/rule_hypotheses.h"
 
 namespace attn {
 namespace {
@@ -1321,6 +1322,8 @@ std::vector<Hypothesis> hypotheses() {
   const auto of_projection = projection_hypotheses();
   std::vector<Hypothesis> all(of_projection.begin(), of_projection.end());
   all.insert(all.end(), std::begin(kAttentionTable), std::end(kAttentionTable));
+  const std::vector<Hypothesis> of_rules = rule_hypotheses();
+  all.insert(all.end(), of_rules.begin(), of_rules.end());
   return all;
 }
 

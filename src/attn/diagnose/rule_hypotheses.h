@@ -1,0 +1,20 @@
+// Mistakes about the mask rule of a job: limits that are off by one, and conditions that are
+// missing.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "attn/base/expression.h"
+#include "attn/diagnose/hypotheses.h"
+
+namespace attn {
+
+/// The rules that differ from this one in one place: without one condition of "and" and "or", with
+/// < instead of <= or the reverse, and with a number that is one more or one less.
+std::vector<std::string> similar_rules(const Expression& rule);
+
+/// "rule.dropped", and "rule.changed_1" and others for the first of similar_rules().
+std::vector<Hypothesis> rule_hypotheses();
+
+}  // namespace attn
