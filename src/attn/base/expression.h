@@ -59,6 +59,32 @@ struct Expression {
   bool is_truth_value() const { return kind >= Kind::comparison; }
 };
 
+/// Returns f(compare), where compare(a, b) says whether the relation holds between two numbers.
+template <class F>
+auto with_relation(Expression::Relation relation, const F& f) {
+  switch (relation) {
+    case Expression::Relation::less:
+      return f([](auto a, auto b) { return a < b; });
+    case Expression::Relation::less_equal:
+      return f([](auto a, auto b) { return a <= b; });
+    case Expression::Relation::greater:
+      return f([](auto a, auto b) { return a > b; });
+    case Expression::Relation::greater_equal:
+      return f([](auto a, auto b) { return a >= b; });
+    case Expression::Relation::equal:
+      return f([](auto a, auto b) { return a == b; });
+    case Expression::Relation::not_equal:
+      break;
+  }
+  return f([](auto a, auto b) { return a != b; });
+}
+
+/// Whether the relation holds between two numbers.
+template <class T>
+bool holds(Expression::Relation relation, T a, T b) {
+  return with_relation(relation, [&](auto compare) { return compare(a, b); });
+}
+
 /// What expressions may contain.
 struct Language {
   std::string noun;  ///< what its names are, in messages: "metric"

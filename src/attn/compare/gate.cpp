@@ -98,24 +98,6 @@ std::string text_of_metric(const Expression& part) {
 /// Kleene's three values.
 enum class Truth { no, undefined, yes };
 
-bool holds(Relation relation, double left, double right) {
-  switch (relation) {
-    case Relation::less:
-      return left < right;
-    case Relation::less_equal:
-      return left <= right;
-    case Relation::greater:
-      return left > right;
-    case Relation::greater_equal:
-      return left >= right;
-    case Relation::equal:
-      return left == right;
-    case Relation::not_equal:
-      return left != right;
-  }
-  return false;
-}
-
 class Evaluation {
  public:
   Evaluation(const Measured& result, const Measured* baseline, GateOutcome& outcome)

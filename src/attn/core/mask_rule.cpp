@@ -90,26 +90,8 @@ struct Part {
 
 namespace {
 
-bool holds(Relation relation, Int a, Int b) {
-  switch (relation) {
-    case Relation::less:
-      return a < b;
-    case Relation::less_equal:
-      return a <= b;
-    case Relation::greater:
-      return a > b;
-    case Relation::greater_equal:
-      return a >= b;
-    case Relation::equal:
-      return a == b;
-    case Relation::not_equal:
-      break;
-  }
-  return a != b;
-}
-
 /// 0, 1 or both.
-Bounds holds(Relation relation, const Bounds& a, const Bounds& b) {
+Bounds bounds_of_relation(Relation relation, const Bounds& a, const Bounds& b) {
   const auto truth = [](bool always, bool never) { return Bounds{always, never ? 0 : 1, true}; };
   switch (relation) {
     case Relation::less:
@@ -486,7 +468,7 @@ class Evaluator {
     for (std::size_t n = 0; n < part.relations.size(); ++n) {
       const Bounds &a = bounds_[part.operands[n]], &b = bounds_[part.operands[n + 1]];
       if (!a.is_safe || !b.is_safe) return {0, 1, false};
-      const Bounds here = holds(part.relations[n], a, b);
+      const Bounds here = bounds_of_relation(part.relations[n], a, b);
       all = {std::min(all.least, here.least), std::min(all.most, here.most), true};
     }
     return all;
@@ -589,24 +571,6 @@ class Evaluator {
         return combine_truths(part, numbers, out, count);
       default:
         return each([&](std::size_t n) { return floor_remainder(a[n], b[n]); });
-    }
-  }
-
-  template <class F>
-  static void with_relation(Relation relation, F f) {
-    switch (relation) {
-      case Relation::less:
-        return f([](auto a, auto b) { return a < b; });
-      case Relation::less_equal:
-        return f([](auto a, auto b) { return a <= b; });
-      case Relation::greater:
-        return f([](auto a, auto b) { return a > b; });
-      case Relation::greater_equal:
-        return f([](auto a, auto b) { return a >= b; });
-      case Relation::equal:
-        return f([](auto a, auto b) { return a == b; });
-      case Relation::not_equal:
-        return f([](auto a, auto b) { return a != b; });
     }
   }
 
