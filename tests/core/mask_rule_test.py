@@ -279,3 +279,10 @@ def test_errors_in_a_file_name_the_file(tmp_path):
     assert_error(attn("run", "a.json", cwd=tmp_path), 65, "a.json: mask_rule: expected 2 indices of t (1, 2), found 3")
     (tmp_path / "a.json").write_text(json.dumps(JOB | {"mask_rule": "q >= k", "mask_tables": [1]}))
     assert_error(attn("run", "a.json", cwd=tmp_path), 65, "a.json: mask_tables: expected an object, found ")
+
+
+def test_large_tables_count_as_memory(tmp_path):
+    np.save(tmp_path / "t.npy", np.zeros(2_000_000, np.int8))
+    run = attn("run", "-", "--mask-rule", "t[k] == 0", "--mask-tables", "t=t.npy", "--max-memory", "100M",
+               stdin=json.dumps(JOB), cwd=tmp_path)
+    assert_error(run, 65, "inputs: takes more than ")

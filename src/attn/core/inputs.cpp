@@ -10,6 +10,7 @@
 #include "attn/core/layout.h"
 #include "attn/core/mask.h"
 #include "attn/core/mask_rule.h"
+#include "attn/core/plan.h"
 #include "attn/core/position_bias.h"
 #include "attn/core/projection.h"
 #include "attn/core/shapes.h"
@@ -179,6 +180,9 @@ std::size_t bytes_of_conversions(const TensorMap& tensors, const Options& option
   std::size_t bytes = 0;
   for (const auto& [name, tensor] : tensors) {
     const auto input = input_named(name);
+    if (name.starts_with(kMaskTables))
+      bytes = saturating_sum(bytes, saturating_product({tensor.size(), kBytesOfTableElement}));
+    if (!input) continue;
     const DType dtype = converted_dtype(input, tensor.dtype(), compute);
     if (dtype != tensor.dtype()) bytes += tensor.size() * size_of(dtype);
   }

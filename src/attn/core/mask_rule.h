@@ -41,6 +41,9 @@ struct Compiled;
 class Evaluator;
 }  // namespace rule
 
+/// The most memory that an element of a table takes in a rule, with the bounds of ranges.
+inline constexpr std::size_t kBytesOfTableElement = 64;
+
 /// A mask rule and its tables. Immutable.
 class MaskRule {
  public:
