@@ -52,7 +52,7 @@ CASES = [
     ({"causal": True, "causal_offset": 10 ** 12 + 1},
      ["causal_offset: expected a whole number from -1000000000000 to 1000000000000, found 1000000000001"]),
     ({"causal": True, "causal_offset": 1.5}, ["causal_offset: expected a whole number"]),
-    ({"layout": "blhd"}, ["layout: requires Q, K and V with 4 axes"]),
+    ({"layout": "blhd"}, ["layout: 'blhd' requires Q, K and V with 4 axes"]),
     ({"Q": ones(2, 12), "V": ones(4, 12), "heads": 4},
      ["K: expected (*, 12) to match Q (2, 12), found (4, 3); kv_heads = 1 if these are 1 head of 3"]),
     ({"batch_axis": "second"}, ["batch_axis: requires inputs with 3 axes"]),

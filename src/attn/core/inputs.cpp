@@ -200,7 +200,7 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
   const Tensor* Q = find(tensors, Input::Q);
   in.projected = Q == nullptr;
   in.past_of_memory = contains(tensors, Input::memory);
-  in.packed = Q == nullptr || Q->rank() != 4;
+  in.packed = Q == nullptr || !has_head_axis(Q->shape(), options);
   in.with_heads = options.heads > 0 || !in.packed;
   check_names(tensors, axes);
   if (options.lse_base != std::numbers::e && options.lse_base != 2)

@@ -26,8 +26,11 @@ AxisList user_axes(Output output, const Inputs& in) {
   using enum Axis;
   AxisList axes = row_of(output).axes;
   if (!axes.contains(B)) return axes;
-  if (output == Output::context && !in.packed)
-    return in.options.layout == Layout::bhld ? AxisList{B, H, L, Dv} : AxisList{B, L, H, Dv};
+  if (output == Output::context && !in.packed) {
+    axes = in.options.layout == Layout::bhld ? AxisList{B, H, L, Dv} : AxisList{B, L, H, Dv};
+    if (!in.batched) axes.erase(B);
+    return axes;
+  }
   if (has_batch_second(output, in)) axes.swap(0, 1);
   if (!in.with_heads) axes.erase(H), axes.erase(G);
   if (!in.batched) axes.erase(B);
@@ -38,7 +41,7 @@ AxisList user_axes(Input input, const Shape& shape, const Options& options, bool
   const InputRow& row = row_of(input);
   AxisList axes = row.axes;
   if (row.kind == InputKind::table || row.kind == InputKind::index || axes.empty()) return {};
-  if (is_packed(axes.back()) && shape.size() == 4) {
+  if (is_packed(axes.back()) && has_head_axis(shape, options)) {
     using enum Axis;
     const bool is_of_keys = axes.back() == GD || axes.back() == GDv;
     const Axis width = axes.back() == HD ? D : axes.back() == GD ? Dk : Dv;
@@ -54,7 +57,7 @@ AxisList user_axes(Input input, const Shape& shape, const Options& options, bool
 Tensor to_user_layout(Output output, const Tensor& full, const Inputs& in) {
   Tensor result = full;
   if (output == Output::context && in.packed) result = side_by_side(full);
-  if (output == Output::context && !in.packed && in.options.layout == Layout::blhd)
+  if (output == Output::context && !in.packed && in.options.layout != Layout::bhld)
     result = swap_middle_axes(full);
   if (has_batch_second(output, in)) result = swap_first_axes(result);
   return result.reshaped(to_user_shape(output, full.shape(), in));
@@ -86,8 +89,8 @@ Tensor to_full_layout(Output output, const Tensor& tensor, const Inputs& in) {
   if (has_batch_second(output, in)) result = swap_first_axes(result);
   if (output == Output::context && in.packed)
     result = split_heads(result.reshaped({full[0], full[2], full[1] * full[3]}), in.H);
-  if (output == Output::context && !in.packed && in.options.layout == Layout::blhd)
-    result = swap_middle_axes(result);
+  if (output == Output::context && !in.packed && in.options.layout != Layout::bhld)
+    result = swap_middle_axes(result.reshaped({full[0], full[2], full[1], full[3]}));
   return result.reshaped(full);
 }
 
@@ -126,8 +129,11 @@ Tensor canonical_past(const Tensor& past, const Inputs& in) {
 
 /// Q, K or V in any of their forms -> (B, heads, N, D).
 Tensor canonical_heads(const Tensor& tensor, std::size_t heads, const Inputs& in) {
-  if (tensor.rank() != 4) return split_heads(canonical_rows(tensor, in), heads);
-  return in.options.layout == Layout::bhld ? tensor : swap_middle_axes(tensor);
+  if (in.packed) return split_heads(canonical_rows(tensor, in), heads);
+  if (in.options.layout == Layout::bhld) return tensor;
+  const Shape& shape = tensor.shape();
+  return swap_middle_axes(
+      tensor.reshaped({in.B, shape[shape.size() - 3], heads, shape[shape.size() - 1]}));
 }
 
 /// (heads * D) -> (B, heads, 1, D), the same in every batch item.

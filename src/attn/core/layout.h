@@ -27,6 +27,11 @@ Shape to_user_shape(Output output, const Shape& full, const Inputs& in);
 /// The axes of the output in the user's layout.
 AxisList user_axes(Output output, const Inputs& in);
 
+/// Whether heads are an axis of queries of this shape.
+inline bool has_head_axis(const Shape& queries, const Options& options) {
+  return queries.size() == (options.layout == Layout::thd ? 3 : 4);
+}
+
 /// The axes of a given tensor; empty if its row of core/input_table.h does not tell. Without heads,
 /// a mask or a cache has no axis of heads.
 AxisList user_axes(Input input, const Shape& shape, const Options& options, bool with_heads);

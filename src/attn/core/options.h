@@ -79,10 +79,11 @@ enum class SoftmaxAxis {
 /// keys). Padded queries have weights 0.
 enum class EmptyRows { zero, uniform, nan };
 
-/// The axes of 4-D queries, keys and values.
+/// The axes of queries, keys and values with heads as an axis: 4-D ones, or 3-D ones with thd.
 enum class Layout {
   bhld,  ///< (B, H, L, D)
   blhd,  ///< (B, L, H, D)
+  thd,   ///< (L, H, D): the tokens of one sequence or of several packed ones
 };
 
 /// The axes of W_Q, W_K, W_V, W_O and W_gate in the job. make_job() converts them to (in, out);

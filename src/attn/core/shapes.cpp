@@ -7,6 +7,7 @@
 #include "attn/base/number_text.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
+#include "attn/core/layout.h"
 #include "attn/core/score_scale.h"
 
 namespace attn {
@@ -390,6 +391,7 @@ void check_split(const Tensor& Q, const Tensor& K, const Tensor* V, const Option
                  AxisLengths& axes) {
   const auto take = [&](Input input, const Tensor& tensor, Axis heads, Axis rows, Axis width) {
     const AxisList by_heads{Axis::B, heads, rows, width}, by_rows{Axis::B, rows, heads, width};
+    if (options.layout == Layout::thd) return axes.take(input, tensor, by_rows.last(3));
     const bool is_bhld = options.layout == Layout::bhld;
     const bool fits_other = axes.agrees(tensor.shape(), is_bhld ? by_rows : by_heads);
     axes.take(input, tensor, is_bhld ? by_heads : by_rows,
@@ -427,7 +429,10 @@ void check_packed(const Tensor& Q, const Tensor& K, const Tensor* V, const Optio
 void check_given(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
   const Tensor &Q = at(tensors, Input::Q), &K = at(tensors, Input::K);
   if (!check_rank(Input::Q, Q, 4, axes)) return;
-  if (Q.rank() == 4)
+  if (options.layout == Layout::thd && Q.rank() != 3)
+    return axes.problem(Input::Q,
+                        {.expected = "3 axes with layout thd", .found = to_string(Q.shape())});
+  if (has_head_axis(Q.shape(), options))
     check_split(Q, K, find(tensors, Input::V), options, axes);
   else
     check_packed(Q, K, find(tensors, Input::V), options, axes);
@@ -466,7 +471,8 @@ void check_gate(const Tensor& gate, bool split, const Options& options, AxisLeng
   else if (options.layout == Layout::bhld)
     axes.take(Input::gate, gate, {Axis::B, Axis::H, Axis::L, Axis::Dv});
   else
-    axes.take(Input::gate, gate, {Axis::B, Axis::L, Axis::H, Axis::Dv});
+    axes.take(Input::gate, gate,
+              with_batch(options.layout == Layout::blhd, {Axis::L, Axis::H, Axis::Dv}));
 }
 
 void check_parts(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
@@ -479,7 +485,7 @@ void check_parts(const TensorMap& tensors, const Options& options, AxisLengths& 
     take_weights(Input::W_gate, *W_gate, options, axes);
   const Tensor* Q = find(tensors, Input::Q);
   if (const Tensor* gate = find(tensors, Input::gate))
-    check_gate(*gate, Q != nullptr && Q->rank() == 4, options, axes);
+    check_gate(*gate, Q != nullptr && has_head_axis(Q->shape(), options), options, axes);
   for (const Input bias : {Input::b_Q, Input::b_K, Input::b_V, Input::b_O, Input::b_gate})
     if (const Tensor* tensor = find(tensors, bias)) axes.take(bias, *tensor, row_of(bias).axes);
 }
@@ -502,7 +508,8 @@ void check_shapes(const TensorMap& tensors, const Options& options, AxisLengths&
     check_projected(tensors, options, axes);
   check_groups(tensors, options, axes);
   const Tensor* Q = find(tensors, Input::Q);
-  check_past(tensors, options.heads > 0 || (Q != nullptr && Q->rank() == 4), axes);
+  check_past(tensors, options.heads > 0 || (Q != nullptr && has_head_axis(Q->shape(), options)),
+             axes);
   settle_keys(tensors, options, axes);
   check_parts(tensors, options, axes);
   check_option_shapes(tensors, options, axes);

@@ -281,10 +281,11 @@ std::vector<Field> attention_fields() {
       common(integer("kv_heads", "G",
                      "number of key/value heads, each shared by H/G query heads; default: H", 1,
                      [](Options& o) -> std::int64_t& { return o.kv_heads; })),
-      common(choice<Layout>("layout", "order of the axes of 4-D queries, keys and values",
-                            {{"bhld", Layout::bhld}, {"blhd", Layout::blhd}},
-                            [](Options& o) -> Layout& { return o.layout; },
-                            {needs(Fact::four_axes)})),
+      common(choice<Layout>(
+          "layout", "axes of 4-D queries, keys and values, or of 3-D ones (thd: tokens, heads, D)",
+          {{"bhld", Layout::bhld}, {"blhd", Layout::blhd}, {"thd", Layout::thd}},
+          [](Options& o) -> Layout& { return o.layout; },
+          {when({"blhd"}, needs(Fact::four_axes)), when({"thd"}, needs(Fact::three_axes_of_Q))})),
       choice<bool>("batch_axis", "position of the batch axis in 3-D inputs and results",
                    {{"first", false}, {"second", true}},
                    [](Options& o) -> bool& { return o.batch_second; }, {needs(Fact::three_axes)}),
@@ -816,6 +817,8 @@ const char* text_of(Fact fact) {
       return "Q, K and V with 4 axes";
     case Fact::three_axes:
       return "inputs with 3 axes";
+    case Fact::three_axes_of_Q:
+      return "Q, K and V with 3 axes";
     case Fact::boolean_mask:
       return "a boolean mask";
     case Fact::random_tensor:
@@ -839,6 +842,8 @@ bool holds(Fact fact, const Job& job, const Document& document) {
       return Q != nullptr && Q->rank() == 4;
     case Fact::three_axes:
       return rows == nullptr || rows->rank() == 3;
+    case Fact::three_axes_of_Q:
+      return Q != nullptr && Q->rank() == 3;
     case Fact::boolean_mask:
       return is_boolean(job, Input::mask) || is_boolean(job, Input::key_mask);
     case Fact::heads_of_embeddings:

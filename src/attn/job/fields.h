@@ -33,7 +33,14 @@ enum class FieldType {
 
 /// Facts about a job that a key may require. heads_of_embeddings: the number of heads is given, or
 /// there are no embeddings.
-enum class Fact { four_axes, three_axes, boolean_mask, random_tensor, heads_of_embeddings };
+enum class Fact {
+  four_axes,
+  three_axes,
+  three_axes_of_Q,
+  boolean_mask,
+  random_tensor,
+  heads_of_embeddings
+};
 
 /// What else a job must have, or must not have, when a key is given and its value is not the
 /// default. Of the members below `when`, one or two are set.
@@ -53,15 +60,15 @@ struct Field {
   std::string flag = {};                      ///< "--w-q"; "" if there is none
   std::vector<std::string> other_flags = {};  ///< accepted, too: "--wq"
   FieldType type = FieldType::word;
-  bool names_tensors = false;  ///< a group of tensors, whose names follow the key and a dot
-  std::optional<Input> input = {};      ///< of a tensor that is an input
-  std::string placeholder = {};         ///< in help: "FILE", "H"
-  std::string help = {};                ///< one line
-  bool is_common = false;               ///< among the flags that -h lists
-  std::string example = {};             ///< a value, for messages
-  std::string expected = {};            ///< in messages, in place of what the type says
-  std::string flag_expected = {};       ///< the same for the flag
-  std::vector<std::string> words = {};  ///< allowed words
+  bool names_tensors = false;       ///< a group of tensors, whose names follow the key and a dot
+  std::optional<Input> input = {};  ///< of a tensor that is an input
+  std::string placeholder = {};     ///< in help: "FILE", "H"
+  std::string help = {};            ///< one line
+  bool is_common = false;           ///< among the flags that -h lists
+  std::string example = {};         ///< a value, for messages
+  std::string expected = {};        ///< in messages, in place of what the type says
+  std::string flag_expected = {};   ///< the same for the flag
+  std::vector<std::string> words = {};                            ///< allowed words
   std::vector<std::pair<std::string, std::string>> refused = {};  ///< other words, and why not
   std::optional<std::int64_t> min = {};                           ///< of a number
   std::optional<std::int64_t> max = {};                           ///< of an integer that has a min

@@ -467,6 +467,9 @@ Job make_job(const Document& given, TensorFiles& files) {
   for (const Entry& entry : document.entries) {
     if (entry.field->apply) entry.field->apply(entry.value, job.options);
   }
+  if (job.options.layout == Layout::thd && job.options.heads == 0)
+    if (const Tensor* Q = find(job.tensors, Input::Q); Q != nullptr && Q->rank() == 3)
+      job.options.heads = static_cast<std::int64_t>(Q->shape()[1]);
   apply_weights_layout(job, document, files);
   job.alignment_given = is_alignment_given(document);
   job.layout_given = document.find("layout") != nullptr || document.find("convention") != nullptr;
