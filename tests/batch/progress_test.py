@@ -124,7 +124,7 @@ class TestResultsOnTheTerminal:
         with jobs.open() as stdin:
             text = on_terminal("batch", "-", *flags, stdin=stdin)
         assert [line for line in text.splitlines() if not line.startswith("attn: ")] == self.LINES
-        assert "attn: line 2: Q: requires K\n" in text
+        assert "attn: line 2: Q: requires K, K_pages or KV_pages\n" in text
         assert "attn: on a terminal, only the shapes of results are printed; --out-dir DIR stores them\n" in text
 
     def test_have_no_note_if_quiet(self, jobs):

@@ -50,7 +50,7 @@ def test_lists_the_errors_of_failed_jobs(shards, status):
     shards([3], 4)
     [failure] = status()[1]["failed"]["jobs"]
     assert failure == {"job": "jobs/job0014.json", "item": 15, "code": 65,
-                       "error": ["jobs/job0014.json: Q: requires K"]}
+                       "error": ["jobs/job0014.json: Q: requires K, K_pages or KV_pages"]}
 
 
 def test_resubmits_shards_with_failed_or_missing_jobs(shards, status):
@@ -142,7 +142,7 @@ run again with --array=3-4 and --resume --shard auto/4
 
 def test_failed_jobs_are_shown_with_their_error(shards, batch):
     shards([1], 1)
-    assert "\nfailed: 2 (8,15)\n  jobs/job0007.json: Q: requires K\n" in batch("--status", "out").stdout.decode()
+    assert "\nfailed: 2 (8,15)\n  jobs/job0007.json: Q: requires K, K_pages or KV_pages\n" in batch("--status", "out").stdout.decode()
 
 
 def test_failed_job_without_a_file_is_named(shards, batch, tmp_path):

@@ -18,6 +18,9 @@ KERNELS = "kernels"
 QKV = {"Q": (B, H, L, D), "K": (B, G, S, D), "V": (B, G, S, D)}
 X = {"embeddings": (L, D)}
 PACKED = {"Q": (B, L, H * D), "K": (B, S, G * D), "V": (B, S, G * D)}
+PAGES = {"Q": (B, H, L, D), "K_pages": (4, 3, G, D), "V_pages": (4, 3, G, D)}
+TABLE = {"block_table": [[0, 1], [2, 3]], "key_lengths": [4, 6]}
+PAGE_LISTS = {"kv_indptr": [0, 2, 4], "kv_indices": [0, 1, 2, 3], "last_page_len": [1, 3]}
 HALF = D // 2
 
 # For each key of a job: jobs that use it. A tuple is the shape of a random tensor. "base" replaces the
@@ -57,6 +60,11 @@ JOBS = {
     "key_documents": [{"documents": [0, 0, 1, 1, 1], "key_documents": [0, 1, 1, 1, 2]}],
     "cu_seqlens_q": [{"cu_seqlens_q": [0, 2, 5], "cu_seqlens_k": [0, 1, 5], "alibi": True}],
     "cu_seqlens_k": [{"cu_seqlens_q": [0, 2, 5], "cu_seqlens_k": [0, 1, 5]}],
+    "K_pages": [{"base": PAGES, **TABLE}], "V_pages": [{"base": PAGES, **TABLE, "causal": True}],
+    "KV_pages": [{"base": {"Q": (B, H, L, D), "KV_pages": (4, 2, 3, G, D)}, **TABLE}],
+    "page_layout": [{"base": {"Q": (B, H, L, D), "KV_pages": (4, 3, 2 * G, D)}, **TABLE, "page_layout": "interleaved"}],
+    "block_table": [{"base": PAGES, **TABLE}], "kv_indptr": [{"base": PAGES, **PAGE_LISTS}],
+    "kv_indices": [{"base": PAGES, **PAGE_LISTS}], "last_page_len": [{"base": PAGES, **PAGE_LISTS}],
     "bias_K": [{"bias_K": (G * D,), "bias_V": (G * D,)},
                {"bias_K": (G * D,), "bias_V": (G * D,), "causal": True, "mask": (L, S)}],
     "bias_V": [{"bias_K": (G * D,), "bias_V": (G * D,)}],

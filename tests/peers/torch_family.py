@@ -7,6 +7,7 @@ from torch.nn import functional
 from torch.nn.attention import flex_attention as flex_module
 from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
 from peers.cases import Case, Draw
+from support.paged_jobs import PagedJob
 
 COUNT = 600
 torch.set_num_threads(1)
@@ -71,6 +72,27 @@ def sdpa():
 
         yield Case(f"sdpa {seed}", dtype, {"convention": "torch", **job, "outputs": ["context"]},
                    *both(compute, dtype))
+
+
+def paged():
+    """Sequences whose keys are in pages, which PyTorch gathers by index. Its varlen_attn, which reads pages, needs CUDA."""
+    for seed in range(200):
+        made = PagedJob(seed, softcap=False)
+        job = {key: np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for key, x in made.jobs()[0].items()}
+
+        def attend(q, k, v, d):
+            q, k, v = (tensor(x.transpose(1, 0, 2), d) for x in (q, k, v))
+            if k.shape[1] == 0:
+                return torch.zeros(*q.shape[:2], v.shape[2], dtype=q.dtype)
+            return functional.scaled_dot_product_attention(
+                q, k, v, attn_mask=torch.from_numpy(~made.hidden(q.shape[1], k.shape[1])), enable_gqa=True)
+
+        def compute(d):
+            return {"context": torch.from_numpy(made.joined(
+                job, [attend(*qkv, d).float().numpy().transpose(1, 0, 2) if d != "float64" else
+                      attend(*qkv, d).numpy().transpose(1, 0, 2) for qkv in made.sequences(job)]))}
+
+        yield Case(f"paged {seed}", made.dtype, {**job, "outputs": ["context"]}, *both(compute, made.dtype))
 
 
 def dropout():

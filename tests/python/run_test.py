@@ -386,3 +386,20 @@ def test_arrays_in_a_dictionary(attn):
     lists = {name: list(values) for name, values in factors.items()}
     assert np.array_equal(context(attn, Q=Q, K=K, V=V, rotary=rotary | factors),
                           context(attn, Q=Q, K=K, V=V, rotary=rotary | lists))
+
+
+def test_keys_in_pages(attn):
+    """The kernels read the pool; the output K gathers it."""
+    rng = np.random.default_rng(7)
+    pool = rng.standard_normal((2, 5, 3, 2, 4)).astype(np.float32)  # keys and values of 5 pages with 3 slots
+    pool[:, 0] = np.nan  # in no sequence
+    q, table, lengths = rng.standard_normal((2, 2, 4, 4)).astype(np.float32), np.array([[3, 1], [2, 0]]), np.array([5, 3])
+    paged = attn.run(Q=q, K_pages=pool[0], V_pages=pool[1], block_table=table, key_lengths=lengths, causal=True,
+                     outputs=["context", "K"])
+    keys, values = np.zeros((2, 2, 5, 2, 4), np.float32)
+    for rows, part in (keys, pool[0]), (values, pool[1]):
+        rows[0], rows[1, :3] = part[[3, 1]].reshape(6, 2, 4)[:5], part[2]
+    keys, values = (np.ascontiguousarray(x.transpose(0, 2, 1, 3)) for x in (keys, values))
+    whole = context(attn, Q=q, K=keys, V=values, key_lengths=lengths, causal="bottom-right")
+    assert (paged["K"] == keys).all()
+    assert (paged["context"] == whole).all()

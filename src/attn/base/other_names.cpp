@@ -59,7 +59,7 @@ constexpr OtherName kOtherNames[] = {
      "with the numbers of keys to the left and right"},
     {input,
      "kv_lens kv_lengths kv_seqlens seqused_k nonpad_kv_seqlen key_value_seq_lengths "
-     "valid_len valid_lens valid_lengths",
+     "seq_lens cache_seqlens context_lens valid_len valid_lens valid_lengths",
      "key_lengths"},
     {input, "seqused_q query_seq_lengths", "query_lengths"},
     {input, "cu_seqlens", "cu_seqlens_q"},

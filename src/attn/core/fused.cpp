@@ -314,6 +314,7 @@ const char* fallback_reason(const Inputs& in) {
   Options unknown = in.options;
   unknown.heads = unknown.kv_heads = 0;
   unknown.layout = Layout::bhld;
+  unknown.page_layout = PoolLayout::nhd;
   unknown.weights_layout = WeightsLayout::in_out;
   unknown.batch_second = false;
   unknown.scale = {};

@@ -71,7 +71,14 @@ enum class Input : unsigned char {
   grad_context,
   grad_output,
   grad_weights,
-  grad_logsumexp
+  grad_logsumexp,
+  K_pages,
+  V_pages,
+  KV_pages,
+  block_table,
+  kv_indptr,
+  kv_indices,
+  last_page_len
 };
 
 /// What an input's elements are.
@@ -198,6 +205,33 @@ inline constexpr auto kInputs = [] {
       {.input = Input::grad_output, .name = "grad_output", .axes = {B, L, Mo}, .kind = seed},
       {.input = Input::grad_weights, .name = "grad_weights", .axes = {B, H, L, S}, .kind = seed},
       {.input = Input::grad_logsumexp, .name = "grad_logsumexp", .axes = {B, H, L}, .kind = seed},
+      {.input = Input::K_pages,
+       .name = "K_pages",
+       .axes = {},
+       .companion = Input::V_pages,
+       .has_gradient = false},
+      {.input = Input::V_pages,
+       .name = "V_pages",
+       .axes = {},
+       .companion = Input::K_pages,
+       .has_gradient = false},
+      {.input = Input::KV_pages, .name = "KV_pages", .axes = {}, .has_gradient = false},
+      {.input = Input::block_table, .name = "block_table", .axes = {}, .kind = index},
+      {.input = Input::kv_indptr,
+       .name = "kv_indptr",
+       .axes = {},
+       .kind = index,
+       .companion = Input::kv_indices},
+      {.input = Input::kv_indices,
+       .name = "kv_indices",
+       .axes = {},
+       .kind = index,
+       .companion = Input::last_page_len},
+      {.input = Input::last_page_len,
+       .name = "last_page_len",
+       .axes = {},
+       .kind = index,
+       .companion = Input::kv_indptr},
   });
 }();
 

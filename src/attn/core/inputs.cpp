@@ -184,7 +184,8 @@ std::size_t bytes_of_conversions(const TensorMap& tensors, const Options& option
       bytes = saturating_sum(bytes, saturating_product({tensor.size(), kBytesOfTableElement}));
     if (!input) continue;
     const DType dtype = converted_dtype(input, tensor.dtype(), compute);
-    if (dtype != tensor.dtype()) bytes += tensor.size() * size_of(dtype);
+    const bool is_made = dtype != tensor.dtype() && !(tensor.rows() && is_float(tensor.dtype()));
+    if (is_made) bytes += tensor.size() * size_of(dtype);
   }
   return bytes;
 }

@@ -8,6 +8,7 @@
 #include "attn/core/mask.h"
 #include "attn/core/normalise.h"
 #include "attn/core/position_bias.h"
+#include "attn/tensor/gathered_rows.h"
 
 namespace attn {
 namespace {
@@ -114,6 +115,12 @@ kernel::Strides strides_of(const Tensor& tensor) {
 }
 
 kernel::Operand operand_of(const Tensor& tensor) {
+  if (const RowTable* table = row_table_of(tensor))
+    return {table->pool.raw(),
+            table->pool.dtype(),
+            {0, table->head, 0, 1},
+            table->rows.data(),
+            static_cast<std::int64_t>(table->keys)};
   return {tensor.raw(), tensor.dtype(), strides_of(tensor)};
 }
 

@@ -86,6 +86,9 @@ enum class Layout {
   thd,   ///< (L, H, D): the tokens of one sequence or of several packed ones
 };
 
+/// The axes of K_pages, V_pages and KV_pages (core/pages.h).
+enum class PoolLayout { nhd, hnd, interleaved };
+
 /// The axes of W_Q, W_K, W_V, W_O and W_gate in the job. make_job() converts them to (in, out);
 /// afterwards the option is used only in messages.
 enum class WeightsLayout {
@@ -182,6 +185,7 @@ struct Options {
   std::int64_t heads = 0;     ///< H; 0: not given, 2-D and 3-D inputs have one head
   std::int64_t kv_heads = 0;  ///< G; 0: as many as heads
   Layout layout = Layout::bhld;
+  PoolLayout page_layout = PoolLayout::nhd;  ///< make_job() replaces pages by keys and values
   WeightsLayout weights_layout = WeightsLayout::in_out;
   bool batch_second = false;  ///< 3-D inputs and results are (L, B, M) instead of (B, L, M)
   Score score = Score::dot;

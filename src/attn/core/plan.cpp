@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <set>
 #include <variant>
 
 #include "attn/core/formula.h"
@@ -15,6 +16,7 @@
 #include "attn/core/projection.h"
 #include "attn/core/row_block.h"
 #include "attn/core/row_statistics.h"
+#include "attn/tensor/gathered_rows.h"
 
 namespace attn {
 namespace {
@@ -278,12 +280,40 @@ PlannedOutput planned(const Request& request, const TensorMap& tensors, const Co
           .axes = user_axes(output, in)};
 }
 
+/// Outputs that are the given keys and values if there is nothing between these and the scores.
+constexpr std::array kGivenRows = {Output::keys, Output::values, Output::present_K,
+                                   Output::present_V};
+
+/// Whether the kernels read keys and values where they are in a pool of pages.
+bool reads_pages(const Inputs& in, const std::vector<Request>& outputs) {
+  const auto is_gathered = [](const std::optional<Tensor>& rows) {
+    return rows && row_table_of(*rows) != nullptr;
+  };
+  const Options& options = in.options;
+  const bool is_given = options.score == Score::dot && options.clip_qkv == 0 &&
+                        options.qk_norm == QkNorm::none &&
+                        options.rotary.kind == Rotary::Kind::none && in.P + in.E == 0;
+  return is_gathered(in[Input::K]) && is_gathered(in[Input::V]) && is_given &&
+         std::none_of(outputs.begin(), outputs.end(), [](const Request& request) {
+           const Output* output = std::get_if<Output>(&request);
+           return output == nullptr || is_of_gradients(request) ||
+                  std::find(kGivenRows.begin(), kGivenRows.end(), *output) != kGivenRows.end();
+         });
+}
+
 /// Bytes of the tensors and of their copies in the dtype of the computation.
-std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in) {
+std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in, bool with_gathered) {
   std::size_t bytes = 0;
+  std::set<const std::byte*> pools;
   for (const auto& [name, tensor] : tensors) {
+    if (const GatheredRows* rows = tensor.rows()) {
+      const RowTable& table = *rows->table();
+      bytes = saturating_sum(bytes, table.rows.size() * sizeof(std::int64_t));
+      if (pools.insert(table.pool.raw()).second) bytes = saturating_sum(bytes, table.pool.bytes());
+      if (!with_gathered) continue;
+    }
     const DType used = is_float(tensor.dtype()) ? in.compute : DType::i64;
-    bytes += tensor.bytes();
+    bytes = saturating_sum(bytes, tensor.bytes());
     const std::optional<Input> input = input_named(name);
     const bool is_flags = tensor.dtype() == DType::boolean && input &&
                           (row_of(*input).kind == InputKind::mask ||
@@ -390,6 +420,7 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
   const bool is_fused = result.path && !result.fallback_reason;
   if (is_fused)
     result.bytes = saturating_sum(bytes_of_blocks(in), bytes_of_kernel_problem(in, false));
+  const bool in_pages = is_fused && reads_pages(in, outputs);
   OutputSet kept;
   for (const Request& request : outputs) {
     PlannedOutput output = planned(request, in.given, costs, in);
@@ -412,6 +443,8 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
     const std::optional<Cost>& cost = costs.cost(row.output);
     if (!cost) continue;
     result.flops += cost->flops;
+    if (in_pages && std::find(kGivenRows.begin(), kGivenRows.end(), row.output) != kGivenRows.end())
+      continue;
     const bool is_in_parts = is_score_matrix(row.output) && (is_fused || at_a_time < rows);
     const std::size_t bytes = bytes_of(row.output, *cost, in);
     if (is_in_parts && !is_fused)
@@ -421,8 +454,8 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
     largest = std::max(largest, bytes);
     result.bytes = saturating_sum(result.bytes, bytes);
   }
-  result.bytes =
-      saturating_sum(result.bytes, saturating_sum(largest, bytes_of_inputs(in.given, in)));
+  result.bytes = saturating_sum(result.bytes,
+                                saturating_sum(largest, bytes_of_inputs(in.given, in, !in_pages)));
   if (std::any_of(outputs.begin(), outputs.end(), is_of_gradients))
     add_gradients(in, outputs, result);
   return result;

@@ -164,6 +164,10 @@ Field common(Field field) {
 // The table.
 
 std::vector<Field> tensor_fields() {
+  const KeyRequirement kPages = needs({Input::K_pages, Input::KV_pages});
+  const KeyRequirement kPageTable = needs({Input::block_table, Input::kv_indptr});
+  const KeyRequirement kNoOtherKeys =
+      excludes({Input::K, Input::V, Input::past_K, Input::documents, Input::cu_seqlens_k});
   const KeyRequirement no_direct_inputs = excludes({Input::Q, Input::K, Input::V});
   const KeyRequirement embeddings = needs({Input::embeddings});
   return moved<Field>({
@@ -185,7 +189,7 @@ std::vector<Field> tensor_fields() {
       tensor(Input::b_gate, "bias of the output gate (H*Dv)"),
       tensor(Input::gate, "output gate before its sigmoid, shaped as the context"),
       common(tensor(Input::Q, "queries (L, D), instead of embeddings and weights",
-                    {needs({Input::K})})),
+                    {needs({Input::K, Input::K_pages, Input::KV_pages})})),
       common(tensor(Input::K, "keys (S, D)", {needs({Input::Q})})),
       common(tensor_or(
           "K", tensor(Input::V, "values (S, Dv), or K for the keys, which are also the default",
@@ -255,6 +259,18 @@ std::vector<Field> tensor_fields() {
       tensor(Input::grad_output, "gradient of a loss by output", {needs({Input::W_O})}),
       tensor(Input::grad_weights, "gradient of a loss by weights (B, H, L, S)"),
       tensor(Input::grad_logsumexp, "gradient of a loss by logsumexp (B, H, L)"),
+      tensor(Input::K_pages, "pool of pages with keys (P, page size, G, D), instead of K",
+             {needs({Input::Q}), kPageTable, kNoOtherKeys, excludes({Input::KV_pages})}),
+      tensor(Input::V_pages, "pool of pages with values (P, page size, G, Dv)"),
+      tensor(Input::KV_pages, "pool of pages with keys and values (P, 2, page size, G, D)",
+             {needs({Input::Q}), kPageTable, kNoOtherKeys}),
+      tensor(Input::block_table,
+             "pages of each sequence (B, n); its keys are the first key_lengths",
+             {kPages, needs({Input::key_lengths, Input::last_page_len})}),
+      tensor(Input::kv_indptr, "first index into kv_indices of each sequence, and the end (B+1)",
+             {kPages}),
+      tensor(Input::kv_indices, "pages of all sequences, in order"),
+      tensor(Input::last_page_len, "number of keys in the last page of each sequence (B)"),
   });
 }
 
@@ -286,6 +302,14 @@ std::vector<Field> attention_fields() {
           {{"bhld", Layout::bhld}, {"blhd", Layout::blhd}, {"thd", Layout::thd}},
           [](Options& o) -> Layout& { return o.layout; },
           {when({"blhd"}, needs(Fact::four_axes)), when({"thd"}, needs(Fact::three_axes_of_Q))})),
+      choice<PoolLayout>("page_layout",
+                         "axes of pages: nhd (page size, heads, D), hnd or interleaved",
+                         {{"nhd", PoolLayout::nhd},
+                          {"hnd", PoolLayout::hnd},
+                          {"interleaved", PoolLayout::interleaved}},
+                         [](Options& o) -> PoolLayout& { return o.page_layout; },
+                         {needs({Input::K_pages, Input::KV_pages}),
+                          when({"interleaved"}, needs({Input::KV_pages}))}),
       choice<bool>("batch_axis", "position of the batch axis in 3-D inputs and results",
                    {{"first", false}, {"second", true}},
                    [](Options& o) -> bool& { return o.batch_second; }, {needs(Fact::three_axes)}),

@@ -15,6 +15,7 @@
 #include "attn/core/attention.h"
 #include "attn/core/inputs.h"
 #include "attn/core/layout.h"
+#include "attn/core/pages.h"
 #include "attn/io/json_tensor.h"
 #include "attn/io/read_budget.h"
 #include "attn/io/tensor_part.h"
@@ -312,11 +313,36 @@ auto with_origins(const Job& job, const Document& document, Compute&& compute) {
   }
 }
 
+/// Replaces pages by K and V, which get the files of the pools as their origins. Causal masks and
+/// windows are then aligned to the last key, unless the job states something else.
+void gather_pages(Job& job, const Document& document, TensorFiles& files) {
+  const bool combined = contains(job.tensors, Input::KV_pages);
+  const PagedCache cache(job.tensors, job.options);
+  files.budget().charge(cache.bytes(), "pages", "gather");
+  const TensorMap gathered = cache.gathered();
+  for (const Input input : kPageInputs)
+    if (const Tensor* tensor = find(job.tensors, input))
+      job.pages.set(std::string(name_of(input)), *tensor);
+  job.tensors = gathered;
+  for (const auto& [made, from] :
+       {std::pair(Input::K, combined ? Input::KV_pages : Input::K_pages),
+        std::pair(Input::V, combined ? Input::KV_pages : Input::V_pages)})
+    job.origins[std::string(name_of(made))] = job.origins.at(std::string(name_of(from)));
+  job.values_given = true;
+  const Entry* causal = document.find("causal");
+  const bool aligned = document.find("alignment") != nullptr ||
+                       document.find("causal_offset") != nullptr ||
+                       (causal != nullptr && causal->value.get<std::string>() != nullptr);
+  if (!aligned) job.options.alignment = Alignment::bottom_right;
+  job.alignment_given = true;
+}
+
 /// The value of a key as recorded in results; for inline numbers only their shape. Moves the value
 /// out of the entry.
 Json recorded_value(Entry& entry, const Job& job) {
   const Field* field = entry.field;
   const Tensor* tensor = job.tensors.find(entry.key);
+  if (tensor == nullptr) tensor = job.pages.find(entry.key);
   const bool is_inline = field->type == FieldType::tensor && tensor != nullptr &&
                          entry.value.get<std::string>() == nullptr &&
                          entry.value.get<JsonObject>() == nullptr;
@@ -479,6 +505,8 @@ Job make_job(const Document& given, TensorFiles& files) {
   const Entry* const tokens = document.find("tokens");
   job.tokens = tokens == nullptr ? default_tokens(job, document, files) : strings(tokens);
   check_key_requirements(job, document);
+  if (has_pages(job.tensors))
+    with_origins(job, document, [&] { gather_pages(job, document, files); });
   job.outputs = outputs_named(strings(document.find("outputs")), job, document);
   if (job.outputs.empty()) job.outputs = default_outputs(contains(job.tensors, Input::W_O));
   files.budget().charge(bytes_of_conversions(job.tensors, job.options), "inputs", "convert");

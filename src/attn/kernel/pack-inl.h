@@ -64,14 +64,34 @@ class Rows {
         in_place_(matrix.dtype == dtype_of<T> && matrix.column == 1) {}
 
   bool in_place() const { return in_place_; }
-  std::int64_t row_bytes() const { return row_bytes_; }
 
-  /// Row i, converted into `buffer` if necessary.
+  /// The distance in bytes between rows [first, first + count), 0 if it is not the same for all.
+  std::int64_t step(std::size_t first, std::size_t count) const {
+    if (matrix_.rows == nullptr) return row_bytes_;
+    const std::int64_t* rows = matrix_.rows + first;
+    const std::int64_t step = count > 1 ? rows[1] - rows[0] : 0;
+    bool even = step > 0 && rows[0] >= 0;
+    for (std::size_t i = 1; i < count; ++i) even = even && rows[i] - rows[i - 1] == step;
+    return even ? step * static_cast<std::int64_t>(size_of(matrix_.dtype)) : 0;
+  }
+
+  /// Row i, converted into `buffer` if necessary. A row of zeros is always in `buffer`.
   const T* at(std::size_t i, T* buffer) const {
-    const std::byte* row = matrix_.data + static_cast<std::int64_t>(i) * row_bytes_;
+    const std::byte* row = start(i);
+    if (row == nullptr) {
+      for (std::size_t j = 0; j < columns_; ++j) buffer[j] = 0;
+      return buffer;
+    }
     if (in_place_) return reinterpret_cast<const T*>(row);
     widen(row, matrix_.dtype, matrix_.column, columns_, buffer);
     return buffer;
+  }
+
+  /// Where row i is; nullptr: a row of zeros.
+  const std::byte* start(std::size_t i) const {
+    if (matrix_.rows == nullptr) return matrix_.data + static_cast<std::int64_t>(i) * row_bytes_;
+    if (matrix_.rows[i] < 0) return nullptr;
+    return matrix_.data + matrix_.rows[i] * static_cast<std::int64_t>(size_of(matrix_.dtype));
   }
 
  private:
@@ -87,7 +107,8 @@ template <class T>
 void prefetch_rows(const Rows<T>& rows, std::size_t first, std::size_t count, std::size_t columns) {
   if (!rows.in_place()) return;
   for (std::size_t i = first; i < first + count; ++i)
-    prefetch_elements(rows.at(i, nullptr), columns);
+    if (const std::byte* row = rows.start(i))
+      prefetch_elements(reinterpret_cast<const T*>(row), columns);
 }
 
 template <class T>

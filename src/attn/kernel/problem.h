@@ -42,6 +42,10 @@ struct Operand {
   const void* data = nullptr;
   DType dtype = DType::f32;
   Strides strides;
+  /// Where the rows of keys or values start, relative to their head and in place of row strides;
+  /// -1: a row of zeros.
+  const std::int64_t* rows = nullptr;
+  std::int64_t rows_batch = 0;  ///< batch stride of `rows`
 };
 
 /// The keys that a query may see.

@@ -75,7 +75,9 @@ Matrix matrix_of(const Operand& operand, std::size_t batch, std::size_t head) {
   if (operand.data == nullptr) return {nullptr, operand.dtype};
   return {static_cast<const std::byte*>(operand.data) +
               offset_of(strides, batch, head) * static_cast<std::ptrdiff_t>(size_of(operand.dtype)),
-          operand.dtype, strides.row, strides.column};
+          operand.dtype, strides.row, strides.column,
+          operand.rows ? operand.rows + static_cast<std::int64_t>(batch) * operand.rows_batch
+                       : nullptr};
 }
 
 template <class T>
@@ -94,8 +96,10 @@ bool sees(const Problem<T>& problem, const Row<T>& row, std::size_t j) {
 }
 
 double element(const Matrix& matrix, std::size_t i, std::size_t j) {
-  const std::ptrdiff_t at =
-      static_cast<std::int64_t>(i) * matrix.row + static_cast<std::int64_t>(j) * matrix.column;
+  const std::ptrdiff_t row =
+      matrix.rows ? matrix.rows[i] : static_cast<std::int64_t>(i) * matrix.row;
+  const std::ptrdiff_t at = row + static_cast<std::int64_t>(j) * matrix.column;
+  if (row < 0) return 0;
   switch (matrix.dtype) {
     case DType::f64:
       return reinterpret_cast<const double*>(matrix.data)[at];

@@ -14,7 +14,8 @@ namespace attn::kernel {
 struct Matrix {
   const std::byte* data = nullptr;
   DType dtype = DType::f32;
-  std::int64_t row = 0, column = 1;  ///< strides in elements
+  std::int64_t row = 0, column = 1;    ///< strides in elements
+  const std::int64_t* rows = nullptr;  ///< those of Operand, instead of the row stride
 };
 /// The matrix of one batch item and head of an operand.
 Matrix matrix_of(const Operand& operand, std::size_t batch, std::size_t head);

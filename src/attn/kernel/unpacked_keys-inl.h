@@ -28,8 +28,8 @@ template <class T>
 KeyRows<T> key_rows(const Matrix& k, std::size_t first, std::size_t count, std::size_t D,
                     T* buffer) {
   const Rows<T> source(k, D);
-  if (source.in_place() && count == kPanel<T>)
-    return {source.at(first, buffer), source.row_bytes(), true};
+  const std::int64_t step = source.in_place() && count == kPanel<T> ? source.step(first, count) : 0;
+  if (step > 0) return {source.at(first, buffer), step, true};
   for (std::size_t i = 0; i < kPanel<T>; ++i) {
     T* to = buffer + i * D;
     const T* key = i < count ? source.at(first + i, to) : nullptr;

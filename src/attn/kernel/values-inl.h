@@ -41,12 +41,13 @@ ValueBlock<T> value_block(const QueryBlock<T>& block, std::size_t number) {
   const Problem<T>& p = block.problem;
   const Rows<T> rows(block.kv.v, p.Dv);
   const bool left = block.kv.values != nullptr && block.kv.kinds[number] == ValueKind::in_place;
-  const bool few = block.kv.values == nullptr && block.rows <= kTileRows && rows.in_place() &&
-                   block.kv.v.row > 0 && p.Dv % kLanes<T> == 0;
+  const std::size_t first = number * kKeyBlock, count = HWY_MIN(kKeyBlock, p.S - first);
+  const std::int64_t step = rows.in_place() ? rows.step(first, count) : 0;
+  const bool few =
+      block.kv.values == nullptr && block.rows <= kTileRows && step > 0 && p.Dv % kLanes<T> == 0;
   if (!left && !few) return packed_values(block, number);
-  const std::size_t first = number * kKeyBlock;
-  if (few) prefetch_rows(rows, first, HWY_MIN(kPrefetchRows, p.S - first), p.Dv);
-  return {rows.at(first, nullptr), 0, 0, static_cast<std::size_t>(block.kv.v.row), false, left};
+  if (few) prefetch_rows(rows, first, HWY_MIN(kPrefetchRows, count), p.Dv);
+  return {rows.at(first, nullptr), 0, 0, static_cast<std::size_t>(step) / sizeof(T), false, left};
 }
 
 /// Adds the NaN and infinite values of `keys`, which are packed as zeros, to rows that see them.

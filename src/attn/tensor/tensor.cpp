@@ -13,6 +13,7 @@
 #include "attn/base/memory_limit.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
+#include "attn/tensor/gathered_rows.h"
 
 namespace attn {
 namespace {
@@ -147,10 +148,18 @@ Tensor::Tensor(DType dtype, Shape shape, std::shared_ptr<const std::byte> data)
       size_(element_count(shape_)),
       data_(std::move(data)) {}
 
+Tensor::Tensor(std::shared_ptr<const GatheredRows> rows)
+    : dtype_(rows->dtype()),
+      shape_(rows->shape()),
+      size_(element_count(shape_)),
+      rows_(std::move(rows)) {}
+
+const std::byte* Tensor::gathered() const { return rows_->data(); }
+
 std::byte* Tensor::mutable_raw() {
   if (!owned_ || data_.use_count() > 1) {
     Tensor copy(dtype_, shape_);
-    if (bytes() > 0) std::memcpy(const_cast<std::byte*>(copy.data_.get()), data_.get(), bytes());
+    if (bytes() > 0) std::memcpy(const_cast<std::byte*>(copy.data_.get()), raw(), bytes());
     *this = std::move(copy);
   }
   return const_cast<std::byte*>(data_.get());
@@ -164,14 +173,21 @@ Tensor Tensor::reshaped(Shape shape) const {
   return result;
 }
 
+/// Shares the elements of `whole` from this byte on.
+void Tensor::set_part(const Tensor& whole, std::size_t first_byte) {
+  const std::byte* start = whole.raw() + first_byte;
+  data_ = whole.rows_ ? std::shared_ptr<const std::byte>(whole.rows_, start)
+                      : std::shared_ptr<const std::byte>(whole.data_, start);
+  rows_ = nullptr;
+}
+
 Tensor Tensor::at(std::size_t index) const {
   if (rank() == 0 || index >= shape_[0])
     throw Error(ErrorKind::internal, "index " + std::to_string(index) + " in " + to_string(shape_));
   Tensor result = *this;
   result.shape_.erase(result.shape_.begin());
   result.size_ = size_ / shape_[0];
-  const std::byte* start = data_.get() + index * result.bytes();
-  result.data_ = std::shared_ptr<const std::byte>(data_, start);
+  result.set_part(*this, index * result.bytes());
   return result;
 }
 
@@ -183,8 +199,7 @@ Tensor Tensor::range(std::size_t first, std::size_t count) const {
   Tensor result = *this;
   result.shape_[0] = count;
   result.size_ = shape_[0] == 0 ? 0 : size_ / shape_[0] * count;
-  const std::byte* start = data_.get() + (shape_[0] == 0 ? 0 : bytes() / shape_[0] * first);
-  result.data_ = std::shared_ptr<const std::byte>(data_, start);
+  result.set_part(*this, shape_[0] == 0 ? 0 : bytes() / shape_[0] * first);
   return result;
 }
 
@@ -203,6 +218,8 @@ void Tensor::require_size(std::size_t count) const {
 
 Tensor cast(const Tensor& tensor, DType dtype) {
   if (tensor.dtype() == dtype) return tensor;
+  if (const GatheredRows* rows = tensor.rows(); rows && is_float(tensor.dtype()) && is_float(dtype))
+    return gathered_tensor(rows->table(), dtype, rows->by_head()).reshaped(tensor.shape());
   Tensor result(dtype, tensor.shape());
   visit(tensor.dtype(), [&]<class From>(Type<From>) {
     visit(dtype, [&]<class To>(Type<To>) {

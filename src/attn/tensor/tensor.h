@@ -18,6 +18,8 @@
 
 namespace attn {
 
+class GatheredRows;
+
 /// A value type with copy-on-write storage. The elements are contiguous, row-major and in the
 /// machine's byte order. Arithmetic uses xtensor views (tensor/array.h).
 class Tensor {
@@ -30,6 +32,9 @@ class Tensor {
   /// Shares elements owned elsewhere, such as the bytes of a file. `data` is aligned for dtype and
   /// keeps its owner alive.
   Tensor(DType dtype, Shape shape, std::shared_ptr<const std::byte> data);
+
+  /// Elements that are gathered when they are first read (tensor/gathered_rows.h).
+  explicit Tensor(std::shared_ptr<const GatheredRows> rows);
 
   /// From values in row-major order, e.g. Tensor::of<double>({2, 3}, {1, 2, 3, 4, 5, 6}).
   template <class T>
@@ -45,14 +50,14 @@ class Tensor {
   std::size_t rank() const { return shape_.size(); }
   std::size_t size() const { return size_; }  ///< elements
   std::size_t bytes() const { return size_ * size_of(dtype_); }
-  const std::byte* raw() const { return data_.get(); }
+  const std::byte* raw() const { return rows_ ? gathered() : data_.get(); }
   std::byte* mutable_raw();
 
   /// The elements; T must be the C++ type of dtype() (Error(internal) otherwise).
   template <class T>
   std::span<const T> data() const {
     require_dtype(dtype_of<T>);
-    return {reinterpret_cast<const T*>(data_.get()), size_};
+    return {reinterpret_cast<const T*>(raw()), size_};
   }
   template <class T>
   std::span<T> mutable_data() {
@@ -68,7 +73,12 @@ class Tensor {
   /// Elements [first, first + count) of the first axis; shares the storage.
   Tensor range(std::size_t first, std::size_t count) const;
 
+  /// The rows that are gathered when the elements are read; nullptr for all other tensors.
+  const GatheredRows* rows() const { return rows_.get(); }
+
  private:
+  const std::byte* gathered() const;
+  void set_part(const Tensor& whole, std::size_t first_byte);
   void require_dtype(DType wanted) const;
   void require_size(std::size_t count) const;
 
@@ -76,6 +86,7 @@ class Tensor {
   Shape shape_;
   std::size_t size_;
   std::shared_ptr<const std::byte> data_;
+  std::shared_ptr<const GatheredRows> rows_;
   bool owned_ = false;  ///< allocated here: writable while not shared
 };
 

@@ -1,0 +1,380 @@
+#include "attn/core/pages.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "attn/base/error.h"
+#include "attn/core/layout.h"
+#include "attn/core/plan.h"
+#include "attn/tensor/gathered_rows.h"
+
+namespace attn {
+namespace {
+
+/// The axes of a pool, one letter each: P pages, s slots, G heads, D columns, h heads of keys and
+/// values in turn, 2 keys and values, 1 an axis of length 1.
+struct PoolForm {
+  bool combined;  ///< KV_pages
+  PoolLayout layout;
+  std::string_view axes;
+};
+constexpr PoolForm kForms[] = {
+    {false, PoolLayout::nhd, "PsGD"},         {false, PoolLayout::hnd, "PGsD"},
+    {true, PoolLayout::nhd, "P2sGD"},         {true, PoolLayout::hnd, "P2GsD"},
+    {true, PoolLayout::interleaved, "P1hsD"}, {true, PoolLayout::interleaved, "PshD"},
+};
+
+std::string text_of(std::string_view axes) {
+  std::string text;
+  for (const char axis : axes)
+    text += (text.empty() ? "(" : ", ") + (axis == 's'   ? "page size"
+                                           : axis == 'h' ? "2G"
+                                                         : std::string(1, axis));
+  return text + ")";
+}
+
+bool fits(const Shape& shape, std::string_view axes) {
+  if (shape.size() != axes.size()) return false;
+  for (std::size_t i = 0; i < axes.size(); ++i)
+    if ((axes[i] == '1' && shape[i] != 1) || (axes[i] == '2' && shape[i] != 2) ||
+        (axes[i] == 'h' && shape[i] % 2 != 0) || (axes[i] == 's' && shape[i] == 0))
+      return false;
+  return true;
+}
+
+/// The keys and the values of a pool with these axes; of K_pages or V_pages both are the same.
+std::pair<Pool, Pool> pools_of(const Tensor& tensor, std::string_view axes) {
+  Pool pool;
+  pool.data = tensor;
+  std::int64_t stride = 1, values = 0;
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    const std::size_t length = tensor.shape()[i];
+    if (axes[i] == 'P') pool.pages = length, pool.page = stride;
+    if (axes[i] == 's') pool.slots = length, pool.slot = stride;
+    if (axes[i] == 'G') pool.heads = length, pool.head = stride;
+    if (axes[i] == 'h') pool.heads = length / 2, pool.head = 2 * stride, values = stride;
+    if (axes[i] == '2') values = stride;
+    if (axes[i] == 'D') pool.width = length;
+    stride *= static_cast<std::int64_t>(length);
+  }
+  std::pair<Pool, Pool> both{pool, pool};
+  both.second.first = values;
+  return both;
+}
+
+std::optional<std::pair<Pool, Pool>> pools_of(Input input, const TensorMap& tensors,
+                                              const Options& options, ProblemList& problems) {
+  const Tensor& tensor = at(tensors, input);
+  std::string expected;
+  for (const PoolForm& form : kForms) {
+    if (form.combined != (input == Input::KV_pages) || form.layout != options.page_layout) continue;
+    if (fits(tensor.shape(), form.axes)) return pools_of(tensor, form.axes);
+    expected += (expected.empty() ? "" : " or ") + text_of(form.axes);
+  }
+  problems.add({.subject = std::string(name_of(input)),
+                .expected = expected,
+                .found = to_string(tensor.shape())});
+  return std::nullopt;
+}
+
+void report(ProblemList& problems, Input input, std::string expected, std::string found) {
+  problems.add({.subject = std::string(name_of(input)),
+                .expected = std::move(expected),
+                .found = std::move(found)});
+}
+
+std::string of_item(std::size_t b) { return " for batch item " + std::to_string(b); }
+
+/// Whole numbers of this rank; nullopt if the tensor is absent or something else.
+std::optional<Tensor> numbers(Input input, std::size_t rank, const TensorMap& tensors,
+                              ProblemList& problems) {
+  const Tensor* tensor = find(tensors, input);
+  if (tensor == nullptr) return std::nullopt;
+  if (!is_float(tensor->dtype()) && tensor->rank() == rank) {
+    try {
+      return cast(*tensor, DType::i64);
+    } catch (const Error& error) {
+      problems.add({.subject = std::string(name_of(input)), .message = error.what()});
+      return std::nullopt;
+    }
+  }
+  report(problems, input,
+         "whole numbers with " + std::to_string(rank) + (rank == 1 ? " axis" : " axes"),
+         std::string(name_of(tensor->dtype())) + " " + to_string(tensor->shape()));
+  return std::nullopt;
+}
+
+using Numbers = std::span<const std::int64_t>;
+
+/// The lengths of sequences and the pages with their keys.
+struct Sequences {
+  std::vector<std::size_t> lengths;
+  std::vector<std::vector<std::int64_t>> pages;
+};
+
+/// Reads the two forms of tables. Each function stops at the first problem, so that a wrong table
+/// causes one message.
+class TableReader {
+ public:
+  TableReader(const TensorMap& tensors, const Pool& pool, ProblemList& problems)
+      : tensors_(tensors), pool_(pool), problems_(problems) {}
+
+  /// block_table and key_lengths, or the lengths of the other table.
+  std::optional<Sequences> block_table(const std::optional<Sequences>& other) {
+    const auto table = numbers(Input::block_table, 2, tensors_, problems_);
+    const auto given = numbers(Input::key_lengths, 1, tensors_, problems_);
+    if (!table || (!given && !other)) return std::nullopt;
+    const std::size_t count = table->shape()[0], columns = table->shape()[1];
+    const std::size_t found = given ? given->size() : other->lengths.size();
+    if (found != count) {
+      report(problems_, given ? Input::key_lengths : Input::last_page_len,
+             "one length for each of the " + std::to_string(count) + " rows of block_table",
+             std::to_string(found));
+      return std::nullopt;
+    }
+    Sequences all;
+    for (std::size_t b = 0; b < count; ++b) {
+      const std::int64_t length =
+          given ? given->data<std::int64_t>()[b] : static_cast<std::int64_t>(other->lengths[b]);
+      const std::size_t most = columns * pool_.slots;
+      if (length < 0 || static_cast<std::size_t>(length) > most) {
+        report(problems_, given ? Input::key_lengths : Input::block_table,
+               "at most " + std::to_string(most) + " keys in " + std::to_string(columns) +
+                   " pages of " + std::to_string(pool_.slots) + of_item(b),
+               std::to_string(length));
+        return std::nullopt;
+      }
+      const auto keys = static_cast<std::size_t>(length);
+      const std::size_t used = (keys + pool_.slots - 1) / pool_.slots;
+      const Numbers row = table->data<std::int64_t>().subspan(b * columns, used);
+      if (!take(Input::block_table, row, keys, all)) return std::nullopt;
+    }
+    return all;
+  }
+
+  /// kv_indptr, kv_indices and last_page_len.
+  std::optional<Sequences> indptr() {
+    const auto begins = numbers(Input::kv_indptr, 1, tensors_, problems_);
+    const auto ids = numbers(Input::kv_indices, 1, tensors_, problems_);
+    const auto last = numbers(Input::last_page_len, 1, tensors_, problems_);
+    if (!begins || !ids || !last) return std::nullopt;
+    const Numbers begin = begins->data<std::int64_t>();
+    const auto most = static_cast<std::int64_t>(ids->size());
+    if (begin.empty() || begin.front() != 0 || !std::is_sorted(begin.begin(), begin.end()) ||
+        begin.back() > most) {
+      report(problems_, Input::kv_indptr,
+             "non-decreasing numbers from 0 to at most " + std::to_string(most) +
+                 ", the length of kv_indices",
+             begin.empty() ? "none"
+             : std::is_sorted(begin.begin(), begin.end())
+                 ? std::to_string(begin.front()) + " to " + std::to_string(begin.back())
+                 : "decreasing numbers");
+      return std::nullopt;
+    }
+    const std::size_t count = begin.size() - 1;
+    if (last->size() != count) {
+      report(problems_, Input::last_page_len,
+             "one number for each of the " + std::to_string(count) + " sequences of kv_indptr",
+             std::to_string(last->size()));
+      return std::nullopt;
+    }
+    Sequences all;
+    for (std::size_t b = 0; b < count; ++b) {
+      const auto pages = static_cast<std::size_t>(begin[b + 1] - begin[b]);
+      const std::int64_t in_last = last->data<std::int64_t>()[b];
+      const auto slots = static_cast<std::int64_t>(pool_.slots);
+      if (pages > 0 && (in_last < 1 || in_last > slots)) {
+        report(problems_, Input::last_page_len,
+               "1 to " + std::to_string(slots) + ", the page size," + of_item(b),
+               std::to_string(in_last));
+        return std::nullopt;
+      }
+      const std::size_t keys =
+          pages == 0 ? 0 : (pages - 1) * pool_.slots + static_cast<std::size_t>(in_last);
+      const Numbers its =
+          ids->data<std::int64_t>().subspan(static_cast<std::size_t>(begin[b]), pages);
+      if (!take(Input::kv_indices, its, keys, all)) return std::nullopt;
+    }
+    if (!agrees_with_lengths(all)) return std::nullopt;
+    return all;
+  }
+
+  /// Reports the first page in which the tables differ. The lengths agree.
+  void compare(const Sequences& table, const Sequences& list) {
+    for (std::size_t b = 0; b < table.pages.size(); ++b)
+      for (std::size_t i = 0; i < table.pages[b].size(); ++i)
+        if (table.pages[b][i] != list.pages[b][i])
+          return report(problems_, Input::block_table,
+                        "page " + std::to_string(list.pages[b][i]) + " of kv_indices" + of_item(b) +
+                            ", page " + std::to_string(i),
+                        std::to_string(table.pages[b][i]));
+  }
+
+ private:
+  /// Adds a sequence, unless a page is outside of the pool.
+  bool take(Input input, Numbers ids, std::size_t keys, Sequences& all) {
+    for (std::size_t i = 0; i < ids.size(); ++i)
+      if (ids[i] < 0 || ids[i] >= static_cast<std::int64_t>(pool_.pages)) {
+        report(problems_, input,
+               "one of the " + std::to_string(pool_.pages) + " pages of the pool" +
+                   of_item(all.lengths.size()) + ", page " + std::to_string(i),
+               std::to_string(ids[i]));
+        return false;
+      }
+    all.lengths.push_back(keys);
+    all.pages.emplace_back(ids.begin(), ids.end());
+    return true;
+  }
+
+  bool agrees_with_lengths(const Sequences& all) {
+    const auto given = numbers(Input::key_lengths, 1, tensors_, problems_);
+    if (!given) return !contains(tensors_, Input::key_lengths);
+    const Numbers lengths = given->data<std::int64_t>();
+    if (lengths.size() != all.lengths.size()) {
+      report(problems_, Input::key_lengths,
+             std::to_string(all.lengths.size()) + " lengths, as last_page_len",
+             std::to_string(lengths.size()));
+      return false;
+    }
+    for (std::size_t b = 0; b < lengths.size(); ++b)
+      if (lengths[b] != static_cast<std::int64_t>(all.lengths[b])) {
+        report(problems_, Input::key_lengths,
+               std::to_string(all.lengths[b]) + " keys by last_page_len" + of_item(b),
+               std::to_string(lengths[b]));
+        return false;
+      }
+    return true;
+  }
+
+  const TensorMap& tensors_;
+  const Pool& pool_;
+  ProblemList& problems_;
+};
+
+std::optional<Sequences> sequences_of(const TensorMap& tensors, const Pool& pool,
+                                      ProblemList& problems) {
+  TableReader reader(tensors, pool, problems);
+  if (!contains(tensors, Input::kv_indptr)) return reader.block_table(std::nullopt);
+  std::optional<Sequences> list = reader.indptr();
+  if (!list || !contains(tensors, Input::block_table)) return list;
+  const std::optional<Sequences> table = reader.block_table(list);
+  if (table) reader.compare(*table, *list);
+  return list;
+}
+
+/// Checks that the queries are those of `count` sequences.
+void check_queries(const TensorMap& tensors, bool packed, std::size_t count,
+                   ProblemList& problems) {
+  const Shape& Q = at(tensors, Input::Q).shape();
+  const std::string sequences = std::to_string(count) + " sequences of the page table";
+  if (const Tensor* cu = find(tensors, Input::cu_seqlens_q)) {
+    if (cu->rank() != 1 || cu->size() != count + 1)
+      report(problems, Input::cu_seqlens_q,
+             std::to_string(count + 1) + " boundaries of the " + sequences, to_string(cu->shape()));
+    if (Q.size() == 4 && Q[0] != 1) report(problems, Input::Q, "one batch item", to_string(Q));
+  } else if (packed ? count != 1 && Q[0] != count : Q[0] != count) {
+    report(problems, Input::Q,
+           packed ? "one query for each of the " + sequences + ", or cu_seqlens_q"
+                  : "a batch item for each of the " + sequences,
+           to_string(Q));
+  }
+}
+
+Tensor list(const std::vector<std::int64_t>& values) {
+  return Tensor::of<std::int64_t>({values.size()}, values);
+}
+
+}  // namespace
+
+bool has_pages(const TensorMap& tensors) {
+  return contains(tensors, Input::K_pages) || contains(tensors, Input::KV_pages);
+}
+
+PagedCache::PagedCache(const TensorMap& tensors, const Options& options)
+    : tensors_(tensors), options_(options) {
+  ProblemList problems;
+  const Shape& Q = at(tensors, Input::Q).shape();
+  if (!has_head_axis(Q, options))
+    report(problems, Input::Q, "4 axes, or 3 with layout thd", to_string(Q));
+  const bool combined = contains(tensors, Input::KV_pages);
+  const Input first = combined ? Input::KV_pages : Input::K_pages;
+  const auto keys = pools_of(first, tensors, options, problems);
+  const auto values = combined ? keys : pools_of(Input::V_pages, tensors, options, problems);
+  if (!problems.empty()) problems.raise(ErrorKind::data);
+  keys_ = keys->first, values_ = values->second;
+  if (values_.pages != keys_.pages || values_.slots != keys_.slots || values_.heads != keys_.heads)
+    report(problems, Input::V_pages,
+           "the pages, page size and heads of K_pages " + to_string(keys_.data.shape()),
+           to_string(values_.data.shape()));
+  packed_ = contains(tensors, Input::cu_seqlens_q) || options.layout == Layout::thd;
+  std::optional<Sequences> sequences = sequences_of(tensors, keys_, problems);
+  if (!problems.empty()) problems.raise(ErrorKind::data);
+  check_queries(tensors, packed_, sequences->lengths.size(), problems);
+  if (!problems.empty()) problems.raise(ErrorKind::data);
+  lengths_ = std::move(sequences->lengths), pages_ = std::move(sequences->pages);
+}
+
+std::size_t PagedCache::keys_of_item() const {
+  std::size_t sum = 0, most = 0;
+  for (const std::size_t length : lengths_)
+    sum = saturating_sum(sum, length), most = std::max(most, length);
+  return packed_ ? sum : most;
+}
+
+std::size_t PagedCache::bytes() const {
+  std::size_t bytes = saturating_product({2, items(), keys_of_item(), sizeof(std::int64_t)});
+  for (const Pool* pool : {&keys_, &values_})
+    if (!is_float(pool->data.dtype()))
+      bytes = saturating_sum(bytes, saturating_product({items(), keys_of_item(), pool->heads,
+                                                        pool->width, size_of(pool->data.dtype())}));
+  return bytes;
+}
+
+Tensor PagedCache::gather(const Pool& pool) const {
+  const std::size_t S = keys_of_item();
+  RowTable table{pool.data,
+                 items(),
+                 S,
+                 pool.heads,
+                 pool.width,
+                 pool.head,
+                 std::vector<std::int64_t>(items() * S, RowTable::kZeros)};
+  for (std::size_t b = 0, at = 0; b < lengths_.size(); at += packed_ ? lengths_[b] : S, ++b)
+    for (std::size_t j = 0; j < lengths_[b]; ++j)
+      table.rows[at + j] = pool.first + pages_[b][j / pool.slots] * pool.page +
+                           static_cast<std::int64_t>(j % pool.slots) * pool.slot;
+  const Tensor all = gathered_tensor(std::make_shared<const RowTable>(std::move(table)),
+                                     pool.data.dtype(), options_.layout == Layout::bhld);
+  return options_.layout == Layout::thd ? all.reshaped({S, pool.heads, pool.width}) : all;
+}
+
+TensorMap PagedCache::gathered() const {
+  TensorMap all;
+  for (const auto& [name, tensor] : tensors_)
+    if (const auto input = input_named(name);
+        !input || std::find(kPageInputs.begin(), kPageInputs.end(), *input) == kPageInputs.end())
+      if (input != Input::key_lengths) all.set(name, tensor);
+  all.set(std::string(name_of(Input::K)), gather(keys_));
+  all.set(std::string(name_of(Input::V)), gather(values_));
+  const std::size_t count = lengths_.size();
+  if (!packed_) {
+    all.set(std::string(name_of(Input::key_lengths)), list({lengths_.begin(), lengths_.end()}));
+    return all;
+  }
+  std::vector<std::int64_t> ends{0}, queries;
+  for (const std::size_t length : lengths_)
+    ends.push_back(ends.back() + static_cast<std::int64_t>(length));
+  if (!contains(tensors_, Input::cu_seqlens_q)) {
+    const std::size_t rows = at(tensors_, Input::Q).shape()[0];
+    for (std::size_t b = 0; b <= count; ++b)
+      queries.push_back(static_cast<std::int64_t>(count == 1 ? b * rows : b));
+    all.set(std::string(name_of(Input::cu_seqlens_q)), list(queries));
+  }
+  all.set(std::string(name_of(Input::cu_seqlens_k)), list(ends));
+  return all;
+}
+
+}  // namespace attn

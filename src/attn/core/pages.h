@@ -1,0 +1,72 @@
+// Key/value caches in pages: pools of pages, and for each sequence the list of its pages.
+//
+//   K_pages and V_pages    (P, page size, G, D), or (P, G, page size, D) with PoolLayout::hnd
+//   KV_pages               both in one pool: (P, 2, page size, G, D), (P, 2, G, page size, D) or,
+//   with
+//                          PoolLayout::interleaved, heads of keys and values in turn:
+//                          (P, 1, 2G, page size, D) or (P, page size, 2G, D)
+//   block_table (B, n) and key_lengths (B)             pages of each sequence in order
+//   kv_indptr (B + 1), kv_indices, last_page_len (B)   the same: sequence b has the pages
+//   kv_indices
+//                          [kv_indptr[b], kv_indptr[b + 1]) and last_page_len[b] keys in the last
+//
+// If both tables are given, they must agree. Only slots of keys are read; table entries and slots
+// beyond the length of a sequence may hold anything. Sequences may share pages.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "attn/core/input_table.h"
+#include "attn/core/options.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+/// The inputs that are replaced by keys and values.
+inline constexpr std::array kPageInputs = {Input::K_pages,      Input::V_pages,   Input::KV_pages,
+                                           Input::block_table,  Input::kv_indptr, Input::kv_indices,
+                                           Input::last_page_len};
+
+bool has_pages(const TensorMap& tensors);
+
+/// The keys and values of one pool: element d of head g in slot s of page p is at
+/// first + p * page + s * slot + g * head + d.
+struct Pool {
+  Tensor data;
+  std::size_t pages = 0, slots = 0, heads = 0, width = 0;
+  std::int64_t first = 0, page = 0, slot = 0, head = 0;
+};
+
+/// A checked cache.
+class PagedCache {
+ public:
+  /// Errors: data, with all problems.
+  PagedCache(const TensorMap& tensors, const Options& options);
+
+  /// The memory of the tables of gathered(), and of keys and values that are gathered because they
+  /// are integers; saturates.
+  std::size_t bytes() const;
+
+  /// The job with K and V (tensor/gathered_rows.h) and with lengths, instead of pages: key_lengths
+  /// and a batch item for each sequence, padded with zeros; or, for packed queries, cu_seqlens_k
+  /// and the keys of one sequence after those of another. Queries are packed if cu_seqlens_q is
+  /// given, or with Layout::thd.
+  TensorMap gathered() const;
+
+ private:
+  std::size_t items() const { return packed_ ? 1 : lengths_.size(); }
+  std::size_t keys_of_item() const;
+  Tensor gather(const Pool& pool) const;
+
+  const TensorMap& tensors_;
+  const Options& options_;
+  bool packed_ = false;
+  Pool keys_, values_;
+  std::vector<std::size_t> lengths_;              ///< of each sequence
+  std::vector<std::vector<std::int64_t>> pages_;  ///< those with keys
+};
+
+}  // namespace attn

@@ -1,0 +1,55 @@
+// Keys or values whose rows are anywhere in a larger tensor, such as a pool of pages. They are
+// copied when their elements are first read; the kernels read the rows where they are.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+/// The row of head g of key j of an item starts at element rows[item * keys + j] + g * head of the
+/// pool, and has `width` elements. -1 instead of a start: all heads of the key are zeros.
+struct RowTable {
+  static constexpr std::int64_t kZeros = -1;
+  Tensor pool;
+  std::size_t items = 0, keys = 0, heads = 0, width = 0;
+  std::int64_t head = 0;
+  std::vector<std::int64_t> rows = {};
+};
+
+/// The rows of a table in an order, as elements of a dtype. Thread-safe.
+class GatheredRows {
+ public:
+  /// The order is (items, heads, keys, width) if `by_head`, otherwise (items, keys, heads, width).
+  GatheredRows(std::shared_ptr<const RowTable> table, DType dtype, bool by_head)
+      : table_(std::move(table)), dtype_(dtype), by_head_(by_head) {}
+
+  const std::shared_ptr<const RowTable>& table() const { return table_; }
+  DType dtype() const { return dtype_; }
+  bool by_head() const { return by_head_; }
+  Shape shape() const;
+
+  /// The elements in order, which the first call gathers.
+  const std::byte* data() const;
+
+ private:
+  Tensor gather() const;
+
+  std::shared_ptr<const RowTable> table_;
+  DType dtype_;
+  bool by_head_;
+  mutable std::mutex mutex_;
+  mutable std::optional<Tensor> all_;  ///< guarded by mutex_
+};
+
+Tensor gathered_tensor(std::shared_ptr<const RowTable> table, DType dtype, bool by_head);
+
+/// The table of a tensor (items, heads, keys, width); nullptr if it has none, or another order.
+const RowTable* row_table_of(const Tensor& tensor);
+
+}  // namespace attn
