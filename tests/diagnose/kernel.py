@@ -336,10 +336,12 @@ def forward(tensors, options, dtype, *mistakes, arithmetic="", empty="zero"):
     m = np.where(np.isfinite(m), m, 0)
     if sink is not None:
         m = np.maximum(m, sink)
-    if is_("sums not rescaled") or is_("context not rescaled"):
+    if is_("sums not rescaled") or is_("context not rescaled") or is_("divisor not rescaled"):
         largest = np.maximum.accumulate(hidden, -1)[..., np.minimum(np.arange(S) // 32 * 32 + 31, S - 1)]
         e = np.exp(hidden - np.where(np.isfinite(largest), largest, 0))
         total = (e if is_("sums not rescaled") else np.exp(hidden - m)).sum(-1, keepdims=True)
+        if is_("divisor not rescaled"):
+            e, total = np.exp(hidden - m), e.sum(-1, keepdims=True)
         return store((e / np.where(total > 0, total, 1)) @ v), None
     e = np.exp(hidden - m)
     if is_("mask after the softmax"):
@@ -487,6 +489,7 @@ MISTAKES = {
     "key lengths ignored": (lambda t, o: "key_lengths" in t, {"mask.key_lengths_dropped"}),
     "sums not rescaled": (lambda t, o: "sinks" not in t and "dropout_mask" not in t and sum(t[n].shape[2] for n in ("K", "past_K") if n in t) > 32, {"softmax.sums_not_rescaled_32"}),
     "context not rescaled": (lambda t, o: "sinks" not in t and "dropout_mask" not in t and sum(t[n].shape[2] for n in ("K", "past_K") if n in t) > 32, {"softmax.context_not_rescaled_32"}),
+    "divisor not rescaled": (lambda t, o: "sinks" not in t and "dropout_mask" not in t and sum(t[n].shape[2] for n in ("K", "past_K") if n in t) > 32, {"softmax.divisor_not_rescaled_32"}),
     "softcap after the mask": (lambda t, o: "softcap" in o and ("mask" in t or o.get("causal")) and "bias" not in t and "alibi_slopes" not in t, {"softcap.of_hidden"}),
     "last page as stored": (lambda t, o: "key_lengths" in t and (t["key_lengths"] % 16).any(), {"cache.stored_tail_16", "cache.stored_tail_8", "mask.key_lengths_dropped"}),
     "bias dropped": (lambda t, o: "bias" in t, {"bias.dropped"}),

@@ -96,7 +96,8 @@ void add_value_of_key_0(Evaluated& context, const Variant& variant, const Inputs
 }
 
 bool lacks_rescaling(RowChange change) {
-  return change == RowChange::sums_not_rescaled || change == RowChange::context_not_rescaled;
+  return change == RowChange::sums_not_rescaled || change == RowChange::context_not_rescaled ||
+         change == RowChange::divisor_not_rescaled;
 }
 
 /// Replaces masked scores (B, H, rows, S) by the weights of a softmax that lacks_rescaling().
@@ -106,16 +107,21 @@ void replace_by_weights(Tensor& scores, const Variant& variant) {
   for (std::size_t from = 0; from < all.size(); from += S) {
     const auto row = all.subspan(from, S);
     double largest = -HUGE_VAL, total = 0, rescaled = 0;
+    std::vector<double> of_blocks;
     for (std::size_t j = 0; j < S; ++j) {
       if (j % variant.block == 0) {
         const auto keys = row.subspan(j, std::min(variant.block, S - j));
         const double next = std::max(largest, *std::max_element(keys.begin(), keys.end()));
         if (rescaled > 0) rescaled *= std::exp(largest - next);
         largest = next;
+        of_blocks.push_back(largest);
       }
       row[j] = row[j] == -HUGE_VAL ? 0 : std::exp(row[j] - largest);
       total += row[j], rescaled += row[j];
     }
+    if (variant.row_change == RowChange::divisor_not_rescaled)
+      for (std::size_t j = 0; j < S; ++j)
+        if (row[j] > 0) row[j] *= std::exp(of_blocks[j / variant.block] - largest);
     const double divisor = variant.row_change == RowChange::context_not_rescaled ? rescaled : total;
     if (divisor > 0)
       for (double& weight : row) weight /= divisor;

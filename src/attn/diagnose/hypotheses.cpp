@@ -464,7 +464,9 @@ Found not_rescaled(Variant& variant, const Inputs& in) {
     return std::nullopt;
   variant.row_change = change, variant.block = block;
   return words("an online softmax in blocks of " + text(block) + " keys that does not rescale " +
-               (change == RowChange::sums_not_rescaled ? "the sums" : "the context") +
+               (change == RowChange::sums_not_rescaled      ? "the sums"
+                : change == RowChange::context_not_rescaled ? "the context"
+                                                            : "the sum of the weights") +
                " of earlier blocks");
 }
 
@@ -1213,6 +1215,10 @@ constexpr Hypothesis kAttentionTable[] = {
     {"softmax.context_not_rescaled_32", kAttention, not_rescaled<RowChange::context_not_rescaled, 32>},
     {"softmax.context_not_rescaled_64", kAttention, not_rescaled<RowChange::context_not_rescaled, 64>},
     {"softmax.context_not_rescaled_128", kAttention, not_rescaled<RowChange::context_not_rescaled, 128>},
+    {"softmax.divisor_not_rescaled_16", kAttention, not_rescaled<RowChange::divisor_not_rescaled, 16>},
+    {"softmax.divisor_not_rescaled_32", kAttention, not_rescaled<RowChange::divisor_not_rescaled, 32>},
+    {"softmax.divisor_not_rescaled_64", kAttention, not_rescaled<RowChange::divisor_not_rescaled, 64>},
+    {"softmax.divisor_not_rescaled_128", kAttention, not_rescaled<RowChange::divisor_not_rescaled, 128>},
     {"softmax.over_queries", kAttention, softmax_over_queries, true},
     {"softmax.whole_matrix", kAttention, softmax_over_matrix, true},
     {"softmax.none", kAttention,

@@ -25,6 +25,7 @@ enum class RowChange {
   // Online softmax in blocks of keys, when the largest score grows:
   sums_not_rescaled,     ///< the sums of earlier blocks are kept as they are
   context_not_rescaled,  ///< only the weighted sum of the values is
+  divisor_not_rescaled,  ///< only the sum of the weights is
   // Hidden keys count:
   hidden_set,         ///< their scores are Variant::of_hidden instead of -inf
   hidden_set_biased,  ///< and biases are added to it
