@@ -94,11 +94,14 @@ def gradients(t, o, *mistakes):
     context = (np.exp(x - lse) * kept) @ v
 
     y, x = scores(t, o, q, k, mistakes)
+    of_lse = np.log(2) if is_("2^x with the natural logsumexp") else 1 / np.log(2) if is_("e^x with that of base 2") else 1
     if is_("sinks not in the logsumexp"):
         high = x.max(-1, keepdims=True)
         P = np.exp(x - high) / np.exp(x - high).sum(-1, keepdims=True)
+    elif is_("weights not normalised"):
+        P = np.exp(x)
     else:
-        P = np.exp(x - lse)
+        P = np.exp(x - lse * F32(of_lse))
     if is_("dropout mask not applied"):
         kept = F32(1)
     if is_("not divided by 1 - p"):
@@ -177,6 +180,9 @@ MISTAKES = [
     (["dropout"], ["not divided by 1 - p"], QKV, "backward.dropout.not_divided", "not divided by 1 - p"),
     (["sinks", "causal"], ["sinks not in the logsumexp"], QKV, "backward.sink.dropped", "without --sinks"),
     (["softcap"], ["no derivative of the softcap"], QK, "backward.softcap_dropped", "derivative of the softcap"),
+    (["causal", "rotary"], ["weights not normalised"], QKV, "backward.not_normalised", "not divided by their sum"),
+    (["causal", "softcap"], ["2^x with the natural logsumexp"], QKV, "backward.logsumexp_as_base_2", "natural logsumexp"),
+    (["mask"], ["e^x with that of base 2"], QKV, "backward.logsumexp_from_base_2", "of base 2 taken"),
     (["causal"], ["no scale in dQ"], ["grad_Q"], "backward.dQ_unscaled", "dQ without the scale"),
     (["causal"], ["no scale in dK"], ["grad_K"], "backward.dK_unscaled", "dK without the scale"),
     (["rotary"], ["scale twice in dQ"], ["grad_Q"], "backward.dQ_scaled_twice", "twice to dQ"),

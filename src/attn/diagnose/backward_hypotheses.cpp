@@ -29,6 +29,9 @@ struct BackwardRow {
 // clang-format off
 constexpr BackwardRow kBackwardRows[] = {
     {"backward.row_sums_dropped", {C::no_row_sums, C::no_row_sums}, is_any, "dS = P * dP, without the row sums delta"},
+    {"backward.not_normalised", {C::no_logsumexp, C::no_logsumexp}, is_any, "weights exp(score) in the backward pass, not divided by their sum"},
+    {"backward.logsumexp_as_base_2", {C::logsumexp_as_base_2, C::logsumexp_as_base_2}, is_any, "the natural logsumexp taken for one of base 2 in the backward pass"},
+    {"backward.logsumexp_from_base_2", {C::logsumexp_from_base_2, C::logsumexp_from_base_2}, is_any, "the logsumexp of base 2 taken for a natural one in the backward pass"},
     {"backward.dQ_unscaled", {C::unscaled_dQ, C::unscaled_dQ}, is_scaled, "dQ without the scale"},
     {"backward.dK_unscaled", {C::unscaled_dK, C::unscaled_dK}, is_scaled, "dK without the scale"},
     {"backward.unscaled", {C::unscaled_dQ, C::unscaled_dK}, is_scaled, "dQ and dK without the scale"},

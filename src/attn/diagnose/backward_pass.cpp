@@ -347,9 +347,8 @@ class BackwardPass::Ops : public GradOps {
     const bool needs_own =
         !is_backward_only() || has(Change::own_logsumexp) || has(Change::own_row_sums);
     if (needs_own) own = forward(in, of);
-    const Tensor logsumexp = !is_backward_only() || has(Change::own_logsumexp)
-                                 ? own->logsumexp
-                                 : of_job(of, i).logsumexp;
+    Tensor logsumexp = !is_backward_only() || has(Change::own_logsumexp) ? own->logsumexp
+                                                                         : of_job(of, i).logsumexp;
     Tensor rows;
     if (!is_backward_only() || has(Change::own_row_sums)) {
       rows = row_sums(in, of, *own, logsumexp, g, i);
@@ -365,11 +364,22 @@ class BackwardPass::Ops : public GradOps {
     if (sums.wants_sinks) add_sink(logsumexp, rows, of_lse, i, sums);
     const bool wants_scores = sums.wants_queries || sums.wants_keys || sums.wants_any_bias();
     if (!wants_scores && !sums.wants_values) return;
+    change(logsumexp);
     if (has(Change::no_row_sums)) rows = Tensor(DType::f64, rows.shape());
     OfHead result = is_for_kernels(in, sums)
                         ? with_kernels(in, of, g, logsumexp, rows, of_lse, i, sums)
                         : with_matrices(in, of, g, logsumexp, rows, of_lse, i, sums);
     put(result, i, sums);
+  }
+
+  /// The logsumexp of which the weights are computed.
+  void change(Tensor& logsumexp) const {
+    for (const auto& [change, factor] : {std::pair{Change::no_logsumexp, 0.0},
+                                         {Change::logsumexp_as_base_2, std::numbers::ln2},
+                                         {Change::logsumexp_from_base_2, std::numbers::log2e}})
+      if (has(change))
+        for (double& x : logsumexp.mutable_data<double>())
+          if (std::isfinite(x)) x *= factor;
   }
 
   bool is_for_kernels(const Inputs& in, const Sums& sums) const {

@@ -39,11 +39,14 @@ enum class RowChange {
 enum class BackwardChange {
   /// Weights of the other changes of the variant, with the logsumexp and the row sums of the job.
   only,
-  own_logsumexp,  ///< with `only`: the logsumexp of the variant
-  own_row_sums,   ///< with `only`: row sums of the variant
-  no_row_sums,    ///< dS = P dP
-  no_softcap,     ///< without the derivative of the softcap
-  unscaled_dQ,    ///< without the scale
+  own_logsumexp,          ///< with `only`: the logsumexp of the variant
+  own_row_sums,           ///< with `only`: row sums of the variant
+  no_row_sums,            ///< dS = P dP
+  no_logsumexp,           ///< P = exp(x)
+  logsumexp_as_base_2,    ///< P = 2^(x log2(e) - logsumexp), with the natural one
+  logsumexp_from_base_2,  ///< P = exp(x - logsumexp), with that of base 2
+  no_softcap,             ///< without the derivative of the softcap
+  unscaled_dQ,            ///< without the scale
   unscaled_dK,
   scaled_twice_dQ,  ///< the scale applied twice
   scaled_twice_dK,
