@@ -263,6 +263,8 @@ def forward(tensors, options, dtype, *mistakes, arithmetic="", empty="zero"):
             visible &= (i[:, None] + offset) // size == np.arange(S)[None] // size
         else:
             visible &= d <= left
+        if is_("first 4 keys beside the window") or is_("first 11 keys beside the window"):
+            visible |= np.arange(S) < (4 if is_("first 4 keys beside the window") else 11)
         if is_("window symmetric"):
             visible &= d >= -left
             causal = False
@@ -277,6 +279,8 @@ def forward(tensors, options, dtype, *mistakes, arithmetic="", empty="zero"):
         elif is_("causal inverted with own key"):
             visible &= d <= 0
         else:
+            if is_("a third of the keys as a prefix"):
+                before = S // 3
             visible &= (d + shift >= 0) | (np.arange(S) < before)
     if "mask" in t and not is_("mask dropped") and not is_("mask added as numbers"):
         mask = t["mask"].T if is_("mask transposed") else t["mask"]
@@ -432,6 +436,9 @@ MISTAKES = {
     "chunks of left": (lambda t, o: "window" in o, {"window.chunks_of_left"}),
     "window added": (lambda t, o: o.get("causal") and "window" not in o, {"window.added"}),
     "causal in the last 64 keys only": (lambda t, o: o.get("causal") and "window" not in o and sum(t[n].shape[2] for n in ("K", "past_K") if n in t) > 64, {f"causal.last_{n}_keys_only" for n in (16, 32, 64, 128)}),
+    "first 4 keys beside the window": (lambda t, o: "window" in o, {"window.first_keys"}),
+    "first 11 keys beside the window": (lambda t, o: "window" in o, {"window.first_keys"}),
+    "a third of the keys as a prefix": (lambda t, o: o.get("causal") and "window" not in o and t["Q"].shape[2] == t["K"].shape[2], {"causal.prefix"}),
     "heads tiled": (lambda t, o: 1 < t["K"].shape[1] < t["Q"].shape[1], {"heads.tiled"}),
     "key heads tiled": (lambda t, o: 1 < t["K"].shape[1] < t["Q"].shape[1], {"heads.keys_tiled"}),
     "value heads tiled": (lambda t, o: 1 < t["K"].shape[1] < t["Q"].shape[1], {"heads.values_tiled"}),

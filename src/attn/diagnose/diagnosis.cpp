@@ -630,11 +630,7 @@ class Search {
 
   void test_fits() {
     test_fitted_scores();
-    const auto queries = sorted_queries_that_differ();
-    if (const auto offset = common_offset(in_); offset && !queries.empty())
-      if (const auto left = fitted_window(*offset + static_cast<std::int64_t>(queries.front()) - 1))
-        test_fit("window.added",
-                 [&](Variant& variant) { return with_added_window(variant, in_, *left); });
+    test_fitted_masks();
     if (in_.options.score != Score::dot) return;
     for (const bool is_common : {true, false}) {
       if (in_.H == 1 && !is_common) break;
@@ -679,28 +675,54 @@ class Search {
     return queries;
   }
 
-  /// The window, up to `most` keys to the left, with the smallest errors of the first part: the
-  /// first row that differs has one key more, but keys with small weights do not show in low
-  /// precisions.
-  std::optional<std::int64_t> fitted_window(std::int64_t most) {
+  /// A window, keys beside it, and a prefix.
+  void test_fitted_masks() {
+    constexpr std::int64_t kMostKeys = 256;
+    const auto queries = sorted_queries_that_differ();
+    const auto offset = common_offset(in_);
+    if (!offset || queries.empty()) return;
+    const auto test = [&](const char* id, std::int64_t from, std::int64_t to,
+                          std::optional<Claim> (*change)(Variant&, const Inputs&, std::int64_t)) {
+      if (const auto number = fitted_number(from, to, change))
+        test_fit(id, [&](Variant& variant) { return change(variant, in_, *number); });
+    };
+    // The first row that differs has one key more, and the last row that lacks keys of the prefix
+    // two keys less, but keys with small weights do not show in low precisions.
+    const std::int64_t left = *offset + static_cast<std::int64_t>(queries.front()) - 1;
+    test("window.added", left, left / 4, with_added_window);
+    test("window.first_keys", 1, kMostKeys, with_first_keys);
+    const std::int64_t prefix = *offset + static_cast<std::int64_t>(queries.back()) + 2;
+    test("causal.prefix", prefix, std::min(2 * prefix, static_cast<std::int64_t>(in_.P + in_.N)),
+         with_prefix);
+  }
+
+  /// The number from `from` to `to` with the smallest errors of the first part.
+  std::optional<std::int64_t> fitted_number(std::int64_t from, std::int64_t to,
+                                            std::optional<Claim> (*change)(Variant&, const Inputs&,
+                                                                           std::int64_t)) {
     std::optional<std::int64_t> best;
     double least = HUGE_VAL;
-    const auto consider = [&](std::int64_t left) {
+    const std::int64_t low = std::min(from, to), high = std::max(from, to),
+                       sign = from < to ? 1 : -1;
+    const auto consider = [&](std::int64_t number) {
       Variant variant = base_;
-      if (left < 0 || left > most || !with_added_window(variant, in_, left)) return;
+      if (number < low || number > high) return true;
+      const auto claim = change(variant, in_, number);
+      if (!claim || claim->too_large) return false;
       const auto values = evaluated(variant, parts_.front(), false);
-      if (!values) return;
+      if (!values) return false;
       const double squares = fit_of(parts_.front(), values->values, nullptr).squares;
-      if (squares < least) least = squares, best = left;
+      if (squares < least) least = squares, best = number;
+      return true;
     };
-    for (std::int64_t left = most, step = 1; left >= most / 4; left -= step) {
-      if (is_over()) return std::nullopt;
-      consider(left);
-      if (most - left >= 8 * step) step *= 2;
+    std::int64_t step = 1;
+    for (std::int64_t distance = 0; distance <= high - low; distance += step) {
+      if (is_over() || !consider(from + sign * distance)) return std::nullopt;
+      if (distance >= 8 * step) step *= 2;
     }
     if (!best) return std::nullopt;
-    for (std::int64_t step = std::max<std::int64_t>(1, (most - *best) / 8); step > 0; step /= 2)
-      for (const std::int64_t left : {*best - step, *best + step}) consider(left);
+    for (step = std::max<std::int64_t>(1, std::abs(from - *best) / 8); step > 0; step /= 2)
+      for (const std::int64_t number : {*best - step, *best + step}) consider(number);
     return best;
   }
 

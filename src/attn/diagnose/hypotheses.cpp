@@ -89,31 +89,40 @@ Found with_last_key(Variant& variant, const Inputs& in, std::int64_t later,
 
 constexpr std::int64_t kSmallestPage = 8, kLargestPage = 128;
 
-/// The causal mask hides only keys of the last `size` that end at a multiple of it, or at the end.
-template <std::int64_t size>
-Found last_keys_only(Variant& variant, const Inputs& in) {
+/// A query at position p sees key j if seen(p, j), instead of causality and windows.
+Found with_rule(Variant& variant, const Inputs& in, const std::string& claim,
+                const std::string& job,
+                const std::function<bool(std::int64_t, std::int64_t)>& seen) {
   constexpr std::int64_t kMostElements = std::int64_t{1} << 26;
   const auto offset = common_offset(in);
   const auto keys = static_cast<std::int64_t>(in.P + in.N),
              queries = static_cast<std::int64_t>(in.L);
-  if (!is_causal(in) || in.options.window.left >= 0 || !offset || keys <= size ||
-      variant.has(Input::mask) || variant.has(Input::documents) || variant.has(Input::cu_seqlens_q))
+  if (!offset || keys < 1 || variant.has(Input::mask) || variant.has(Input::documents) ||
+      variant.has(Input::cu_seqlens_q))
     return std::nullopt;
-  const std::int64_t before = (keys - 1) / size * size;
-  if (size > 16 && before == (keys - 1) / (size / 2) * (size / 2))
-    return std::nullopt;  // the same as for half the size
-  const std::string claim =
-      "the causal mask applied in the last block of " + text(size) + " keys only";
-  if (queries > kMostElements / keys) return Claim{claim, "", false, true};
+  if (queries > kMostElements / keys) return Claim{claim, job, false, true};
   const bool shown = in.options.mask_polarity == MaskPolarity::attend;
   Tensor mask(DType::boolean, {1, 1, in.L, in.P + in.N});
   bool* out = mask.mutable_data<bool>().data();
   for (std::int64_t i = 0; i < queries; ++i)
-    for (std::int64_t j = 0; j < keys; ++j) *out++ = (j < before || j <= i + *offset) == shown;
+    for (std::int64_t j = 0; j < keys; ++j) *out++ = seen(i + *offset, j) == shown;
   variant.set(Input::mask, mask);
   variant.options.causal = false;
   variant.options.window = {};
-  return words(claim);
+  return words(claim, job);
+}
+
+/// The causal mask hides only keys of the last `size` that end at a multiple of it, or at the end.
+template <std::int64_t size>
+Found last_keys_only(Variant& variant, const Inputs& in) {
+  const auto keys = static_cast<std::int64_t>(in.P + in.N);
+  if (!is_causal(in) || in.options.window.left >= 0 || keys <= size) return std::nullopt;
+  const std::int64_t before = (keys - 1) / size * size;
+  if (size > 16 && before == (keys - 1) / (size / 2) * (size / 2))
+    return std::nullopt;  // the same as for half the size
+  return with_rule(
+      variant, in, "the causal mask applied in the last block of " + text(size) + " keys only", "",
+      [&](std::int64_t position, std::int64_t j) { return j < before || j <= position; });
 }
 
 /// Each query sees the keys of its own chunk.
@@ -624,6 +633,11 @@ constexpr Hypothesis kAttentionTable[] = {
     {"causal.last_32_keys_only", kAttention, last_keys_only<32>},
     {"causal.last_64_keys_only", kAttention, last_keys_only<64>},
     {"causal.last_128_keys_only", kAttention, last_keys_only<128>},
+    {"causal.prefix", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       // Of half of the keys; compare --diagnose tests the prefix that the result suggests.
+       return in.P + in.N < 4 ? Found() : with_prefix(p, in, static_cast<std::int64_t>((in.P + in.N) / 2));
+     }},
     {"causal.after_softmax", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (!hides_keys(p, in)) return std::nullopt;
@@ -692,6 +706,8 @@ constexpr Hypothesis kAttentionTable[] = {
        const Window& w = in.options.window;
        return w.left < 2 ? Found() : with_window(p, in, {w.left / 2, w.right > 0 ? w.right / 2 : w.right});
      }},
+    {"window.first_keys", kAttention,
+     [](Variant& p, const Inputs& in) { return with_first_keys(p, in, 4); }},
     {"window.chunks", kAttention,
      [](Variant& p, const Inputs& in) { return with_chunks(p, in, in.options.window.left + 1); }},
     {"window.chunks_of_left", kAttention,
@@ -1287,6 +1303,24 @@ Found with_added_window(Variant& variant, const Inputs& in, std::int64_t left) {
   if (has_window(in) || !is_causal(in) || left < 0) return std::nullopt;
   variant.options.window = {left, 0};
   return flag("--window " + text(left) + ",0", "no window");
+}
+
+Found with_first_keys(Variant& variant, const Inputs& in, std::int64_t count) {
+  const Window& window = in.options.window;
+  if (window.left < 0 || !is_causal(in) || count < 1) return std::nullopt;
+  return with_rule(variant, in,
+                   "the first " + (count == 1 ? "key" : text(count) + " keys") +
+                       " visible beside the window (attention sinks)",
+                   "--window " + window_text(window), [&](std::int64_t position, std::int64_t j) {
+                     return j <= position && (j < count || j + window.left >= position);
+                   });
+}
+
+Found with_prefix(Variant& variant, const Inputs& in, std::int64_t count) {
+  if (in.options.window.left >= 0 || !is_causal(in) || count < 2) return std::nullopt;
+  return with_rule(
+      variant, in, "the first " + text(count) + " keys visible to all queries (a prefix)", "",
+      [&](std::int64_t position, std::int64_t j) { return j < count || j <= position; });
 }
 
 Found with_hidden_scores(Variant& variant, const Inputs& in, RowChange change, double number) {

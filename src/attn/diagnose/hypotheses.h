@@ -60,6 +60,13 @@ std::vector<Hypothesis> hypotheses();
 /// The causal variant with a window that it lacks, for a hypothesis of the attention stage.
 std::optional<Claim> with_added_window(Variant& variant, const Inputs& in, std::int64_t left);
 
+/// The causal variant with a window, in which the first `count` keys are visible to all later
+/// queries.
+std::optional<Claim> with_first_keys(Variant& variant, const Inputs& in, std::int64_t count);
+
+/// The causal variant without a window, in which the first `count` keys are visible to all queries.
+std::optional<Claim> with_prefix(Variant& variant, const Inputs& in, std::int64_t count);
+
 /// The variant in which hidden keys have the score `number`, or a score with this term, as `change`
 /// (hidden_set, hidden_set_biased or hidden_added) says, for one of the attention stage.
 std::optional<Claim> with_hidden_scores(Variant& variant, const Inputs& in, RowChange change,
