@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "attn/core/attention.h"
@@ -56,28 +57,52 @@ Element element_of(const Tensor& tensor, std::size_t axis, std::size_t i, std::s
   return {i / stride % shape[axis], column, heads % shape[axis == 2 ? 1 : 2]};
 }
 
-/// A direction that all keys share: +1 and -1, the same in all heads.
-double direction(std::size_t column, std::size_t D) { return column % D % 2 == 0 ? 1 : -1; }
+/// A direction that all keys share, the same in all heads: +1 and -1, or more in some of D columns
+/// and 0 in others. Rotary positions turn columns of the first half of their pairs by large angles.
+std::vector<double> shared_direction(const Inputs& in) {
+  const std::size_t D = std::max<std::size_t>(1, in.D);
+  const Rotary& rotary = in.options.rotary;
+  const std::size_t width = rotary.width == 0 ? D : static_cast<std::size_t>(rotary.width);
+  const auto is_fast = [&](std::size_t column) {
+    if (rotary.kind == Rotary::Kind::none || width <= 4 || column >= width) return false;
+    return (rotary.kind == Rotary::Kind::half ? column % (width / 2) : column / 2) < width / 4;
+  };
+  std::vector<double> direction(D);
+  double squares = 0;
+  for (std::size_t column = 0; column < D; ++column) {
+    direction[column] = is_fast(column) ? 0 : column % 2 == 0 ? 1 : -1;
+    squares += direction[column] * direction[column];
+  }
+  for (double& x : direction) x *= std::sqrt(static_cast<double>(D) / squares);
+  return direction;
+}
 
 }  // namespace
 
 TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed) {
   const Inputs in = make_inputs(given.tensors, given.options);
   Normal normal(seed);
+  const std::vector<double> direction = shared_direction(in);
   const double D = static_cast<double>(std::max<std::size_t>(1, in.D));
   // The standard deviation of the scores of unit queries and keys.
   const double deviation = std::max(1e-6, std::abs(in.scale.factor()) * std::sqrt(D));
-  const double cap = in.options.softcap;
-  const double sharp = 2 / deviation,
+  const double cap = in.options.softcap, temperature = in.options.temperature;
+  const double sharp = 2 * temperature / deviation,
                capped = cap > 0 ? std::max(2.0, 0.6 * cap) / deviation : sharp;
-  // Keys at both ends get about a quarter of the weights of the queries that see all others alike.
-  const double at_end = 1 + std::log(std::max(4.0, static_cast<double>(in.S) / 4)) / 3;
-  const auto is_at_edge = [](std::size_t token, std::size_t count) {
-    return token == 0 || token + kEdge >= count;
+  // Keys after the longest length are hidden.
+  std::size_t longest = in.S;
+  if (const Tensor* lengths = given.find(Input::key_lengths); lengths != nullptr && in.P == 0) {
+    longest = 1;
+    const Tensor all = cast(*lengths, DType::i64);
+    for (const std::int64_t length : all.data<std::int64_t>())
+      longest = std::max(longest, static_cast<std::size_t>(std::max<std::int64_t>(1, length)));
+  }
+  const auto is_at_edge = [&](std::size_t token, std::size_t count) {
+    return token == 0 || token + kEdge >= std::min(count, longest);
   };
 
   /// The standard deviation of the elements of a query, and what they have in common: a factor of
-  /// direction().
+  /// the direction.
   struct Kind {
     double size, common;
   };
@@ -86,20 +111,41 @@ TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed) {
       case 0:
         return Kind{0.1 / deviation, 0};
       case 1:
-        return Kind{1 / deviation, 0};
+        return Kind{temperature / deviation, 0};
       case 2:
         return Kind{sharp, 0};
       case 3:
         return Kind{capped, 0};
       case 4: {  // all scores are about -6, or near the lower end of the softcap
-        const double score = from_end / kOrder.size() % 2 == 0 ? -6 : std::min(-6.0, -3 * cap);
+        const double low = -6 * temperature;
+        const double score = from_end / kOrder.size() % 2 == 0 ? low : std::min(low, -3 * cap);
         return Kind{0.2 / deviation, score / (deviation * std::sqrt(D))};
       }
       default:  // or about 3
-        return Kind{0.5 / deviation, 3 / (deviation * std::sqrt(D))};
+        return Kind{0.5 * temperature / deviation, 3 * temperature / (deviation * std::sqrt(D))};
     }
   };
   const bool has_norm = in.options.qk_norm != QkNorm::none;
+  /// The deviation of the elements of a key, and what they have in common, which grows, so that the
+  /// maxima of later keys are larger. Keys at both ends get about a quarter of the weights of the
+  /// queries that see all others alike. Normalised ones cannot be larger than others, but nearer to
+  /// the direction.
+  const auto key_of = [&](std::size_t token, std::size_t count) {
+    const bool is_last = token + 1 == std::min(count, longest), is_end = token == 0 || is_last;
+    const double size = is_at_edge(token, count) ? 1.5 : 1;
+    const double common = 1 + 0.2 * static_cast<double>(token) / static_cast<double>(count);
+    if (has_norm) return Kind{size, is_last ? 6 : is_end ? 2.5 : 1.1 * size * common};
+    const double at_end = 1 + std::log(std::max(4.0, static_cast<double>(in.S) / 4)) / 3;
+    return Kind{size, common * (is_end ? at_end : 1)};
+  };
+
+  /// The scores of queries along the direction are about the same for all keys, unless their
+  /// components differ.
+  const auto set_component = [&](std::span<double> key, double component) {
+    double own = 0;
+    for (std::size_t i = 0; i < key.size(); ++i) own += key[i] * direction[i] / D;
+    for (std::size_t i = 0; i < key.size(); ++i) key[i] += (component - own) * direction[i];
+  };
 
   const auto queries = [&](const Tensor& like, std::size_t axis) {
     Tensor result(DType::f64, like.shape());
@@ -107,7 +153,7 @@ TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed) {
     for (std::size_t i = 0; i < out.size(); ++i) {
       const auto [token, column, head] = element_of(like, axis, i, in.D);
       const auto [size, common] = kind_of(like.shape()[axis] - 1 - token + head);
-      out[i] = size * normal() + common * direction(column, in.D);
+      out[i] = size * normal() + common * direction[column % direction.size()];
       if (has_norm && token % 5 == 1) out[i] *= 1e-3;
     }
     return result;
@@ -119,21 +165,25 @@ TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed) {
       const auto [token, column, head] = element_of(like, axis, i, in.D);
       const std::size_t tokens = like.shape()[axis];
       const bool is_end = token == 0 || token + 1 == tokens;
-      out[i] = normal() * (is_at_edge(token, tokens) ? 1.5 : 1) +
-               (common ? direction(column, in.D) * (is_end ? at_end : 1) : 0);
+      const auto [size, shared] = key_of(token, tokens);
+      const double factor = has_norm && token % 7 == 3 ? 1e-3 : 1;
+      out[i] = factor * size * normal();
       if (!common && is_end) out[i] *= 4;
-      if (in.options.qk_norm != QkNorm::none && token % 7 == 3) out[i] *= 1e-3;
+      if (common && (i + 1) % direction.size() == 0)
+        set_component(out.subspan(i + 1 - direction.size(), direction.size()), factor * shared);
     }
     return result;
+  };
+  /// Many values have a mean that is not near 0 in half of the columns.
+  const auto mean_of = [](std::size_t column, std::size_t head) {
+    return column % 2 == 0 ? static_cast<double>(3 + head % 4) : 0;
   };
   const auto values = [&](const Tensor& like, std::size_t axis) {
     Tensor result(DType::f64, like.shape());
     const auto out = result.mutable_data<double>();
     for (std::size_t i = 0; i < out.size(); ++i) {
-      // Not around 0, where the mean of many values would be.
       const auto [token, column, head] = element_of(like, axis, i, in.Dv);
-      out[i] = normal() * (is_at_edge(token, like.shape()[axis]) ? 24 : 8) +
-               static_cast<double>(3 + head % 4);
+      out[i] = normal() * (is_at_edge(token, like.shape()[axis]) ? 24 : 8) + mean_of(column, head);
     }
     return result;
   };
@@ -159,19 +209,18 @@ TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed) {
     for (std::size_t i = 0; i < out.size(); ++i) {
       const auto [token, column, head] = element_of(like, axis, i, columns);
       const auto [size, common] = kind_of(tokens - 1 - token);
-      const bool is_end = token == 0 || token + 1 == tokens;
       const double query = has_norm && token % 5 == 1 ? 1e-3 : 1;
       const double key = has_norm && token % 7 == 3 ? 1e-3 : 1;
       if (column == kOfQuery)
         out[i] = has_queries ? query * common : 0;
       else if (column == kOfKeys)
-        out[i] = has_keys ? key * (is_end ? at_end : 1) : 0;
+        out[i] = has_keys ? key * key_of(token, tokens).common : 0;
       else if (column == kOfValues)
         out[i] = has_keys ? 1 : 0;
       else if (is_of_queries(column, columns))
         out[i] = has_queries ? query * size * normal() : 0;
       else
-        out[i] = has_keys ? key * (is_at_edge(token, tokens) ? 1.5 : 1) * normal() : 0;
+        out[i] = has_keys ? key * key_of(token, tokens).size * normal() : 0;
     }
     return result;
   };
@@ -188,13 +237,17 @@ TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed) {
         const bool is_common = row == kOfQuery  ? input == Input::W_Q
                                : row == kOfKeys ? input == Input::W_K
                                                 : false;
-        if (is_common) out[i] = direction(column, in.D);
+        if (is_common) out[i] = direction[column % direction.size()];
         if (row == kOfValues && input == Input::W_V)
-          out[i] = static_cast<double>(3 + column / std::max<std::size_t>(1, in.Dv) % 4);
+          out[i] = mean_of(column, column / std::max<std::size_t>(1, in.Dv));
       } else if (is_of_queries(row, rows) == (input == Input::W_Q)) {
-        out[i] = input == Input::W_V ? 8 * x : x;
+        out[i] = input == Input::W_V ? 24 * x : x;
       }
     }
+    if (input == Input::W_K)
+      for (std::size_t i = kFirstOther * columns; i + direction.size() <= out.size();
+           i += direction.size())
+        set_component(out.subspan(i, direction.size()), 0);
     return result;
   };
 
@@ -234,6 +287,20 @@ TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed) {
         case Input::W_V:
           if (is_projected && tensor.shape()[0] >= kFewest) changed = weights(tensor, *input);
           break;
+        case Input::b_Q:
+        case Input::b_K: {  // larger ones would hide epsilon, and turn keys from the direction
+          const double size = has_norm ? 2e-3 : 0.5 / (*input == Input::b_Q ? deviation : 1);
+          changed = Tensor(DType::f64, tensor.shape());
+          for (double& x : changed.mutable_data<double>()) x = size * normal();
+          break;
+        }
+        case Input::alibi_slopes: {
+          changed = cast(tensor, DType::f64);
+          std::size_t h = 0;
+          for (double& x : changed.mutable_data<double>())
+            x = std::max(std::abs(x), 0.1 + 0.02 * static_cast<double>(h++ % 8));
+          break;
+        }
         default:
           break;
       }
@@ -252,11 +319,12 @@ TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed) {
     std::erase_if(all, [](double x) { return !std::isfinite(x); });
     std::sort(all.begin(), all.end());
     Tensor changed(DType::f64, sinks->shape());
-    for (std::size_t h = 0; h < changed.size(); ++h)
-      changed.mutable_data<double>()[h] = (all.empty()  ? 1
-                                           : h % 2 == 0 ? all[all.size() / 2]
-                                                        : all[all.size() / 10]) +
-                                          0.5 + 0.1 * static_cast<double>(h % 5);
+    for (std::size_t h = 0; h < changed.size(); ++h) {
+      const double low = all.empty() ? 1 : all[all.size() / (h % 2 == 0 ? 20 : 5)] + 0.5;
+      // Not near 0, where a factor would make no difference.
+      const double sink = std::abs(low) < 1 ? 1 : low;
+      changed.mutable_data<double>()[h] = sink + 0.5 * static_cast<double>(h % 3);
+    }
     result.set(std::string(name_of(Input::sinks)), cast(changed, sinks->dtype()));
   }
   return result;
