@@ -133,6 +133,14 @@ def test_any_number_instead_of_infinity_is_found(tmp_path, where, number):
     assert found == pytest.approx(number, rel=1e-4)
 
 
+def test_number_for_hidden_keys_is_found_in_float16(tmp_path):
+    """Some hidden scores are far above the visible ones, so that rounding errors matter."""
+    tensors, options = random_job(74921, "f16")
+    wrong, _ = forward(tensors, options, "f16", "masked scores plus -1")
+    report, _ = diagnosed(tmp_path, tensors, options, "f16", wrong)
+    assert [finding["id"] for finding in report["diagnosis"]] == ["mask.added_number"]
+
+
 def test_errors_as_large_as_the_values_are_not_arithmetic(tmp_path):
     """A kernel has a window that the job lacks. The bound of sums in bfloat16 contains its errors, because it is for
     the worst case."""

@@ -27,8 +27,8 @@ Evaluated evaluate_with_hidden(const Variant& variant, Output output,
 /// rows of the head_context (B, H, rows, Dv) differ least from `result`; nullopt if there is none.
 /// With t = exp(number), the context of the job c, the sums over hidden keys X = sum exp(x) V and
 /// n = sum exp(x), both divided by the job's denominator, the kernel has (c + t X) / (1 + t n), so
-/// that result - c = t (X - n result), of which t is the least-squares solution.
-/// Errors: data.
+/// that result - c = t (X - n result), of which t is the least-squares solution, with rows weighted
+/// by 1 / (1 + t n). Errors: data.
 std::optional<double> fitted_score(const Variant& job, RowChange change,
                                    const std::vector<std::size_t>& rows, const Tensor& result);
 
