@@ -90,9 +90,9 @@ Found with_last_key(Variant& variant, const Inputs& in, std::int64_t later,
 constexpr std::int64_t kSmallestPage = 8, kLargestPage = 128;
 
 /// A query at position p sees key j if seen(p, j), instead of causality and windows.
-Found with_rule(Variant& variant, const Inputs& in, const std::string& claim,
-                const std::string& job,
-                const std::function<bool(std::int64_t, std::int64_t)>& seen) {
+Found with_seen_keys(Variant& variant, const Inputs& in, const std::string& claim,
+                     const std::string& job,
+                     const std::function<bool(std::int64_t, std::int64_t)>& seen) {
   constexpr std::int64_t kMostElements = std::int64_t{1} << 26;
   const auto offset = common_offset(in);
   const auto keys = static_cast<std::int64_t>(in.P + in.N),
@@ -120,7 +120,7 @@ Found last_keys_only(Variant& variant, const Inputs& in) {
   const std::int64_t before = (keys - 1) / size * size;
   if (size > 16 && before == (keys - 1) / (size / 2) * (size / 2))
     return std::nullopt;  // the same as for half the size
-  return with_rule(
+  return with_seen_keys(
       variant, in, "the causal mask applied in the last block of " + text(size) + " keys only", "",
       [&](std::int64_t position, std::int64_t j) { return j < before || j <= position; });
 }
@@ -195,7 +195,8 @@ bool hides_keys(const Variant& variant, const Inputs& in) {
 /// Whether a result depends on the order of the keys, if each keeps its value.
 bool is_ordered(const Variant& variant, const Inputs& in) {
   return hides_keys(variant, in) || has_bias(variant) || variant.has(Input::documents) ||
-         variant.has(Input::cu_seqlens_q) || variant.has(Input::dropout_mask);
+         variant.has(Input::cu_seqlens_q) || variant.has(Input::dropout_mask) ||
+         in.mask_rule != nullptr;
 }
 
 /// Whether some query sees no key; true for a large job with a mask.
@@ -1308,17 +1309,18 @@ Found with_added_window(Variant& variant, const Inputs& in, std::int64_t left) {
 Found with_first_keys(Variant& variant, const Inputs& in, std::int64_t count) {
   const Window& window = in.options.window;
   if (window.left < 0 || !is_causal(in) || count < 1) return std::nullopt;
-  return with_rule(variant, in,
-                   "the first " + (count == 1 ? "key" : text(count) + " keys") +
-                       " visible beside the window (attention sinks)",
-                   "--window " + window_text(window), [&](std::int64_t position, std::int64_t j) {
-                     return j <= position && (j < count || j + window.left >= position);
-                   });
+  return with_seen_keys(variant, in,
+                        "the first " + (count == 1 ? "key" : text(count) + " keys") +
+                            " visible beside the window (attention sinks)",
+                        "--window " + window_text(window),
+                        [&](std::int64_t position, std::int64_t j) {
+                          return j <= position && (j < count || j + window.left >= position);
+                        });
 }
 
 Found with_prefix(Variant& variant, const Inputs& in, std::int64_t count) {
   if (in.options.window.left >= 0 || !is_causal(in) || count < 2) return std::nullopt;
-  return with_rule(
+  return with_seen_keys(
       variant, in, "the first " + text(count) + " keys visible to all queries (a prefix)", "",
       [&](std::int64_t position, std::int64_t j) { return j < count || j <= position; });
 }
