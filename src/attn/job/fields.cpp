@@ -413,7 +413,8 @@ std::vector<Field> attention_fields() {
           {{"refuse", ShortMask::refuse}, {"hide", ShortMask::hide}},
           [](Options& o) -> ShortMask& { return o.short_mask; }, {needs({Input::mask})}),
       choice<EmptyRows>(
-          "empty_rows", "weights of a query that sees no key",
+          "empty_rows",
+          "weights of a query that sees no key",
           {{"zero", EmptyRows::zero}, {"uniform", EmptyRows::uniform}, {"nan", EmptyRows::nan}},
           [](Options& o) -> EmptyRows& { return o.empty_rows; }),
       {.key = "dropout_p",
