@@ -216,6 +216,7 @@ def test_invalid_options_are_refused(tmp_path, flags, message):
     assert message[:30] in run.stderr.decode()
 
 
+@pytest.mark.long
 def test_rows_do_not_take_memory(tmp_path):
     """50,000 rows of 200 bytes, with a limit of 16 MiB."""
     lines = 50_000 * '{"Q": [[1]], "K": [[1]], "outputs": ["scores"]}\n'

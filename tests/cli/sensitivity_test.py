@@ -131,6 +131,7 @@ class TestGates:
             seen |= set(expected.values())
         assert seen == {"not seen", "barely", "seen"}
 
+    @pytest.mark.long
     def test_gates_are_about_all_sampled_queries(self, tmp_path):
         """More than a million scores, which are computed in blocks: the cosine is that of all together."""
         r = np.random.default_rng(4)
@@ -249,6 +250,7 @@ class TestAdversarialInputs:
         assert attn(*command, "--seed", 1).stdout == attn(*command, "--seed", 1).stdout != attn(*command).stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [3, 5, 32, 33, 121, 196, 241, 382])
 def test_mistakes_of_random_jobs_are_seen(seed):
     """scripts/stress/sensitivity has more jobs."""

@@ -53,6 +53,7 @@ def test_all_outputs_are_those_of_the_formula(problem):
         np.testing.assert_allclose(found[name], value, rtol=1e-11, atol=1e-11, err_msg=name)
 
 
+@pytest.mark.long
 def test_outputs_alone_have_the_same_bytes(problem):
     folder, expected = problem
     together = computed(folder, list(expected))
@@ -60,6 +61,7 @@ def test_outputs_alone_have_the_same_bytes(problem):
         assert computed(folder, [name])[name].tobytes() == together[name].tobytes(), name
 
 
+@pytest.mark.long
 def test_rows_have_the_bytes_of_all_queries(problem):
     """Products are computed in blocks of 256 queries, which parts do not divide."""
     folder, _ = problem

@@ -303,6 +303,7 @@ def large_job(folder, heads=16, length=1024, width=16):
     return result
 
 
+@pytest.mark.long
 def test_large_gradients_are_tested_in_some_heads(tmp_path):
     """The matrices of all scores would take 128 MiB each; the search and the bounds have none."""
     result = large_job(tmp_path)
@@ -319,6 +320,7 @@ def test_large_gradients_are_tested_in_some_heads(tmp_path):
     assert_error(attn(*arguments, "--max-memory", "40M"), 65, "for the search for mistakes")
 
 
+@pytest.mark.long
 def test_mistake_in_some_of_many_heads_is_no_mistake_in_all(tmp_path):
     result = large_job(tmp_path)
     result["grad_K"][0, [3, 11]] += np.random.default_rng(7).normal(size=result["grad_K"][0, [3, 11]].shape).astype(F32)
