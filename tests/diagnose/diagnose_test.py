@@ -58,6 +58,7 @@ def test_arithmetic_is_no_mistake(tmp_path, dtype, arithmetic, name):
 @pytest.mark.parametrize("mistake, where", [
     ("scale twice", np.s_[1, 3, 64:]), ("scale twice", np.s_[:, 3, 32:]), ("causal strict", np.s_[:, 3, 64:]),
     ("scale twice", np.s_[:, :, ::9])])
+@pytest.mark.long
 def test_mistake_in_some_rows_is_not_arithmetic(tmp_path, mistake, where):
     tensors = plain_job(B=2, H=8, L=128, D=64)
     options = {"causal": True, "scale": 0.9}
