@@ -15,7 +15,7 @@ using Kind = Expression::Kind;
 using Relation = Expression::Relation;
 using Int = std::int64_t;
 
-/// What stands for a name or for a constant.
+/// The names of an expression.
 enum class Name { q, k, i, j, b, h, g, L, S };
 constexpr std::array<std::pair<std::string_view, Name>, 9> kNames = {{{"q", Name::q},
                                                                       {"k", Name::k},

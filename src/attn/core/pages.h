@@ -1,14 +1,13 @@
 // Key/value caches in pages: pools of pages, and for each sequence the list of its pages.
 //
 //   K_pages and V_pages    (P, page size, G, D), or (P, G, page size, D) with PoolLayout::hnd
-//   KV_pages               both in one pool: (P, 2, page size, G, D), (P, 2, G, page size, D) or,
-//   with
-//                          PoolLayout::interleaved, heads of keys and values in turn:
+//   KV_pages               both in one pool: (P, 2, page size, G, D) or (P, 2, G, page size, D);
+//                          heads of keys and values in turn with PoolLayout::interleaved:
 //                          (P, 1, 2G, page size, D) or (P, page size, 2G, D)
 //   block_table (B, n) and key_lengths (B)             pages of each sequence in order
 //   kv_indptr (B + 1), kv_indices, last_page_len (B)   the same: sequence b has the pages
-//   kv_indices
-//                          [kv_indptr[b], kv_indptr[b + 1]) and last_page_len[b] keys in the last
+//       kv_indices[kv_indptr[b]] to kv_indices[kv_indptr[b + 1] - 1], and last_page_len[b] keys in
+//       the last of them
 //
 // If both tables are given, they must agree. Only slots of keys are read; table entries and slots
 // beyond the length of a sequence may hold anything. Sequences may share pages.
