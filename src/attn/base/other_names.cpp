@@ -63,6 +63,7 @@ constexpr OtherName kOtherNames[] = {
      "key_lengths"},
     {input, "seqused_q query_seq_lengths", "query_lengths"},
     {input, "cu_seqlens", "cu_seqlens_q"},
+    {input, "topk_indices topk_idx topk_idxs sparse_indices block_indices", "key_indices"},
     {input, "segment_ids document_ids doc_ids q_segment_ids query_segment_ids", "documents"},
     {input, "kv_segment_ids key_segment_ids key_document_ids", "key_documents"},
     {input, "positions pos_ids", "position_ids"},

@@ -25,13 +25,22 @@ std::string not_explained(const Options& options) {
   return "";
 }
 
+/// The tensors that are added to the scores of a problem with these options.
+std::vector<Input> added_inputs(const Options& options, const std::function<bool(Input)>& given) {
+  std::vector<Input> inputs;
+  for (const Input input : kBiasInputs)
+    if (given(input) && (input != Input::key_indices || options.duplicates == Duplicates::count))
+      inputs.push_back(input);
+  return inputs;
+}
+
 /// The requests for a problem with these options; `given` says which inputs it has.
 std::vector<Request> requests_for(const Options& options, const std::function<bool(Input)>& given) {
   std::vector<Request> requests = {Output::queries,
                                    given(Input::past_K) ? Output::present_K : Output::keys,
                                    given(Input::past_V) ? Output::present_V : Output::values};
-  const bool adds = options.alibi || std::any_of(kBiasInputs.begin(), kBiasInputs.end(), given);
-  if (adds) requests.emplace_back(Output::masked_scores);
+  if (options.alibi || !added_inputs(options, given).empty())
+    requests.emplace_back(Output::masked_scores);
   for (const Input input : {Input::sinks, Input::head_scale})
     if (given(input)) requests.emplace_back(input);
   return requests;
@@ -89,8 +98,8 @@ class StepsReader {
     const Tensor* const values = tensor(requests[2]);
     for (const Request& request : requests)
       if (request != requests[2] && tensor(request) == nullptr) return missing(requests, reason);
-    for (const Input input : kBiasInputs)
-      if (given(input)) steps_.added.push_back(key_of(input));
+    for (const Input input : added_inputs(steps_.options, given))
+      steps_.added.push_back(key_of(input));
     if (steps_.options.alibi) steps_.added.emplace_back("alibi");
     reason = "The steps of these weights are not shown: the queries and keys do not match them.";
     const auto queries = vectors_of(result_, name(requests[0]));

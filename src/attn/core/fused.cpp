@@ -330,6 +330,8 @@ const char* fallback_reason(const Inputs& in) {
   unknown.causal_offset.reset();
   unknown.window = {};
   unknown.mask_rule.clear();
+  unknown.index_block = 1;
+  unknown.duplicates = Duplicates::error;
   unknown.temperature = 1;
   unknown.empty_rows = EmptyRows::zero;
   unknown.dropout_p.reset();

@@ -78,7 +78,8 @@ enum class Input : unsigned char {
   block_table,
   kv_indptr,
   kv_indices,
-  last_page_len
+  last_page_len,
+  key_indices
 };
 
 /// What an input's elements are.
@@ -232,6 +233,7 @@ inline constexpr auto kInputs = [] {
        .axes = {},
        .kind = index,
        .companion = Input::kv_indptr},
+      {.input = Input::key_indices, .name = "key_indices", .axes = {}, .kind = index},
   });
 }();
 

@@ -7,6 +7,7 @@
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/core/axis_lengths.h"
+#include "attn/core/key_lists.h"
 #include "attn/core/layout.h"
 #include "attn/core/mask.h"
 #include "attn/core/mask_rule.h"
@@ -154,11 +155,24 @@ void set_token_ids(const TensorMap& numbers, Inputs& in, AxisLengths& axes) {
        .found = std::string(name_of(ids->dtype())) + " " + to_string(shape)});
 }
 
+void set_key_lists(const TensorMap& numbers, Inputs& in, AxisLengths& axes) {
+  const Tensor* given = find(numbers, Input::key_indices);
+  if (given == nullptr) return;
+  in.key_lists = KeyLists::checked(*given, in, axes);
+  if (in.options.duplicates == Duplicates::count) in[Input::key_indices] = Tensor(DType::i64, {});
+}
+
 /// Errors: data, for a rule or a table that is not valid.
 void set_mask_rule(const TensorMap& tensors, Inputs& in) {
   if (in.options.mask_rule.empty()) return;
   in.mask_rule = std::make_shared<const MaskRule>(in.options.mask_rule, tensors, in);
-  if (in.mask_rule->uses_items() && in.token_positions.size() == 1)
+}
+
+/// Gives each batch item its own token positions if something else by position differs.
+void separate_items(Inputs& in) {
+  const bool differ =
+      (in.mask_rule && in.mask_rule->uses_items()) || (in.key_lists && in.key_lists->uses_items());
+  if (differ && in.token_positions.size() == 1)
     in.token_positions = std::vector(in.B, in.token_positions.front());
 }
 
@@ -217,6 +231,8 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
     if (axes.knows(Axis::D)) set_rotary_divisors(tensors, in, axes);
     in.token_positions = make_token_positions(numbers, in, axes);
     if (axes.problems().empty()) set_mask_rule(tensors, in);
+    if (axes.problems().empty()) set_key_lists(numbers, in, axes);
+    separate_items(in);
     set_token_ids(numbers, in, axes);
   }
   if (!axes.problems().empty()) axes.problems().raise(ErrorKind::data);

@@ -51,6 +51,7 @@ struct TokenPositions {
   Side queries, keys;  ///< L and P + N
 };
 
+class KeyLists;
 class MaskRule;
 
 /// A checked problem. Tensors have all axes, with length 1 for those that the user's tensors lack;
@@ -69,6 +70,7 @@ struct Inputs {
   ///   cos, sin (positions, r / 2) or (B or 1, N, r / 2)
   ///   alibi_slopes (B or 1, H), also those of the option alibi
   ///   token_ids (B or 1, P + N), int64
+  ///   key_indices (), if what key_lists counts is to be added to the scores
   /// Those of other options, such as lengths and documents, are in the members below instead.
   std::array<std::optional<Tensor>, kInputs.size()> tensors;
 
@@ -84,7 +86,8 @@ struct Inputs {
 
   std::vector<TokenPositions> token_positions;  ///< for each batch item, or one for all
   std::shared_ptr<const MaskRule> mask_rule;    ///< nullptr: none
-  /// Of a part of a larger problem: its first batch item and query head, for mask_rule.
+  std::shared_ptr<const KeyLists> key_lists;    ///< of key_indices; nullptr: none
+  /// Of a part of a larger problem: its first batch item and query head, for these two.
   std::size_t first_item = 0, first_head = 0;
   /// For each entry of token_positions, a range for each of `rows`; nullopt if the keys that some
   /// query sees by its position are not contiguous, or differ between heads.

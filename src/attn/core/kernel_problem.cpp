@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "attn/core/key_lists.h"
 #include "attn/core/mask.h"
 #include "attn/core/normalise.h"
 #include "attn/core/position_bias.h"
@@ -144,6 +145,7 @@ KernelProblem<T>::KernelProblem(const Inputs& in) {
     if (*given)
       add_mask(*this, fitted_mask(**given, in, in.options.mask_polarity),
                in.options.mask_polarity == MaskPolarity::ignore);
+  if (in[Input::key_indices]) add_mask(*this, in.key_lists->log_counts(in), false);
   if (in[Input::alibi_slopes] || in[Input::relative_bias]) add_distances(*this, in);
   const bool has_own = !own_ranges.empty() || !in.key_ranges;
   problem.key_ranges = has_own ? own_ranges.data() : in.key_ranges->data();
@@ -165,10 +167,9 @@ const char* unrepresentable_option(const Inputs& in) {
 }
 
 bool has_too_many_biases(const Inputs& in) {
-  const auto is_added = [](const std::optional<Tensor>& mask) {
-    return mask && is_float(mask->dtype());
-  };
-  return in[Input::bias] && is_added(in[Input::mask]) && is_added(in[Input::key_mask]);
+  const auto adds = [&](Input input) { return in[input] && is_added(input, *in[input]); };
+  return adds(Input::bias) + adds(Input::mask) + adds(Input::key_mask) + adds(Input::key_indices) >
+         2;
 }
 
 bool has_kernel_problem(const Inputs& in) {
@@ -176,12 +177,27 @@ bool has_kernel_problem(const Inputs& in) {
   return !by_distance || (in.E == 0 && in.key_ranges.has_value());
 }
 
+namespace {
+
+/// The bytes of a row of the masks by position that a KernelProblem makes.
+double bytes_of_mask_row(const Inputs& in) {
+  const auto bytes = [](Shape shape, std::size_t of_element) {
+    shape[2] = 1;
+    return static_cast<double>(element_count(shape)) * static_cast<double>(of_element);
+  };
+  double sum = in.key_ranges ? 0 : bytes(shape_of_visible_by_position(in), 1);
+  if (in[Input::key_indices])
+    sum += bytes(in.key_lists->shape_of_log_counts(in), size_of(in.compute));
+  return sum;
+}
+
+}  // namespace
+
 std::size_t rows_of_kernel_problem(const Inputs& in) {
-  constexpr std::size_t kMostMaskBytes = std::size_t{1} << 26;
-  if (in.key_ranges || in.key_part != nullptr) return in.rows.size();
-  Shape of_row = shape_of_visible_by_position(in);
-  of_row[2] = 1;
-  return std::max<std::size_t>(1, kMostMaskBytes / std::max<std::size_t>(1, element_count(of_row)));
+  constexpr double kMostMaskBytes = 0x1p26;
+  const double of_row = bytes_of_mask_row(in);
+  if (of_row == 0 || in.key_part != nullptr) return in.rows.size();
+  return static_cast<std::size_t>(std::max(1.0, kMostMaskBytes / of_row));
 }
 
 std::size_t bytes_of_kernel_problem(const Inputs& in, bool of_all_rows) {
@@ -190,11 +206,8 @@ std::size_t bytes_of_kernel_problem(const Inputs& in, bool of_all_rows) {
   double bytes = rows * sizeof(kernel::KeyRange);
   if (in[Input::alibi_slopes] || in[Input::relative_bias])
     bytes += real(in.B) * real(in.H) * real(in.L + in.S) * sizeof(double);
-  if (!in.key_ranges) {
-    Shape mask = shape_of_visible_by_position(in);
-    if (!of_all_rows) mask[2] = std::min(mask[2], rows_of_kernel_problem(in));
-    bytes += real(element_count(mask));
-  }
+  const std::size_t at_once = of_all_rows ? in.rows.size() : rows_of_kernel_problem(in);
+  bytes += bytes_of_mask_row(in) * real(std::min(in.rows.size(), at_once));
   return static_cast<std::size_t>(std::min(bytes, 0x1p62));
 }
 

@@ -35,7 +35,7 @@ bool has_too_many_biases(const Inputs& in);
 /// infinite or subnormal in the dtype of the computation; nullptr if there is none.
 const char* unrepresentable_option(const Inputs& in);
 
-/// How many queries to compute at once, so that a mask by position is not large.
+/// How many queries to compute at once, so that masks by position are not large.
 std::size_t rows_of_kernel_problem(const Inputs& in);
 
 /// Upper bound of the memory of a KernelProblem, for `of_all_rows` or for rows_of_kernel_problem().

@@ -10,6 +10,7 @@
 #include <xtensor/xnoalias.hpp>
 #include <xtensor/xoperation.hpp>
 
+#include "attn/core/key_lists.h"
 #include "attn/core/mask_rule.h"
 #include "attn/core/position_bias.h"
 #include "attn/core/projection.h"
@@ -52,12 +53,18 @@ std::optional<std::map<std::int64_t, Interval>> documents_of(const TokenPosition
   return documents;
 }
 
+/// Whether the keys that a query sees by its position differ between heads.
+bool differs_by_head(const Inputs& in) {
+  return (in.mask_rule && in.mask_rule->uses_heads()) ||
+         (in.key_lists && in.key_lists->uses_heads());
+}
+
 }  // namespace
 
 std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in) {
   std::vector<kernel::KeyRange> ranges;
   const auto keys = static_cast<std::int64_t>(in.P + in.N);
-  if (in.mask_rule && in.mask_rule->uses_heads()) return std::nullopt;
+  if (differs_by_head(in)) return std::nullopt;
   for (std::size_t entry = 0; entry < in.token_positions.size(); ++entry) {
     const TokenPositions& tokens = in.token_positions[entry];
     const auto documents = documents_of(tokens.keys);
@@ -73,6 +80,7 @@ std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in) {
         const Interval reached = reach(range.center, in.options);
         range.begin = std::clamp(reached.begin, begin, end);
         range.end = std::max(range.begin, std::min(reached.end, end));
+        if (in.key_lists && !in.key_lists->narrow(in, entry, i, range)) return std::nullopt;
         if (rule && !rule->narrow(i, range)) return std::nullopt;
       }
       if (in.E > 0 && !range.padding) {  // the appended keys follow all others
@@ -86,8 +94,7 @@ std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in) {
 }
 
 Shape shape_of_visible_by_position(const Inputs& in) {
-  const bool has_heads = in.mask_rule && in.mask_rule->uses_heads();
-  return {in.token_positions.size(), has_heads ? in.H : 1, in.rows.size(), in.S};
+  return {in.token_positions.size(), differs_by_head(in) ? in.H : 1, in.rows.size(), in.S};
 }
 
 namespace {
@@ -122,10 +129,18 @@ Tensor visible_by_position(const Inputs& in) {
       for (const std::size_t i : in.rows) {
         const Interval reached = reach(queries.positions[i], in.options);
         const std::int64_t id = queries.segment(i);
-        for (std::size_t j = 0; j < in.S; ++j)
-          out[j] =
-              id != TokenPositions::kPadding &&
-              (j >= in.P + in.N || (id == keys.segment(j) && reached.contains(keys.positions[j])));
+        const auto sees = [&, &side = keys](std::size_t j) {
+          return id == side.segment(j) && reached.contains(side.positions[j]);
+        };
+        if (id == TokenPositions::kPadding) {
+          out += in.S;
+          continue;
+        }
+        if (in.key_lists)
+          in.key_lists->each(in, entry, head, i, [&](std::size_t j) { out[j] = sees(j); });
+        else
+          for (std::size_t j = 0; j < in.P + in.N; ++j) out[j] = sees(j);
+        std::fill(out + in.P + in.N, out + in.S, true);
         if (rule) apply(*rule, i, {out, in.P + in.N});
         out += in.S;
       }
@@ -209,6 +224,7 @@ Tensor fitted_mask(const Tensor& given, const Inputs& in, MaskPolarity polarity)
 Tensor bias_of_scores(const Bias<Tensor>& bias, const Inputs& in) {
   if (bias.input == Input::alibi_slopes) return alibi_bias(bias.value, in);
   if (bias.input == Input::relative_bias) return relative_bias(bias.value, in);
+  if (bias.input == Input::key_indices) return in.key_lists->log_counts(in);
   return fitted_mask(bias.value, in, in.options.mask_polarity);
 }
 

@@ -1,5 +1,5 @@
 // Masks: which keys each query sees by its position (documents, lengths, causality, window, mask
-// rule), masks that hide more keys, and biases of scores.
+// rule, lists of keys), masks that hide more keys, and biases of scores.
 #pragma once
 
 #include <array>
@@ -17,7 +17,8 @@ namespace attn {
 
 /// For each batch item, or once if in.token_positions has one entry for all of them, a range for
 /// each of in.rows. nullopt if the keys that a query sees are not contiguous: documents may be
-/// interleaved, appended keys may follow keys that are hidden, and a mask rule may show any keys.
+/// interleaved, appended keys may follow keys that are hidden, and a mask rule or a list may show
+/// any keys.
 /// nullopt, too, if heads differ. Errors: data, as RuleRows.
 std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in);
 
@@ -44,8 +45,9 @@ Tensor visible_keys(const Inputs& in);
 Shape shape_of_visible_keys(const Inputs& in);
 
 /// The inputs of which biases of the scores are made, in the order in which they are added.
-inline constexpr std::array kBiasInputs = {Input::bias, Input::mask, Input::key_mask,
-                                           Input::alibi_slopes, Input::relative_bias};
+inline constexpr std::array kBiasInputs = {Input::bias,          Input::mask,
+                                           Input::key_mask,      Input::alibi_slopes,
+                                           Input::relative_bias, Input::key_indices};
 /// Whether the tensor of one of these is added: a mask may be boolean instead.
 inline bool is_added(Input input, const Tensor& tensor) {
   return row_of(input).kind != InputKind::mask || is_float(tensor.dtype());

@@ -70,6 +70,13 @@ enum class ShortMask {
   hide,    ///< keys beyond its columns are hidden
 };
 
+/// A key that is listed more than once for a query (core/key_lists.h).
+enum class Duplicates {
+  error,
+  once,   ///< counts once
+  count,  ///< counts as often as it is listed
+};
+
 enum class SoftmaxAxis {
   keys,  ///< the weights of each query sum to 1
   all,   ///< those of a head's selected rows do (scipy.special.softmax without an axis)
@@ -202,6 +209,8 @@ struct Options {
   std::optional<std::int64_t> causal_offset;  ///< replaces the offset of `alignment`
   Window window;
   std::string mask_rule;  ///< hides the keys for which it is false (core/mask_rule.h); "": none
+  std::int64_t index_block = 1;  ///< keys of each of key_indices
+  Duplicates duplicates = Duplicates::error;
   Normaliser normaliser = Normaliser::softmax;
   std::int64_t top_k = 0;  ///< Normaliser::top_k: number of keys with a weight
   double temperature = 1;  ///< divides masked scores, but not sinks, before normalisation

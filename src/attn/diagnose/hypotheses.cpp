@@ -189,7 +189,7 @@ bool is_boolean(const Variant& variant, Input input) {
 /// Whether some keys are hidden from some queries.
 bool hides_keys(const Variant& variant, const Inputs& in) {
   return in.options.causal || has_window(in) || variant.has(Input::mask) ||
-         variant.has(Input::key_mask) || variant.has(Input::key_lengths);
+         variant.has(Input::key_mask) || variant.has(Input::key_lengths) || in.key_lists;
 }
 
 /// Whether a result depends on the order of the keys, if each keeps its value.
@@ -217,7 +217,7 @@ bool has_empty_rows(const Inputs& in) {
 /// Whether only a boolean mask hides keys.
 bool hides_by_mask_alone(const Variant& variant, const Inputs& in) {
   return is_boolean(variant, Input::mask) && !in.options.causal && !has_window(in) &&
-         !variant.has(Input::key_mask) && !variant.has(Input::key_lengths);
+         !variant.has(Input::key_mask) && !variant.has(Input::key_lengths) && !in.key_lists;
 }
 
 /// As many queries as keys see each key and those after it, or only the latter.
@@ -235,7 +235,7 @@ Found inverted_causality(Variant& variant, const Inputs& in, bool with_own) {
 Found inverted_masks(Variant& variant, const Inputs& in) {
   const bool is_only_causal = is_causal(in) && in.options.window.left < 0 &&
                               !variant.has(Input::mask) && !variant.has(Input::key_mask) &&
-                              !variant.has(Input::key_lengths);
+                              !variant.has(Input::key_lengths) && !in.key_lists;
   if (!hides_keys(variant, in) || is_only_causal || hides_by_mask_alone(variant, in) ||
       !may_count_hidden_keys(variant, in))
     return std::nullopt;
@@ -839,6 +839,18 @@ constexpr Hypothesis kAttentionTable[] = {
      }},
     {"mask.key_mask_dropped", kAttention,
      [](Variant& p, const Inputs&) { return without(p, {Input::key_mask}, "without --key-mask"); }},
+    {"mask.key_indices_dropped", kAttention,
+     [](Variant& p, const Inputs&) {
+       return without(p, {Input::key_indices}, "without --key-indices");
+     }},
+    {"mask.other_duplicates", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.options.duplicates == Duplicates::error) return std::nullopt;
+       const bool are_counted = in.options.duplicates == Duplicates::count;
+       p.options.duplicates = are_counted ? Duplicates::once : Duplicates::count;
+       return flag(are_counted ? "--duplicates once" : "--duplicates count",
+                   are_counted ? "count" : "once");
+     }},
     {"mask.key_lengths_dropped", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (!p.has(Input::key_lengths)) return std::nullopt;
