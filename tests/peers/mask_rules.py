@@ -1,4 +1,5 @@
-"""Mask rules that show the keys of masks of other libraries: FlexAttention's mask_mod and transformers' models."""
+"""Mask rules that show the keys of masks of other libraries: FlexAttention's mask_mod and transformers' models. Lists of
+blocks that show those of FlexAttention's BlockMask."""
 
 import json
 import pathlib
@@ -8,7 +9,7 @@ import tempfile
 import numpy as np
 import torch
 import transformers
-from torch.nn.attention.flex_attention import create_mask
+from torch.nn.attention.flex_attention import BlockMask, create_mask
 from transformers import masking_utils
 from transformers.models.gemma3.modeling_gemma3 import create_masks_for_vision_model, get_block_sequence_ids_for_mask
 
@@ -17,13 +18,12 @@ from support.attn import attn
 JOBS = 20  # of each rule
 
 
-def shown(rule, shape, tables, flags=()):
+def shown(job, shape):
     """The mask that attn makes, (B, H, L, S)."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder)
-        used = {name: np.asarray(table).tolist() for name, table in tables.items()}
-        (path / "job.json").write_text(json.dumps({"mask_rule": rule} | ({"mask_tables": used} if used else {})))
-        run = attn("mask", "job.json", "--shape", ",".join(map(str, shape)), *flags, "-o", "mask.npy", cwd=path)
+        (path / "job.json").write_text(json.dumps(job))
+        run = attn("mask", "job.json", "--shape", ",".join(map(str, shape)), "-o", "mask.npy", cwd=path)
         assert run.returncode == 0, run.stderr.decode()
         return np.broadcast_to(np.load(path / "mask.npy"), shape)
 
@@ -98,9 +98,33 @@ def transformers_rules(rng, L, _):
     }
 
 
+def rule_job(rule, tables):
+    used = {name: np.asarray(table).tolist() for name, table in tables.items()}
+    return {"mask_rule": rule} | ({"mask_tables": used} if used else {})
+
+
+def block_lists(rng, B, H, L, S):
+    """A job with lists of blocks for blocks of queries, and the mask of the same BlockMask."""
+    M = rng.randint(1, 9)
+    rows, columns = -(-L // M), -(-S // M)
+    lists = torch.tensor([[[rng.sample(range(columns), columns) for _ in range(rows)] for _ in range(H)] for _ in range(B)])
+    counts = torch.randint(0, columns + 1, (B, H, rows), generator=torch.Generator().manual_seed(rng.getrandbits(31)))
+    blocks = BlockMask.from_kv_blocks(counts.int(), lists.int(), BLOCK_SIZE=M).to_dense()
+    listed = torch.where(torch.arange(columns) < counts[..., None], lists, -1).repeat_interleave(M, 2)[:, :, :L]
+    dense = blocks.repeat_interleave(M, 2).repeat_interleave(M, 3)[:, :, :L, :S]
+    return {"key_indices": listed.tolist(), "index_block": M}, dense != 0
+
+
 def compare():
     """({kind: (masks, equal)}, differences)"""
     counts, differences = {}, []
+    for seed in range(5 * JOBS):
+        rng = random.Random(seed)
+        shape = 2, 2, rng.randint(1, 40), rng.randint(1, 40)
+        job, theirs = block_lists(rng, *shape)
+        if not np.array_equal(shown(job, shape), theirs.numpy()):
+            differences.append(f"BlockMask, seed {seed}: {shape}, blocks of {job['index_block']}")
+    counts["BlockMask, key_indices"] = 5 * JOBS, 5 * JOBS - len(differences)
     of_models = f"transformers {transformers.__version__}: Llama 4, Gemma 3, PaliGemma, ModernBERT"
     for kind, rules, B, H in ("FlexAttention, 12 rules", flex_rules, 2, 2), (of_models, transformers_rules, 2, 1):
         done = equal = 0
@@ -111,7 +135,7 @@ def compare():
             for name, (rule, theirs, tables) in rules(rng, L, S).items():
                 if callable(theirs):
                     theirs = create_mask(theirs, B, H, L, S, device="cpu")
-                ours = shown(rule, (B, H, L, S), tables)
+                ours = shown(rule_job(rule, tables), (B, H, L, S))
                 done += 1
                 if np.array_equal(np.broadcast_to(theirs.numpy(), ours.shape), ours):
                     equal += 1
