@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from support.attn import assert_error, attn
+from support.attn import assert_error, attn, under_sanitizer
 from support.jobs import run_arrays
 from support.paged_jobs import bits, write_job
 
@@ -237,6 +237,7 @@ def test_numbers_count_the_keys_of_pages(tmp_path):
         np.testing.assert_allclose(found[name], array, rtol=1e-14, atol=0)
 
 
+@pytest.mark.skipif(under_sanitizer(), reason="takes long")
 def test_a_mask_is_made_for_some_queries_at_a_time(tmp_path):
     """The mask of all queries would have 160 MB, and the logarithms of counts 640 MB."""
     tensors = {name: array[0, 0].astype("f4") for name, array in arrays_of(40_000, 4_000).items()}
