@@ -94,6 +94,8 @@ class ListJob:
                     group = self.H // heads
                     self.counts[a, h * group:(h + 1) * group, i, listed] += 1
         self.tensors["key_indices"] = lists[0, 0] if form == 2 else lists[:, 0] if form == 3 else lists
+        if rng.random() < 0.3:  # with the axes that are shared
+            self.tensors["key_indices"] = lists
 
     @property
     def visible(self):

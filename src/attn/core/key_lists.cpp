@@ -42,7 +42,12 @@ std::shared_ptr<const KeyLists> KeyLists::checked(const Tensor& numbers, const I
                                                   AxisLengths& axes) {
   const Shape& found = numbers.shape();
   const std::size_t rank = found.size(), n = rank < 2 ? 0 : found.back();
-  const auto fits = [&](const Shape& shape) { return found == shape; };
+  const auto fits = [&](const Shape& form) {
+    bool all = rank == form.size();
+    for (std::size_t i = 0; all && i < rank; ++i)
+      all = found[i] == form[i] || (found[i] == 1 && i + 2 < rank);
+    return all;
+  };
   const Shape forms[] = {{in.L, n}, {in.B, in.L, n}, {in.B, in.G, in.L, n}, {in.B, in.H, in.L, n}};
   if (is_float(numbers.dtype()) || rank < 2 || std::none_of(forms, std::end(forms), fits)) {
     std::string expected = "whole numbers of shape (";
@@ -58,7 +63,7 @@ std::shared_ptr<const KeyLists> KeyLists::checked(const Tensor& numbers, const I
     return nullptr;
   }
   std::shared_ptr<KeyLists> lists(new KeyLists(in));
-  lists->items_ = rank == 2 ? 1 : in.B;
+  lists->items_ = rank == 2 ? 1 : found[0];
   lists->heads_ = rank == 4 ? found[1] : 1;
   lists->sharing_ = in.H / lists->heads_;
   lists->n_ = n;

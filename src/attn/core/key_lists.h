@@ -21,8 +21,9 @@ namespace attn {
 /// The lists of a problem. Immutable.
 class KeyLists {
  public:
-  /// `numbers` is (L, n), (B, L, n), (B, G, L, n) or (B, H, L, n); `in` must have its lengths and
-  /// token_positions. nullptr if problems were added to `axes`.
+  /// `numbers` is (L, n), (B, L, n), (B, G, L, n) or (B, H, L, n), with 1 for B, G or H if lists
+  /// are shared; `in` must have its lengths and token_positions. nullptr if problems were added to
+  /// `axes`.
   static std::shared_ptr<const KeyLists> checked(const Tensor& numbers, const Inputs& in,
                                                  AxisLengths& axes);
 
