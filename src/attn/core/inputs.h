@@ -21,6 +21,7 @@
 #pragma once
 
 #include <array>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -51,6 +52,26 @@ struct TokenPositions {
   Side queries, keys;  ///< L and P + N
 };
 
+/// An optional tensor for each input. Most are absent, and take one byte. References stay valid.
+class InputSlots {
+ public:
+  const std::optional<Tensor>& operator[](Input input) const {
+    return slots_[slot_of_[index_of(input)]];
+  }
+  std::optional<Tensor>& operator[](Input input) {
+    unsigned char& slot = slot_of_[index_of(input)];
+    if (slot == 0) {
+      slot = static_cast<unsigned char>(slots_.size());
+      slots_.emplace_back();
+    }
+    return slots_[slot];
+  }
+
+ private:
+  std::array<unsigned char, kInputs.size()> slot_of_{};  ///< 0: absent
+  std::deque<std::optional<Tensor>> slots_{1};           ///< the first is empty
+};
+
 class KeyLists;
 class MaskRule;
 
@@ -72,10 +93,8 @@ struct Inputs {
   ///   token_ids (B or 1, P + N), int64
   ///   key_indices (), if what key_lists counts is to be added to the scores
   /// Those of other options, such as lengths and documents, are in the members below instead.
-  std::array<std::optional<Tensor>, kInputs.size()> tensors;
-
-  const std::optional<Tensor>& operator[](Input input) const { return tensors[index_of(input)]; }
-  std::optional<Tensor>& operator[](Input input) { return tensors[index_of(input)]; }
+  const std::optional<Tensor>& operator[](Input input) const { return tensors_[input]; }
+  std::optional<Tensor>& operator[](Input input) { return tensors_[input]; }
 
   TensorMap given;  ///< the tensors as the user gave them
   Options options;
@@ -111,6 +130,9 @@ struct Inputs {
   bool batched = false;     ///< whether inputs and results have a batch axis
   bool with_heads = false;  ///< whether results have a head axis
   bool packed = true;       ///< context is (B, L, H*Dv), not (B, H, L, Dv)
+
+ private:
+  InputSlots tensors_;
 };
 
 /// Bytes of the copies that make_inputs() makes of tensors with other dtypes than the computation.
