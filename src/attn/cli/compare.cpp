@@ -81,7 +81,10 @@ std::vector<Option> reference_options(ReferenceArgs& args) {
                    "permit")),
        word("--sums", args.sums, {"f64", "f32", "f16", "bf16"},
             "precision of A's sums and softmax: f64, f32, f16 or bf16; default: f32, or f64 if A's "
-            "precision is f64")});
+            "precision is f64"),
+       word("--weights-precision", args.weights, {"f16", "bf16", "e4m3", "e5m2"},
+            "type to which A's computation rounds weights before it multiplies values: f16, bf16, "
+            "e4m3 or e5m2")});
 }
 
 std::vector<Option> picture_options(CompareArgs& args) {
@@ -104,11 +107,12 @@ constexpr std::pair<const char*, const char*> kFixedByReference[] = {
     {"--tokens", "labels come from A"}};
 
 void add_rules(Command& command, const CompareArgs& args, const std::vector<Option>& job) {
-  std::vector<std::string> with_reference = {"--precision", "--sums", "--diagnose"};
+  std::vector<std::string> with_reference = {"--precision", "--sums", "--weights-precision",
+                                             "--diagnose"};
   for (const Option& option : job) with_reference.push_back(option.name());
   command.requirements = {
       {with_reference, "--reference"},
-      {{"--precision", "--sums"},
+      {{"--precision", "--sums", "--weights-precision"},
        "the error bound, which --rtol, --atol and --ulp replace",
        [&args] { return !args.tolerant(); }},
       {{"--baseline"}, "--reference"},
@@ -364,10 +368,11 @@ int run_compare(const CompareArgs& args) {
     const StopOnInterrupt interrupt;
     SearchLimits search{.stop = interrupt.stopped()};
     if (args.reference.diagnose) search.seconds.reset();
-    report = compare_to_reference(a, reference_document(args.b, args.reference.flags, files),
-                                  {args.reference.precision, args.reference.sums, as, tolerance,
-                                   args.tolerant(), gates, search},
-                                  files);
+    report =
+        compare_to_reference(a, reference_document(args.b, args.reference.flags, files),
+                             {args.reference.precision, args.reference.sums, args.reference.weights,
+                              as, tolerance, args.tolerant(), gates, search},
+                             files);
     for (const std::string& text : report.notes) note(text);
   } else {
     TensorMap b = tensors_of(parse_tensor_ref(args.b), files);

@@ -17,10 +17,10 @@ namespace attn {
 
 /// The options of --reference as typed.
 struct ReferenceArgs {
-  bool enabled = false;         ///< --reference
-  std::string precision, sums;  ///< names of core/expected_error.h; "": from the dtype
-  std::vector<std::string> as;  ///< --as, also without --reference
-  bool diagnose = false;        ///< --diagnose
+  bool enabled = false;                  ///< --reference
+  std::string precision, sums, weights;  ///< those of ReferenceOptions
+  std::vector<std::string> as;           ///< --as, also without --reference
+  bool diagnose = false;                 ///< --diagnose
   JobFlags flags;
 };
 

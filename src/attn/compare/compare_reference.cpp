@@ -92,8 +92,9 @@ Precision precision_of(const Tensor& tensor, const ReferenceOptions& typed) {
                                : tensor.dtype() == DType::f16  ? "f16"
                                : tensor.dtype() == DType::bf16 ? "bf16"
                                                                : "f64";
-  const Precision precision = named(typed.precision.empty() ? of_dtype : typed.precision);
-  return typed.sums.empty() ? precision : with_sums_in(precision, named(typed.sums));
+  Precision precision = named(typed.precision.empty() ? of_dtype : typed.precision);
+  if (!typed.sums.empty()) precision = with_sums_in(std::move(precision), named(typed.sums));
+  return typed.weights.empty() ? precision : with_weights_in(std::move(precision), typed.weights);
 }
 
 /// Errors: usage, if the output has no error bound.

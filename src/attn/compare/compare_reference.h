@@ -14,7 +14,8 @@ namespace attn {
 
 /// The options as typed.
 struct ReferenceOptions {
-  std::string precision, sums;  ///< names of core/expected_error.h; "": from the dtype
+  /// Names of core/expected_error.h; "": from the dtype, or as everything else.
+  std::string precision, sums, weights;
   std::vector<std::string> as;  ///< --as; the given tensors already have these names
   Tolerance tolerance;
   bool has_tolerance = false;    ///< use `tolerance` instead of the error bounds

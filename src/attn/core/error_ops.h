@@ -41,6 +41,8 @@ class ErrorOps {
         r_(precision.result),
         f_(precision.factor),
         s_(precision.sum),
+        of_weight_(std::max(precision.factor, precision.weight)),
+        least_weight_(std::max(precision.least, precision.least_weight)),
         precision_(precision),
         known_(known),
         keys_(keys.value_or(inputs.S)) {}
@@ -417,16 +419,16 @@ class ErrorOps {
     const Bounded::Sizes v = sizes_of(values);
     const double of_sum = sum_of_products(count);
     const bool is_coarse =
-        f_ > s_;  // otherwise the factors' roundings are few beside those of sums
-    const Tensor of_weights =
-        bounds::each([c = of_sum + (is_coarse ? 0 : f_)](double e, double x) { return e + c * x; },
-                     weights.error, w);
+        of_weight_ > s_;  // otherwise the factors' roundings are few beside those of sums
+    const Tensor of_weights = bounds::each(
+        [c = of_sum + (is_coarse ? 0 : of_weight_)](double e, double x) { return e + c * x; },
+        weights.error, w);
     Tensor total = bounds::product(of_weights, v.magnitudes);
     const auto square = [](double x) { return x * x; };
     if (is_coarse)
       total = bounds::each(
           [this](double e, double t, double t2) {
-            return e + f_ * std::min(t, bounds::kSpread * std::sqrt(t2));
+            return e + of_weight_ * std::min(t, bounds::kSpread * std::sqrt(t2));
           },
           std::move(total), bounds::product(w, v.magnitudes),
           bounds::product(bounds::each(square, w), bounds::each(square, v.magnitudes)));
@@ -444,16 +446,16 @@ class ErrorOps {
     const Tensor w = bounds::magnitude(weights.value);
     const Bounded::Sizes v = sizes_of(values);
     const auto square = [](double x) { return x * x; };
-    const double c = sum_of_products(count) + (f_ > s_ ? 0 : f_);
+    const double c = sum_of_products(count) + (of_weight_ > s_ ? 0 : of_weight_);
     WeightedSum sum;
     sum.errors = bounds::product(
         bounds::each([c](double e, double x) { return e + c * x; }, weights.error, w),
         v.magnitudes);
     if (!v.is_exact)
       sum.errors = bounds::plus(std::move(sum.errors), bounds::product(w, values.error));
-    if (f_ <= s_ && !has_coarse_least()) return sum;
+    if (of_weight_ <= s_ && !has_coarse_least()) return sum;
     const Tensor squares = bounds::each(square, v.magnitudes);
-    if (f_ > s_) {
+    if (of_weight_ > s_) {
       sum.terms = bounds::product(w, v.magnitudes);
       sum.squares = bounds::product(bounds::each(square, w), squares);
     }
@@ -468,10 +470,10 @@ class ErrorOps {
     if (sum.terms)
       total = bounds::each(
           [this](double e, double t, double t2) {
-            return e + f_ * std::min(t, bounds::kSpread * std::sqrt(t2));
+            return e + of_weight_ * std::min(t, bounds::kSpread * std::sqrt(t2));
           },
           std::move(total), *sum.terms, *sum.squares);
-    const double unit = bounds::kSpread * precision_.least;
+    const double unit = bounds::kSpread * least_weight_;
     if (sum.sizes)
       return bounds::each([unit](double e, double s2) { return e + unit * std::sqrt(s2); },
                           std::move(total), *sum.sizes);
@@ -487,7 +489,7 @@ class ErrorOps {
   /// a weight. That over all keys needs no product, and serves if even it is negligible.
   void add_subnormal_weights(const Tensor& w, const Bounded::Sizes& v, Tensor& total) const {
     constexpr double kNegligible = 0x1p-30;
-    const double unit = bounds::kSpread * precision_.least;
+    const double unit = bounds::kSpread * least_weight_;
     if (v.norms.empty() || total.size() == 0) return;
     const std::size_t columns = total.shape().back();
     const auto errors = total.mutable_data<double>();
@@ -509,8 +511,8 @@ class ErrorOps {
                          std::move(total), bounds::product(flags, squares));
   }
 
-  /// The error of exp(log), w, where `of_log` is that of the logarithm: w and its computed value
-  /// are at most 1 but for roundings. w may be 0 because it is too small for a double.
+  /// The error of exp(log), w, where `of_log` is that of the logarithm: w and its computed
+  /// value are at most 1 but for roundings. w may be 0 because it is too small for a double.
   static double error_of_weight(double w, double log, double of_log, double roundings) {
     if (w == 0) return std::isfinite(log) ? std::min(std::exp(log + of_log), 1 + roundings) : 0;
     return std::min(w * bounds::expm1(of_log), std::max(w, 1 - w) + roundings);
@@ -520,7 +522,7 @@ class ErrorOps {
 
  private:
   /// Whether numbers that are stored as 0 may matter.
-  bool has_coarse_least() const { return precision_.least > 0x1p-60; }
+  bool has_coarse_least() const { return least_weight_ > 0x1p-60; }
 
   [[noreturn]] static void throw_unbounded() {
     throw Error(ErrorKind::internal, "no error bound is known for this operation");
@@ -594,7 +596,7 @@ class ErrorOps {
 
   const Inputs& in_;
   const TensorOps exact_;
-  const double r_, f_, s_;
+  const double r_, f_, s_, of_weight_, least_weight_;
   const Precision& precision_;
   InputErrors* const known_;
   const std::size_t keys_;

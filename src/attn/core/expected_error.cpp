@@ -132,6 +132,18 @@ Precision with_sums_in(Precision precision, const Precision& sums) {
   return precision;
 }
 
+Precision with_weights_in(Precision precision, std::string_view type) {
+  precision.name += " with weights in " + std::string(type);
+  const auto set = [&](int digits, int least) {
+    precision.weight = std::ldexp(1.0, -digits), precision.least_weight = std::ldexp(1.0, -least);
+  };
+  if (type == "f16") set(11, 24);
+  if (type == "bf16") set(8, 126);
+  if (type == "e4m3") set(4, 9);
+  if (type == "e5m2") set(3, 16);
+  return precision;
+}
+
 std::string missing_bound_reason(const Request& request, const Options& options) {
   if (is_of_gradients(request)) return missing_gradient_bound_reason(options);
   const Output* output = std::get_if<Output>(&request);

@@ -37,7 +37,8 @@
 //   logsumexp sum_k w_k n_k + (g(S) + 4) s + 2 s |.|
 //   entropy   sum_k (e(w_k) + tiny) (1 + |log w_k|) + (g(S) + 3) s w_k |log w_k|
 //   context   e(w) |V| + w e(V) + c(S) w |V| + min(f w |V|, 4 f |w V|_2) + 4 tiny |V|_2
-//             because weights are factors, too, and may become subnormal; f w |V| if f <= s
+//             because weights are factors, too, and may become subnormal; f w |V| if f <= s; f and
+//             tiny are those of the type to which weights are rounded, if it is given
 //   output    as X W + b, where X is the stored context
 //
 // For the result itself, r |.| and the smallest positive number are added for storing it.
@@ -63,6 +64,8 @@ struct Precision {
   double result, factor;  ///< unit roundoffs, r and f
   double sum;             ///< s
   double least;           ///< absolute error of stored values near 0
+  /// Those of weights as factors of values, if they are coarser; 0: r or f, and `least`.
+  double weight = 0, least_weight = 0;
 };
 
 /// f64, f32, tf32, f16 or bf16; nullopt for any other name. Sums are in float64 for f64, otherwise
@@ -71,6 +74,11 @@ std::optional<Precision> precision_named(std::string_view name);
 
 /// `precision`, but with sums and functions computed in the precision `sums`.
 Precision with_sums_in(Precision precision, const Precision& sums);
+
+/// `precision`, but with weights that are rounded to f16, bf16, e4m3 or e5m2 before they multiply
+/// the values. The weights are at most 1, as after exp(x - max x). Kernels that multiply them by a
+/// power of two before they round have smaller errors.
+Precision with_weights_in(Precision precision, std::string_view type);
 
 /// Why this output of the problem has no error bound; "" if it has one. There are bounds
 /// for queries, keys, values and, with dot products and softmax over keys, for everything from
