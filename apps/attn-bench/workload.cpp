@@ -8,10 +8,10 @@
 namespace attn::bench {
 
 std::string_view name_of(Extra extra) {
-  constexpr std::array names = {"full",      "causal",  "window",       "lengths",     "documents",
-                                "key-mask",  "mask",    "head-mask",    "bias",        "head-bias",
-                                "distances", "softcap", "softcap-last", "temperature", "sinks",
-                                "f16",       "bf16",    "weights",      "stages"};
+  constexpr std::array names = {
+      "full",      "causal", "window",    "lengths",   "documents", "key-mask",     "mask",
+      "head-mask", "bias",   "head-bias", "distances", "softcap",   "softcap-last", "temperature",
+      "sinks",     "f16",    "bf16",      "weights",   "stages",    "e4m3",         "int8"};
   return names[static_cast<std::size_t>(extra)];
 }
 
@@ -37,12 +37,15 @@ std::vector<Shape> shapes(bool quick) {
   for (std::size_t groups : {8, 2})
     for (std::size_t d : {64, 128}) all.push_back({"decode", false, 8, groups, 1, 8192, d});
   all.push_back({"decode", true, 8, 8, 1, 8192, 64});
+  for (Extra extra : {Extra::none, Extra::half, Extra::e4m3, Extra::int8})
+    for (std::size_t groups : {8, 2})
+      all.push_back({"cache", false, 8, groups, 1, 32768, 128, extra});
   sizes("double", true, 8, true);
   for (std::size_t n : {512, 2048})
     for (std::size_t d : {64, 128})
       for (Extra extra : {Extra::none, Extra::causal})
         all.push_back({"backward", false, 8, 8, n, n, d, extra, false, true});
-  for (int extra = 0; extra <= static_cast<int>(Extra::stages); ++extra)
+  for (int extra = 0; extra <= static_cast<int>(Extra::int8); ++extra)
     all.push_back({"options", false, 8, 8, 2048, 2048, 64, static_cast<Extra>(extra)});
   return all;
 }
@@ -92,6 +95,7 @@ void Workload<T>::add(Extra extra) {
   add_masks(extra);
   add_terms(extra);
   store_in(extra);
+  store_as_bytes(extra);
   if (extra == Extra::temperature) problem_.temperature = 2;
   if (extra == Extra::softcap || extra == Extra::softcap_last) problem_.softcap = 30;
   problem_.softcap_last = extra == Extra::softcap_last;
@@ -164,6 +168,26 @@ void Workload<T>::store_in(Extra extra) {
   p.k.data = half_.data() + q_.size();
   p.v.data = half_.data() + q_.size() + k_.size();
   p.q.dtype = p.k.dtype = p.v.dtype = extra == Extra::half ? DType::f16 : DType::bf16;
+}
+
+/// Replaces keys and values by random codes of numbers below 2.
+template <class T>
+void Workload<T>::store_as_bytes(Extra extra) {
+  auto& p = problem_;
+  if (extra != Extra::e4m3 && extra != Extra::int8) return;
+  std::mt19937 random(4);
+  const std::size_t keys = p.G * p.S * p.D;
+  for (std::size_t i = 0; i < 2 * keys; ++i)
+    bytes_.push_back(static_cast<std::uint8_t>(random() & (extra == Extra::e4m3 ? 0xbf : 0xff)));
+  for (std::size_t i = 0; i < p.S; ++i) rows_.push_back(static_cast<std::int64_t>(i * p.D));
+  for (kernel::Operand* operand : {&p.k, &p.v}) {
+    operand->data = bytes_.data() + (operand == &p.k ? 0 : keys);
+    operand->dtype = extra == Extra::e4m3 ? DType::u8 : DType::i8;
+    operand->rows = rows_.data();
+    operand->decoding.code = extra == Extra::e4m3 ? Code::e4m3 : Code::none;
+    operand->decoding.factors = &factor_;
+    operand->decoding.columns = p.D;
+  }
 }
 
 template <class T>

@@ -31,6 +31,8 @@ enum class Extra {
   bfloat,
   weights,
   stages,
+  e4m3,  ///< keys and values as 8-bit floats with a scale
+  int8,  ///< keys and values as integers with a scale
 };
 
 struct Shape {
@@ -68,12 +70,15 @@ class Workload {
   void add_masks(Extra extra);
   void add_terms(Extra extra);
   void store_in(Extra extra);
+  void store_as_bytes(Extra extra);
 
   kernel::Problem<T> problem_;
   kernel::Results<T> results_;
   Array<T> q_, k_, v_, context_, terms_;
   Array<std::uint16_t> half_;
-  Array<std::uint8_t> mask_;
+  Array<std::uint8_t> mask_, bytes_;
+  std::vector<std::int64_t> rows_;
+  double factor_ = 0.02;
   std::vector<kernel::KeyRange> key_ranges_;
 };
 

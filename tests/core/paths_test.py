@@ -65,6 +65,9 @@ JOBS = {
     "page_layout": [{"base": {"Q": (B, H, L, D), "KV_pages": (4, 3, 2 * G, D)}, **TABLE, "page_layout": "interleaved"}],
     "block_table": [{"base": PAGES, **TABLE}], "kv_indptr": [{"base": PAGES, **PAGE_LISTS}],
     "kv_indices": [{"base": PAGES, **PAGE_LISTS}], "last_page_len": [{"base": PAGES, **PAGE_LISTS}],
+    **{f"{x}_{key}": [{f"{x}_scale": 0.5, f"{x}_{key}": value}]
+       for x in "qkv" for key, value in [("scale", (G, ) if x != "q" else (H,)), ("zero_point", 3), ("global_scale", 2.0)]},
+    **{f"{x}_type": [{f"{x}_type": "e4m3", x.upper(): np.ones((B, H if x == "q" else G, L, D), int)}] for x in "qkv"},
     "bias_K": [{"bias_K": (G * D,), "bias_V": (G * D,)},
                {"bias_K": (G * D,), "bias_V": (G * D,), "causal": True, "mask": (L, S)}],
     "bias_V": [{"bias_K": (G * D,), "bias_V": (G * D,)}],

@@ -1,13 +1,13 @@
 """Safetensors files, read and written: all dtypes, compared with files that plain Python code handles."""
 
 import json
-import math
 
 import numpy as np
 import pytest
 
 from support.attn import attn
 from support.safetensors_file import build, entry, read
+from support.stored_jobs import BYTES, CODES, e2m1, e4m3, e5m2, e8m0
 
 DTYPES = {"F64": "f8", "F32": "f4", "F16": "f2", "I8": "i1", "I16": "i2", "I32": "i4", "I64": "i8",
           "U8": "u1", "U16": "u2", "U32": "u4", "U64": "u8", "BOOL": "?"}
@@ -86,43 +86,29 @@ def bfloat16(bits):
     return float(np.array([bits << 16], "u4").view("f4")[0])
 
 
-def e4m3(bits):
-    """OCP 8-bit floating point, E4M3: bias 7, no infinities."""
-    sign, exponent, fraction = -1 if bits & 128 else 1, bits >> 3 & 15, bits & 7
-    if exponent == 15 and fraction == 7:
-        return math.nan
-    return sign * (fraction / 8 * 2.0 ** -6 if exponent == 0 else
-                   (1 + fraction / 8) * 2.0 ** (exponent - 7))
-
-
-def e5m2(bits):
-    """OCP 8-bit floating point, E5M2: bias 15, infinities and NaN as in IEEE 754."""
-    sign, exponent, fraction = -1 if bits & 128 else 1, bits >> 2 & 31, bits & 3
-    if exponent == 31:
-        return math.nan if fraction else sign * math.inf
-    return sign * (fraction / 4 * 2.0 ** -14 if exponent == 0 else
-                   (1 + fraction / 4) * 2.0 ** (exponent - 15))
+SMALL = {"F8_E4M3": e4m3, "F8_E5M2": e5m2, "F8_E8M0": e8m0, "F8_E4M3FNUZ": CODES["e4m3fnuz"],
+         "F8_E5M2FNUZ": CODES["e5m2fnuz"], "F4": e2m1}
 
 
 class TestSmallFloats:
-    """All 256 values of both F8 dtypes, and 256 values of BF16."""
+    """All bytes of the dtypes of 8 and 4 bits, and 256 values of BF16."""
 
-    BYTES = bytes(range(256))
     BF16 = (np.arange(256) * 257).astype("<u2")
 
     @pytest.fixture(scope="class")
     def folder(self, module_path):
-        header = {"a": entry(0, 256, "F8_E4M3", [16, 16]), "b": entry(256, 512, "F8_E5M2", [256]),
-                  "c": entry(512, 1024, "BF16", [256])}
-        (module_path / "small.safetensors").write_bytes(build(header, self.BYTES * 2 + self.BF16.tobytes()))
+        header = {name: entry(256 * i, 256 * i + 256, name, [16, 32 if name == "F4" else 16]) for i, name in enumerate(SMALL)}
+        end = 256 * len(SMALL)
+        header["c"] = entry(end, end + 512, "BF16", [256])
+        data = BYTES.tobytes() * len(SMALL) + self.BF16.tobytes()
+        (module_path / "small.safetensors").write_bytes(build(header, data))
         run(module_path, "convert", "small.safetensors", "-o", "small.npz")
         run(module_path, "convert", "small.safetensors", "-o", "small2.safetensors")
         return module_path
 
-    @pytest.mark.parametrize("name, decode, codes", [("a", e4m3, BYTES), ("b", e5m2, BYTES),
-                                                     ("c", bfloat16, BF16)], ids=["E4M3", "E5M2", "BF16"])
-    def test_values_are_exact_in_float32(self, folder, name, decode, codes):
-        expected = np.array([decode(int(code)) for code in codes], "f4")
+    @pytest.mark.parametrize("name", [*SMALL, "c"])
+    def test_values_are_exact_in_float32(self, folder, name):
+        expected = np.array([bfloat16(int(code)) for code in self.BF16] if name == "c" else SMALL[name](BYTES), "f4")
         with np.load(folder / "small.npz") as arrays:
             found = arrays[name].ravel()
         assert found.dtype == np.float32
@@ -132,7 +118,8 @@ class TestSmallFloats:
 
     def test_shape_is_kept(self, folder):
         with np.load(folder / "small.npz") as arrays:
-            assert arrays["a"].shape == (16, 16)
+            assert arrays["F8_E4M3"].shape == (16, 16)
+            assert arrays["F4"].shape == (16, 32)
 
     def test_bfloat16_is_written_bit_for_bit(self, folder):
         tensors, _ = read((folder / "small2.safetensors").read_bytes())
@@ -140,7 +127,7 @@ class TestSmallFloats:
 
     def test_f8_is_written_as_f32(self, folder):
         tensors, _ = read((folder / "small2.safetensors").read_bytes())
-        assert tensors["a"][0] == "F32"
+        assert tensors["F8_E4M3"][0] == "F32"
 
 
 class TestJobsAndResults:

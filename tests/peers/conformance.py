@@ -153,6 +153,7 @@ EQUAL = {"numpy-text": ("text of arrays", "numpy", numpy_text.compare, "text"),
          "torch-text": ("text of tensors", "torch", lambda: tensor_text.compare("torch"), "text"),
          "jax-text": ("text of arrays", "jax", lambda: tensor_text.compare("jax"), "text"),
          "mask-rules": ("masks as text", "torch", module_compare("mask_rules"), "masks"),
+         "stored-numbers": ("8-bit and 4-bit numbers", "torch", module_compare("stored_numbers"), "numbers"),
          "torch-streams": ("random tensors", "torch", module_compare("torch_streams"), "bits"),
          "jax-streams": ("random tensors", "jax", module_compare("jax_streams"), "bits")}
 

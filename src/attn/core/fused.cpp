@@ -263,8 +263,8 @@ FusedResult attend_as(const Tensor& queries, const Tensor& keys, const Tensor& v
   KernelProblem<T> given(in);
   kernel::Problem<T>& problem = given.problem;
   problem.D = keys.shape()[3], problem.Dv = wants_context ? in.Dv : 0;
-  problem.q = operand_of(queries), problem.k = operand_of(keys);
-  if (wants_context) problem.v = operand_of(values);
+  problem.q = operand_of(queries), problem.k = row_operand_of(keys);
+  if (wants_context) problem.v = row_operand_of(values);
 
   FusedResult result;
   FusedOutputs& outputs = result.outputs;
@@ -315,6 +315,7 @@ const char* fallback_reason(const Inputs& in) {
   unknown.heads = unknown.kv_heads = 0;
   unknown.layout = Layout::bhld;
   unknown.page_layout = PoolLayout::nhd;
+  unknown.q_type = unknown.k_type = unknown.v_type = StoredType::as_given;
   unknown.weights_layout = WeightsLayout::in_out;
   unknown.batch_second = false;
   unknown.scale = {};

@@ -88,8 +88,8 @@ AttendedDerivatives derivatives_as(const Attended& of, const Tensor& g,
   kernel::BackwardProblem<T> problem;
   problem.problem = given.problem;
   problem.problem.D = of.keys.shape()[3], problem.problem.Dv = of.values.shape()[3];
-  problem.problem.q = operand_of(of.queries), problem.problem.k = operand_of(of.keys);
-  problem.problem.v = operand_of(of.values), problem.grad_context = operand_of(grad);
+  problem.problem.q = operand_of(of.queries), problem.problem.k = row_operand_of(of.keys);
+  problem.problem.v = row_operand_of(of.values), problem.grad_context = operand_of(grad);
   problem.logsumexp = of.logsumexp.data<T>().data();
   if (of.remainder) problem.remainder = of.remainder->data<T>().data();
   problem.delta = delta.data<T>().data();

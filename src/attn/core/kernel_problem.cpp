@@ -116,13 +116,25 @@ kernel::Strides strides_of(const Tensor& tensor) {
 }
 
 kernel::Operand operand_of(const Tensor& tensor) {
-  if (const RowTable* table = row_table_of(tensor))
-    return {table->pool.raw(),
-            table->pool.dtype(),
-            {0, table->head, 0, 1},
-            table->rows.data(),
-            static_cast<std::int64_t>(table->keys)};
   return {tensor.raw(), tensor.dtype(), strides_of(tensor)};
+}
+
+kernel::Operand row_operand_of(const Tensor& tensor) {
+  const RowTable* table = row_table_of(tensor);
+  if (table == nullptr) return operand_of(tensor);
+  kernel::Operand operand{table->pool.raw(),
+                          table->pool.dtype(),
+                          {0, table->head, 0, 1},
+                          table->rows.data(),
+                          static_cast<std::int64_t>(table->keys)};
+  operand.decoding.code = table->code;
+  if (const auto& factors = table->factors) {
+    operand.decoding.factors = factors->factors.data();
+    if (!factors->zeros.empty()) operand.decoding.zeros = factors->zeros.data();
+    if (!factors->starts.empty()) operand.decoding.starts = factors->starts.data();
+    operand.decoding.head = factors->head, operand.decoding.columns = factors->columns;
+  }
+  return operand;
 }
 
 template <class T>

@@ -45,5 +45,7 @@ std::size_t bytes_of_kernel_problem(const Inputs& in, bool of_all_rows);
 kernel::Strides strides_of(const Tensor& tensor);
 /// The data of such a tensor, which must outlive it.
 kernel::Operand operand_of(const Tensor& tensor);
+/// The same for keys or values, which are read where they are (tensor/gathered_rows.h).
+kernel::Operand row_operand_of(const Tensor& tensor);
 
 }  // namespace attn

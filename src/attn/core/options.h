@@ -96,6 +96,17 @@ enum class Layout {
 /// The axes of K_pages, V_pages and KV_pages (core/pages.h).
 enum class PoolLayout { nhd, hnd, interleaved };
 
+/// What the elements of Q, K or V are (core/stored_rows.h).
+enum class StoredType {
+  as_given,  ///< numbers, or the codes that a file declares
+  e4m3,
+  e5m2,
+  e4m3fnuz,
+  e5m2fnuz,
+  nvfp4,  ///< e2m1 with an e4m3 scale for 16 columns
+  mxfp4,  ///< e2m1 with an e8m0 scale for 32 columns
+};
+
 /// The axes of W_Q, W_K, W_V, W_O and W_gate in the job. make_job() converts them to (in, out);
 /// afterwards the option is used only in messages.
 enum class WeightsLayout {
@@ -193,6 +204,8 @@ struct Options {
   std::int64_t kv_heads = 0;  ///< G; 0: as many as heads
   Layout layout = Layout::bhld;
   PoolLayout page_layout = PoolLayout::nhd;  ///< make_job() replaces pages by keys and values
+  /// make_job() replaces stored queries, keys and values by numbers.
+  StoredType q_type = StoredType::as_given, k_type = q_type, v_type = q_type;
   WeightsLayout weights_layout = WeightsLayout::in_out;
   bool batch_second = false;  ///< 3-D inputs and results are (L, B, M) instead of (B, L, M)
   Score score = Score::dot;

@@ -45,45 +45,20 @@ bool fits(const Shape& shape, std::string_view axes) {
   return true;
 }
 
-/// The keys and the values of a pool with these axes; of K_pages or V_pages both are the same.
-std::pair<Pool, Pool> pools_of(const Tensor& tensor, std::string_view axes) {
-  Pool pool;
-  pool.data = tensor;
-  std::int64_t stride = 1, values = 0;
-  for (std::size_t i = axes.size(); i-- > 0;) {
-    const std::size_t length = tensor.shape()[i];
-    if (axes[i] == 'P') pool.pages = length, pool.page = stride;
-    if (axes[i] == 's') pool.slots = length, pool.slot = stride;
-    if (axes[i] == 'G') pool.heads = length, pool.head = stride;
-    if (axes[i] == 'h') pool.heads = length / 2, pool.head = 2 * stride, values = stride;
-    if (axes[i] == '2') values = stride;
-    if (axes[i] == 'D') pool.width = length;
-    stride *= static_cast<std::int64_t>(length);
-  }
-  std::pair<Pool, Pool> both{pool, pool};
-  both.second.first = values;
-  return both;
-}
-
 std::optional<std::pair<Pool, Pool>> pools_of(Input input, const TensorMap& tensors,
                                               const Options& options, ProblemList& problems) {
   const Tensor& tensor = at(tensors, input);
+  const Storage& storage = storage_of(input == Input::V_pages ? Input::V : Input::K);
+  const Stored stored = stored_elements(input, tensor, storage, options, problems);
   std::string expected;
   for (const PoolForm& form : kForms) {
     if (form.combined != (input == Input::KV_pages) || form.layout != options.page_layout) continue;
-    if (fits(tensor.shape(), form.axes)) return pools_of(tensor, form.axes);
+    if (fits(stored.data.shape(), form.axes))
+      return pools_of(stored, stored.data.shape(), form.axes);
     expected += (expected.empty() ? "" : " or ") + text_of(form.axes);
   }
-  problems.add({.subject = std::string(name_of(input)),
-                .expected = expected,
-                .found = to_string(tensor.shape())});
+  report(problems, input, expected, to_string(tensor.shape()));
   return std::nullopt;
-}
-
-void report(ProblemList& problems, Input input, std::string expected, std::string found) {
-  problems.add({.subject = std::string(name_of(input)),
-                .expected = std::move(expected),
-                .found = std::move(found)});
 }
 
 std::string of_item(std::size_t b) { return " for batch item " + std::to_string(b); }
@@ -300,6 +275,8 @@ PagedCache::PagedCache(const TensorMap& tensors, const Options& options)
   if (!has_head_axis(Q, options))
     report(problems, Input::Q, "4 axes, or 3 with layout thd", to_string(Q));
   const bool combined = contains(tensors, Input::KV_pages);
+  if (combined && options.v_type != options.k_type)
+    problems.add({.subject = "v_type", .expected = "that of k_type", .found = "another one"});
   const Input first = combined ? Input::KV_pages : Input::K_pages;
   const auto keys = pools_of(first, tensors, options, problems);
   const auto values = combined ? keys : pools_of(Input::V_pages, tensors, options, problems);
@@ -327,38 +304,34 @@ std::size_t PagedCache::keys_of_item() const {
 std::size_t PagedCache::bytes() const {
   std::size_t bytes = saturating_product({2, items(), keys_of_item(), sizeof(std::int64_t)});
   for (const Pool* pool : {&keys_, &values_})
-    if (!is_float(pool->data.dtype()))
+    if (!is_float(pool->data.dtype()) && pool->code == Code::none)
       bytes = saturating_sum(bytes, saturating_product({items(), keys_of_item(), pool->heads,
                                                         pool->width, size_of(pool->data.dtype())}));
   return bytes;
 }
 
-Tensor PagedCache::gather(const Pool& pool) const {
+Tensor PagedCache::gather(const Pool& pool, const Storage& storage, ProblemList& problems) const {
   const std::size_t S = keys_of_item();
-  RowTable table{pool.data,
-                 items(),
-                 S,
-                 pool.heads,
-                 pool.width,
-                 pool.head,
-                 std::vector<std::int64_t>(items() * S, RowTable::kZeros)};
+  PoolRows rows(pool, storage, tensors_, options_, items(), S, problems);
   for (std::size_t b = 0, at = 0; b < lengths_.size(); at += packed_ ? lengths_[b] : S, ++b)
     for (std::size_t j = 0; j < lengths_[b]; ++j)
-      table.rows[at + j] = pool.first + pages_[b][j / pool.slots] * pool.page +
-                           static_cast<std::int64_t>(j % pool.slots) * pool.slot;
-  const Tensor all = gathered_tensor(std::make_shared<const RowTable>(std::move(table)),
-                                     pool.data.dtype(), options_.layout == Layout::bhld);
+      rows.set(at + j, static_cast<std::size_t>(pages_[b][j / pool.slots]), j % pool.slots);
+  const Tensor all = std::move(rows).tensor(options_.layout == Layout::bhld);
   return options_.layout == Layout::thd ? all.reshaped({S, pool.heads, pool.width}) : all;
 }
 
 TensorMap PagedCache::gathered() const {
   TensorMap all;
+  const auto is_replaced = [](Input input) {
+    return std::find(kPageInputs.begin(), kPageInputs.end(), input) != kPageInputs.end() ||
+           input == Input::key_lengths || storage_described_by(input) != nullptr;
+  };
   for (const auto& [name, tensor] : tensors_)
-    if (const auto input = input_named(name);
-        !input || std::find(kPageInputs.begin(), kPageInputs.end(), *input) == kPageInputs.end())
-      if (input != Input::key_lengths) all.set(name, tensor);
-  all.set(std::string(name_of(Input::K)), gather(keys_));
-  all.set(std::string(name_of(Input::V)), gather(values_));
+    if (const auto input = input_named(name); !input || !is_replaced(*input)) all.set(name, tensor);
+  ProblemList problems;
+  all.set(std::string(name_of(Input::K)), gather(keys_, storage_of(Input::K), problems));
+  all.set(std::string(name_of(Input::V)), gather(values_, storage_of(Input::V), problems));
+  if (!problems.empty()) problems.raise(ErrorKind::data);
   const std::size_t count = lengths_.size();
   if (!packed_) {
     all.set(std::string(name_of(Input::key_lengths)), list({lengths_.begin(), lengths_.end()}));

@@ -20,6 +20,7 @@
 
 #include "attn/core/input_table.h"
 #include "attn/core/options.h"
+#include "attn/core/stored_rows.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -31,14 +32,6 @@ inline constexpr std::array kPageInputs = {Input::K_pages,      Input::V_pages, 
 
 bool has_pages(const TensorMap& tensors);
 
-/// The keys and values of one pool: element d of head g in slot s of page p is at
-/// first + p * page + s * slot + g * head + d.
-struct Pool {
-  Tensor data;
-  std::size_t pages = 0, slots = 0, heads = 0, width = 0;
-  std::int64_t first = 0, page = 0, slot = 0, head = 0;
-};
-
 /// A checked cache.
 class PagedCache {
  public:
@@ -46,19 +39,19 @@ class PagedCache {
   PagedCache(const TensorMap& tensors, const Options& options);
 
   /// The memory of the tables of gathered(), and of keys and values that are gathered because they
-  /// are integers; saturates.
+  /// are integers without a scale; saturates.
   std::size_t bytes() const;
 
   /// The job with K and V (tensor/gathered_rows.h) and with lengths, instead of pages: key_lengths
   /// and a batch item for each sequence, padded with zeros; or, for packed queries, cu_seqlens_k
   /// and the keys of one sequence after those of another. Queries are packed if cu_seqlens_q is
-  /// given, or with Layout::thd.
+  /// given, or with Layout::thd. Errors: data, for scales that do not fit.
   TensorMap gathered() const;
 
  private:
   std::size_t items() const { return packed_ ? 1 : lengths_.size(); }
   std::size_t keys_of_item() const;
-  Tensor gather(const Pool& pool) const;
+  Tensor gather(const Pool& pool, const Storage& storage, ProblemList& problems) const;
 
   const TensorMap& tensors_;
   const Options& options_;

@@ -284,8 +284,8 @@ PlannedOutput planned(const Request& request, const TensorMap& tensors, const Co
 constexpr std::array kGivenRows = {Output::keys, Output::values, Output::present_K,
                                    Output::present_V};
 
-/// Whether the kernels read keys and values where they are in a pool of pages.
-bool reads_pages(const Inputs& in, const std::vector<Request>& outputs) {
+/// Whether the kernels read keys and values where they are in a pool, or as they are stored.
+bool reads_rows(const Inputs& in, const std::vector<Request>& outputs) {
   const auto is_gathered = [](const std::optional<Tensor>& rows) {
     return rows && row_table_of(*rows) != nullptr;
   };
@@ -309,6 +309,9 @@ std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in, bool wit
     if (const GatheredRows* rows = tensor.rows()) {
       const RowTable& table = *rows->table();
       bytes = saturating_sum(bytes, table.rows.size() * sizeof(std::int64_t));
+      if (table.factors)
+        bytes = saturating_sum(bytes, table.factors->factors.size() * sizeof(double) +
+                                          table.factors->starts.size() * sizeof(std::int64_t));
       if (pools.insert(table.pool.raw()).second) bytes = saturating_sum(bytes, table.pool.bytes());
       if (!with_gathered) continue;
     }
@@ -420,7 +423,7 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
   const bool is_fused = result.path && !result.fallback_reason;
   if (is_fused)
     result.bytes = saturating_sum(bytes_of_blocks(in), bytes_of_kernel_problem(in, false));
-  const bool in_pages = is_fused && reads_pages(in, outputs);
+  const bool in_pages = is_fused && reads_rows(in, outputs);
   OutputSet kept;
   for (const Request& request : outputs) {
     PlannedOutput output = planned(request, in.given, costs, in);

@@ -79,4 +79,7 @@ std::optional<Claim> with_factors(Variant& variant, const Inputs& in,
 /// Those about projections, norms and rotary positions.
 std::span<const Hypothesis> projection_hypotheses();
 
+/// Those about how Q, K and V are stored (core/stored_rows.h).
+std::span<const Hypothesis> storage_hypotheses();
+
 }  // namespace attn

@@ -15,43 +15,24 @@
 #include "attn/io/elements.h"
 #include "attn/io/json_parse.h"
 #include "attn/io/json_write.h"
+#include "attn/tensor/gathered_rows.h"
 
 namespace attn {
 namespace {
 
 using Coding = SafetensorsKind::Coding;
 
-/// Four exponent bits with bias 7, three fraction bits; no infinity, one NaN of each sign.
-float float_of_e4m3(std::uint8_t bits) {
-  const int exponent = bits >> 3 & 0xF, fraction = bits & 7;
-  const float magnitude = exponent == 0xF && fraction == 7 ? std::numeric_limits<float>::quiet_NaN()
-                          : exponent == 0
-                              ? std::ldexp(static_cast<float>(fraction), -9)
-                              : std::ldexp(static_cast<float>(8 + fraction), exponent - 10);
-  return std::copysign(magnitude, bits < 0x80 ? 1.0F : -1.0F);
-}
-
-/// The upper byte of a binary16.
-float float_of_e5m2(std::uint8_t bits) {
-  Half half;
-  half.bits = static_cast<std::uint16_t>(bits << 8);
-  return static_cast<float>(half);
-}
-
-Tensor widened(const FileBytes& file, const SafetensorsEntry& entry, ReadBudget* budget) {
-  MemoryCharge copy(budget, file.name());
-  copy.add(element_count(entry.shape), sizeof(float));
-  copy.keep();
-  std::array<float, 256> values;
-  for (std::size_t bits = 0; bits < values.size(); ++bits) {
-    const auto byte = static_cast<std::uint8_t>(bits);
-    values[bits] = entry.kind->coding == Coding::e4m3 ? float_of_e4m3(byte) : float_of_e5m2(byte);
+/// float32 numbers, decoded when they are read.
+Tensor coded_elements(const FileBytes& file, const SafetensorsEntry& entry) {
+  Shape bytes = entry.shape;
+  if (const std::size_t codes = codes_per_byte(entry.kind->code); codes > 1) {
+    if (bytes.empty() || bytes.back() % codes != 0)
+      fail_at({file.name(), entry.name}, "shape " + to_string(entry.shape) + " of " +
+                                             std::string(entry.kind->name) +
+                                             ": expected an even number of columns");
+    bytes.back() /= codes;
   }
-  Tensor tensor(DType::f32, entry.shape);
-  const std::span<const std::byte> bytes = file.bytes().subspan(entry.begin, tensor.size());
-  std::transform(bytes.begin(), bytes.end(), tensor.mutable_data<float>().begin(),
-                 [&](std::byte byte) { return values[std::to_integer<std::size_t>(byte)]; });
-  return tensor;
+  return coded_tensor(entry.kind->code, elements_at(file, entry.begin, DType::u8, bytes));
 }
 
 Tensor tensor_of(const FileBytes& file, const SafetensorsEntry& entry, ReadBudget* budget) {
@@ -59,7 +40,7 @@ Tensor tensor_of(const FileBytes& file, const SafetensorsEntry& entry, ReadBudge
     fail_at({file.name(), entry.name},
             "dtype " + std::string(entry.kind->name) +
                 " is not supported; other tensors of the file can be read with FILE#NAME");
-  if (entry.kind->coding != Coding::plain) return widened(file, entry, budget);
+  if (entry.kind->coding == Coding::coded) return coded_elements(file, entry);
   if (entry.kind->dtype == DType::boolean || !is_aligned(file, entry.begin, entry.kind->dtype)) {
     MemoryCharge copy(budget, file.name());
     copy.add(entry.end - entry.begin);
@@ -172,28 +153,29 @@ constexpr std::size_t kMaxHeaderLength = 100'000'000;
 constexpr std::string_view kMetadata = "__metadata__";
 
 // In the order of the reference implementation.
-constexpr std::array<SafetensorsKind, 22> kKinds = {{{"BOOL", 8, plain, DType::boolean},
-                                                     {"F4", 4, unsupported, DType::f32},
-                                                     {"F6_E2M3", 6, unsupported, DType::f32},
-                                                     {"F6_E3M2", 6, unsupported, DType::f32},
-                                                     {"U8", 8, plain, DType::u8},
-                                                     {"I8", 8, plain, DType::i8},
-                                                     {"F8_E5M2", 8, e5m2, DType::f32},
-                                                     {"F8_E4M3", 8, e4m3, DType::f32},
-                                                     {"F8_E8M0", 8, unsupported, DType::f32},
-                                                     {"F8_E4M3FNUZ", 8, unsupported, DType::f32},
-                                                     {"F8_E5M2FNUZ", 8, unsupported, DType::f32},
-                                                     {"I16", 16, plain, DType::i16},
-                                                     {"U16", 16, plain, DType::u16},
-                                                     {"F16", 16, plain, DType::f16},
-                                                     {"BF16", 16, plain, DType::bf16},
-                                                     {"I32", 32, plain, DType::i32},
-                                                     {"U32", 32, plain, DType::u32},
-                                                     {"F32", 32, plain, DType::f32},
-                                                     {"C64", 64, unsupported, DType::f32},
-                                                     {"F64", 64, plain, DType::f64},
-                                                     {"I64", 64, plain, DType::i64},
-                                                     {"U64", 64, plain, DType::u64}}};
+constexpr std::array<SafetensorsKind, 22> kKinds = {
+    {{"BOOL", 8, plain, DType::boolean},
+     {"F4", 4, coded, DType::f32, Code::e2m1},
+     {"F6_E2M3", 6, unsupported, DType::f32},
+     {"F6_E3M2", 6, unsupported, DType::f32},
+     {"U8", 8, plain, DType::u8},
+     {"I8", 8, plain, DType::i8},
+     {"F8_E5M2", 8, coded, DType::f32, Code::e5m2},
+     {"F8_E4M3", 8, coded, DType::f32, Code::e4m3},
+     {"F8_E8M0", 8, coded, DType::f32, Code::e8m0},
+     {"F8_E4M3FNUZ", 8, coded, DType::f32, Code::e4m3fnuz},
+     {"F8_E5M2FNUZ", 8, coded, DType::f32, Code::e5m2fnuz},
+     {"I16", 16, plain, DType::i16},
+     {"U16", 16, plain, DType::u16},
+     {"F16", 16, plain, DType::f16},
+     {"BF16", 16, plain, DType::bf16},
+     {"I32", 32, plain, DType::i32},
+     {"U32", 32, plain, DType::u32},
+     {"F32", 32, plain, DType::f32},
+     {"C64", 64, unsupported, DType::f32},
+     {"F64", 64, plain, DType::f64},
+     {"I64", 64, plain, DType::i64},
+     {"U64", 64, plain, DType::u64}}};
 
 /// The text of the header, after checking its length.
 std::string_view header_text(const FileBytes& file) {

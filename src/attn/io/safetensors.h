@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "attn/base/number_code.h"
 #include "attn/io/file.h"
 #include "attn/io/file_layout.h"
 #include "attn/io/read_budget.h"
@@ -48,14 +49,14 @@ FileLayout safetensors_layout(const std::vector<TensorSpec>& specs, const FileMe
 struct SafetensorsKind {
   enum class Coding {
     plain,        ///< the bytes are the elements of `dtype`
-    e4m3,         ///< F8_E4M3, converted to `dtype`
-    e5m2,         ///< F8_E5M2, converted to `dtype`
+    coded,        ///< codes of numbers of `dtype`
     unsupported,  ///< no equivalent dtype
   };
   std::string_view name;
   std::size_t bits;
   Coding coding;
   DType dtype;
+  Code code = Code::none;
 };
 
 struct SafetensorsEntry {

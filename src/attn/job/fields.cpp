@@ -91,6 +91,18 @@ Field choice(std::string key, std::string help,
   return field;
 }
 
+Field stored_type(std::string key, std::string help, StoredType& (*member)(Options&),
+                  KeyRequirement requirement) {
+  return choice<StoredType>(std::move(key), std::move(help),
+                            {{"e4m3", StoredType::e4m3},
+                             {"e5m2", StoredType::e5m2},
+                             {"e4m3fnuz", StoredType::e4m3fnuz},
+                             {"e5m2fnuz", StoredType::e5m2fnuz},
+                             {"nvfp4", StoredType::nvfp4},
+                             {"mxfp4", StoredType::mxfp4}},
+                            member, {std::move(requirement)});
+}
+
 /// The precision of the arithmetic, which is not the dtype of inputs and results.
 Field precision_of_arithmetic() {
   Field field =
@@ -168,6 +180,9 @@ std::vector<Field> tensor_fields() {
   const KeyRequirement kPageTable = needs({Input::block_table, Input::kv_indptr});
   const KeyRequirement kNoOtherKeys =
       excludes({Input::K, Input::V, Input::past_K, Input::documents, Input::cu_seqlens_k});
+  const KeyRequirement kStoredKeys = needs({Input::K, Input::K_pages, Input::KV_pages});
+  const KeyRequirement kNoPast = excludes({Input::past_K});
+  const KeyRequirement kStoredValues = needs({Input::V, Input::V_pages, Input::KV_pages});
   const KeyRequirement no_direct_inputs = excludes({Input::Q, Input::K, Input::V});
   const KeyRequirement embeddings = needs({Input::embeddings});
   return moved<Field>({
@@ -273,6 +288,26 @@ std::vector<Field> tensor_fields() {
              {kPages}),
       tensor(Input::kv_indices, "pages of all sequences, in order"),
       tensor(Input::last_page_len, "number of keys in the last page of each sequence (B)"),
+      tensor(Input::q_scale,
+             "multiply stored Q by this: one number, (H), (B, H), (B, H, L) or blocks",
+             {needs({Input::Q})}),
+      tensor(Input::q_zero_point, "subtract this from stored Q before q_scale",
+             {needs({Input::Q})}),
+      tensor(Input::q_global_scale, "one number that multiplies q_scale",
+             {needs({Input::q_scale})}),
+      tensor(Input::k_scale,
+             "multiply stored K by this: one number, (G), (B, G), (B, G, S) or blocks",
+             {kStoredKeys, kNoPast}),
+      tensor(Input::k_zero_point, "subtract this from stored K before k_scale",
+             {kStoredKeys, kNoPast}),
+      tensor(Input::k_global_scale, "one number that multiplies k_scale",
+             {needs({Input::k_scale})}),
+      tensor(Input::v_scale, "multiply stored V by this, shaped as k_scale",
+             {kStoredValues, kNoPast}),
+      tensor(Input::v_zero_point, "subtract this from stored V before v_scale",
+             {kStoredValues, kNoPast}),
+      tensor(Input::v_global_scale, "one number that multiplies v_scale",
+             {needs({Input::v_scale})}),
   });
 }
 
@@ -304,6 +339,17 @@ std::vector<Field> attention_fields() {
           {{"bhld", Layout::bhld}, {"blhd", Layout::blhd}, {"thd", Layout::thd}},
           [](Options& o) -> Layout& { return o.layout; },
           {when({"blhd"}, needs(Fact::four_axes)), when({"thd"}, needs(Fact::three_axes_of_Q))})),
+      stored_type(
+          "q_type", "what uint8 elements of Q are: codes of numbers",
+          [](Options& o) -> StoredType& { return o.q_type; }, needs({Input::Q})),
+      stored_type(
+          "k_type", "what uint8 elements of K are: codes of numbers",
+          [](Options& o) -> StoredType& { return o.k_type; },
+          needs({Input::K, Input::K_pages, Input::KV_pages})),
+      stored_type(
+          "v_type", "what uint8 elements of V are: codes of numbers",
+          [](Options& o) -> StoredType& { return o.v_type; },
+          needs({Input::V, Input::V_pages, Input::KV_pages})),
       choice<PoolLayout>("page_layout",
                          "axes of pages: nhd (page size, heads, D), hnd or interleaved",
                          {{"nhd", PoolLayout::nhd},

@@ -16,6 +16,7 @@
 #include "attn/core/inputs.h"
 #include "attn/core/layout.h"
 #include "attn/core/pages.h"
+#include "attn/core/stored_rows.h"
 #include "attn/io/json_tensor.h"
 #include "attn/io/read_budget.h"
 #include "attn/io/tensor_part.h"
@@ -313,6 +314,16 @@ auto with_origins(const Job& job, const Document& document, Compute&& compute) {
   }
 }
 
+/// Replaces stored queries, keys and values by their numbers.
+void decode_stored(Job& job, TensorFiles& files) {
+  files.budget().charge(bytes_of_stored(job.tensors, job.options), "inputs", "decode");
+  const TensorMap numbers = with_stored_numbers(job.tensors, job.options);
+  for (const auto& [name, tensor] : job.tensors)
+    if (const Tensor* now = numbers.find(name); now == nullptr || now->rows() != tensor.rows())
+      job.replaced.set(name, tensor);
+  job.tensors = numbers;
+}
+
 /// Replaces pages by K and V, which get the files of the pools as their origins. Causal masks and
 /// windows are then aligned to the last key, unless the job states something else.
 void gather_pages(Job& job, const Document& document, TensorFiles& files) {
@@ -320,9 +331,8 @@ void gather_pages(Job& job, const Document& document, TensorFiles& files) {
   const PagedCache cache(job.tensors, job.options);
   files.budget().charge(cache.bytes(), "pages", "gather");
   const TensorMap gathered = cache.gathered();
-  for (const Input input : kPageInputs)
-    if (const Tensor* tensor = find(job.tensors, input))
-      job.pages.set(std::string(name_of(input)), *tensor);
+  for (const auto& [name, tensor] : job.tensors)
+    if (!gathered.contains(name)) job.replaced.set(name, tensor);
   job.tensors = gathered;
   for (const auto& [made, from] :
        {std::pair(Input::K, combined ? Input::KV_pages : Input::K_pages),
@@ -341,8 +351,8 @@ void gather_pages(Job& job, const Document& document, TensorFiles& files) {
 /// out of the entry.
 Json recorded_value(Entry& entry, const Job& job) {
   const Field* field = entry.field;
-  const Tensor* tensor = job.tensors.find(entry.key);
-  if (tensor == nullptr) tensor = job.pages.find(entry.key);
+  const Tensor* tensor = job.replaced.find(entry.key);
+  if (tensor == nullptr) tensor = job.tensors.find(entry.key);
   const bool is_inline = field->type == FieldType::tensor && tensor != nullptr &&
                          entry.value.get<std::string>() == nullptr &&
                          entry.value.get<JsonObject>() == nullptr;
@@ -505,8 +515,11 @@ Job make_job(const Document& given, TensorFiles& files) {
   const Entry* const tokens = document.find("tokens");
   job.tokens = tokens == nullptr ? default_tokens(job, document, files) : strings(tokens);
   check_key_requirements(job, document);
+  if (has_stored(job.tensors, job.options))
+    with_origins(job, document, [&] { decode_stored(job, files); });
   if (has_pages(job.tensors))
     with_origins(job, document, [&] { gather_pages(job, document, files); });
+  job.options.q_type = job.options.k_type = job.options.v_type = StoredType::as_given;
   job.outputs = outputs_named(strings(document.find("outputs")), job, document);
   if (job.outputs.empty()) job.outputs = default_outputs(contains(job.tensors, Input::W_O));
   files.budget().charge(bytes_of_conversions(job.tensors, job.options), "inputs", "convert");

@@ -33,7 +33,8 @@ std::size_t default_memory();
 /// A job with parsed options and all tensors in memory.
 struct Job {
   TensorMap tensors;  ///< by the names of core/input_table.h
-  TensorMap pages;    ///< the inputs of kPageInputs, instead of which `tensors` has K and V
+  TensorMap
+      replaced;  ///< those given, of pages and stored numbers, that `tensors` has in other form
   std::map<std::string, std::string> origins;  ///< where each tensor came from, for messages
   Options options;
   /// Square weights from arrays named *.weight, used as (in, out) by default.

@@ -48,9 +48,141 @@ HWY_NOINLINE void widen(const std::byte* in, DType dtype, std::int64_t stride, s
                                              out);
     case DType::f64:
       return convert(reinterpret_cast<const double*>(in), stride, count, out);
+    case DType::i8:
+      return convert(reinterpret_cast<const std::int8_t*>(in), stride, count, out);
+    case DType::u8:
+      return convert(reinterpret_cast<const std::uint8_t*>(in), stride, count, out);
     default:
       convert(reinterpret_cast<const float*>(in), stride, count, out);
   }
+}
+
+/// The upper bytes of 16-bit integers, of which kLanes make a vector of floats.
+inline constexpr std::size_t kCodesAtOnce = HWY_MAX(16, kLanes<float>);
+
+/// Calls store(numbers, i) for vectors of binary16 numbers, widened, of which the upper bytes are
+/// codes [i, i + kLanes) and the lower ones 0, after `change`, for kCodesAtOnce codes.
+template <std::size_t Lanes = kLanes<float>, class Change, class Store>
+HWY_INLINE void widen_codes(const std::uint8_t* codes, Change change, Store store) {
+  const Tag<float> d;
+  const hn::Rebind<std::int16_t, Tag<float>> d16;
+  const hn::Rebind<hwy::float16_t, Tag<float>> half;
+  const auto numbers = [&](auto bits) { return hn::PromoteTo(d, hn::BitCast(half, change(bits))); };
+  if constexpr (Lanes == 8) {
+    const hn::CappedTag<std::uint8_t, 2 * Lanes> d8;
+    const auto all = hn::LoadU(d8, codes);
+    store(numbers(hn::BitCast(d16, hn::InterleaveLower(d8, hn::Zero(d8), all))), 0);
+    store(numbers(hn::BitCast(d16, hn::InterleaveUpper(d8, hn::Zero(d8), all))), 8);
+  } else {
+    const hn::Rebind<std::uint8_t, Tag<float>> d8;
+    for (std::size_t i = 0; i < kCodesAtOnce; i += kLanes<float>)
+      store(numbers(hn::ShiftLeft<8>(hn::PromoteTo(d16, hn::LoadU(d8, codes + i)))), i);
+  }
+}
+
+/// Part of a row of stored elements, and what makes numbers of them.
+template <class T>
+struct StoredPart {
+  const std::byte* row;
+  std::size_t first, count;  ///< columns
+  T factor, zero;
+};
+
+/// Integers of one byte, in whole vectors. Returns the number of columns.
+template <class In>
+HWY_INLINE std::size_t decode_bytes(const StoredPart<float>& part, float* out) {
+  const auto* bytes = reinterpret_cast<const In*>(part.row) + part.first;
+  const Tag<float> d;
+  const hn::Rebind<In, Tag<float>> narrow;
+  const hn::Rebind<std::int32_t, Tag<float>> wide;
+  const Vec<float> by = hn::Set(d, part.factor), zero = hn::Set(d, part.zero);
+  std::size_t i = 0;
+  for (; i + kLanes<float> <= part.count; i += kLanes<float>) {
+    const auto numbers = hn::ConvertTo(d, hn::PromoteTo(wide, hn::LoadU(narrow, bytes + i)));
+    hn::StoreU(hn::Mul(hn::Sub(numbers, zero), by), d, out + i);
+  }
+  return i;
+}
+
+/// The same for e5m2, which are the upper bytes of binary16 numbers.
+HWY_INLINE std::size_t decode_e5m2(const StoredPart<float>& part, float* out) {
+  const auto* codes = reinterpret_cast<const std::uint8_t*>(part.row) + part.first;
+  const Tag<float> d;
+  const Vec<float> by = hn::Set(d, part.factor), zero = hn::Set(d, part.zero);
+  std::size_t i = 0;
+  for (; i + kCodesAtOnce <= part.count; i += kCodesAtOnce)
+    widen_codes(
+        codes + i, [](auto bits) { return bits; },
+        [&](Vec<float> x, std::size_t at) {
+          hn::StoreU(hn::Mul(hn::Sub(x, zero), by), d, out + i + at);
+        });
+  return i;
+}
+
+/// The same for e4m3 with `factor` in place of the part's, without a zero point. With their
+/// exponents below the sign, codes are binary16 numbers 2^-8 times as large, whose bias is 8 more.
+/// Returns 0 if a code is NaN, which binary16 has elsewhere.
+HWY_INLINE std::size_t decode_e4m3(const StoredPart<float>& part, float factor, float* out) {
+  const auto* codes = reinterpret_cast<const std::uint8_t*>(part.row) + part.first;
+  const Tag<float> d;
+  const hn::Rebind<std::int16_t, Tag<float>> d16;
+  const hn::CappedTag<std::uint8_t, kCodesAtOnce> d8;
+  const Vec<float> by = hn::Set(d, factor);
+  const auto kept = hn::Set(d16, static_cast<std::int16_t>(0xbfff));
+  const auto magnitude = hn::Set(d8, 0x7f);
+  auto largest = hn::Zero(d8);
+  std::size_t i = 0;
+  for (; i + kCodesAtOnce <= part.count; i += kCodesAtOnce) {
+    largest = hn::Max(largest, hn::And(hn::LoadU(d8, codes + i), magnitude));
+    widen_codes(
+        codes + i, [&](auto bits) { return hn::And(hn::ShiftRight<1>(bits), kept); },
+        [&](Vec<float> x, std::size_t at) { hn::StoreU(hn::Mul(x, by), d, out + i + at); });
+  }
+  return hn::AllFalse(d8, hn::Eq(largest, magnitude)) ? i : 0;
+}
+
+/// The columns that have a fast conversion: from the first on.
+HWY_INLINE std::size_t decode_fast(Code code, DType dtype, const StoredPart<float>& part,
+                                   float* out) {
+  if (code == Code::none && dtype == DType::i8) return decode_bytes<std::int8_t>(part, out);
+  if (code == Code::none && dtype == DType::u8) return decode_bytes<std::uint8_t>(part, out);
+  if constexpr (kWidensAll<hwy::float16_t>) {
+    if (code == Code::e5m2) return decode_e5m2(part, out);
+    // 2^8 times the factor is exact, and so is the product, unless they are very large or small.
+    const float size = part.factor < 0 ? -part.factor : part.factor;
+    if (code == Code::e4m3 && part.zero == 0 && size > 0x1p-64F && size < 0x1p64F)
+      return decode_e4m3(part, part.factor * 256, out);
+  }
+  return 0;
+}
+
+/// The numbers of a part of a row with contiguous columns.
+template <class T>
+void decode_part(Code code, DType dtype, const StoredPart<T>& part, T* out) {
+  std::size_t done = 0;
+  if constexpr (std::is_same_v<T, float>) done = decode_fast(code, dtype, part, out);
+  const std::size_t left = part.count - done, from = part.first + done;
+  if (code == Code::none)
+    widen(part.row + from * size_of(dtype), dtype, 1, left, out + done);
+  else
+    decode(code, reinterpret_cast<const std::uint8_t*>(part.row), from, left, out + done);
+  for (; done < part.count; ++done) out[done] = (out[done] - part.zero) * part.factor;
+}
+
+/// Row i of a matrix with contiguous columns, which starts at `row`.
+template <class T>
+HWY_NOINLINE void decode_row(const Matrix& matrix, std::size_t i, const std::byte* row,
+                             std::size_t count, T* out) {
+  const Decoding& decoding = *matrix.decoding;
+  if (matrix.factors == nullptr)
+    return decode_part(decoding.code, matrix.dtype, StoredPart<T>{row, 0, count, 1, 0}, out);
+  auto at = first_factor(matrix, i);
+  for (std::size_t column = 0; column < count; column += decoding.columns, ++at)
+    decode_part(decoding.code, matrix.dtype,
+                StoredPart<T>{row, column, HWY_MIN(decoding.columns, count - column),
+                              static_cast<T>(matrix.factors[at]),
+                              matrix.zeros ? static_cast<T>(matrix.zeros[at]) : T(0)},
+                out + column);
 }
 
 /// The rows of a matrix as contiguous T: in place if possible, otherwise converted one by one.
@@ -60,10 +192,17 @@ class Rows {
   Rows(const Matrix& matrix, std::size_t columns)
       : matrix_(matrix),
         columns_(columns),
-        row_bytes_(matrix.row * static_cast<std::int64_t>(size_of(matrix.dtype))),
-        in_place_(matrix.dtype == dtype_of<T> && matrix.column == 1) {}
+        element_bytes_(size_of(matrix.dtype)),
+        row_bytes_(matrix.row * static_cast<std::int64_t>(element_bytes_)),
+        in_place_(matrix.dtype == dtype_of<T> && matrix.column == 1 && !matrix.decoding) {}
 
   bool in_place() const { return in_place_; }
+  bool is_table() const { return matrix_.rows != nullptr; }
+  /// Of a row, rounded up to elements.
+  std::size_t bytes() const {
+    const std::size_t codes = matrix_.decoding ? codes_per_byte(matrix_.decoding->code) : 1;
+    return columns_ * element_bytes_ / codes;
+  }
 
   /// The distance in bytes between rows [first, first + count), 0 if it is not the same for all.
   std::int64_t step(std::size_t first, std::size_t count) const {
@@ -72,7 +211,7 @@ class Rows {
     const std::int64_t step = count > 1 ? rows[1] - rows[0] : 0;
     bool even = step > 0 && rows[0] >= 0;
     for (std::size_t i = 1; i < count; ++i) even = even && rows[i] - rows[i - 1] == step;
-    return even ? step * static_cast<std::int64_t>(size_of(matrix_.dtype)) : 0;
+    return even ? step * static_cast<std::int64_t>(element_bytes_) : 0;
   }
 
   /// Row i, converted into `buffer` if necessary. A row of zeros is always in `buffer`.
@@ -83,7 +222,10 @@ class Rows {
       return buffer;
     }
     if (in_place_) return reinterpret_cast<const T*>(row);
-    widen(row, matrix_.dtype, matrix_.column, columns_, buffer);
+    if (matrix_.decoding)
+      decode_row(matrix_, i, row, columns_, buffer);
+    else
+      widen(row, matrix_.dtype, matrix_.column, columns_, buffer);
     return buffer;
   }
 
@@ -91,15 +233,25 @@ class Rows {
   const std::byte* start(std::size_t i) const {
     if (matrix_.rows == nullptr) return matrix_.data + static_cast<std::int64_t>(i) * row_bytes_;
     if (matrix_.rows[i] < 0) return nullptr;
-    return matrix_.data + matrix_.rows[i] * static_cast<std::int64_t>(size_of(matrix_.dtype));
+    return matrix_.data + matrix_.rows[i] * static_cast<std::int64_t>(element_bytes_);
   }
 
  private:
   Matrix matrix_;
-  std::size_t columns_;
+  std::size_t columns_, element_bytes_;
   std::int64_t row_bytes_;
   bool in_place_;
 };
+
+/// Prefetches rows of a table, unless one follows the other, which the processor recognises.
+template <class T>
+HWY_INLINE void prefetch_table(const Rows<T>& rows, std::size_t first, std::size_t count) {
+  const std::size_t bytes = rows.bytes();
+  if (!rows.is_table() || rows.step(first, count) == static_cast<std::int64_t>(bytes)) return;
+  for (std::size_t i = first; i < first + count; ++i)
+    if (const std::byte* const row = rows.start(i))
+      for (std::size_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(row + byte);
+}
 
 /// Prefetches the first rows that will be read in place; later rows are prefetched during the
 /// product.

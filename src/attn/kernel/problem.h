@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "attn/base/dtype.h"
+#include "attn/base/number_code.h"
 
 namespace attn::kernel {
 
@@ -37,7 +38,18 @@ struct Strides {
   std::int64_t batch = 0, head = 0, row = 0, column = 1;
 };
 
-/// Elements of type f64, f32, f16 or bf16. Types other than T are converted during packing.
+/// How stored elements become numbers of type T: (element - zero) * factor.
+struct Decoding {
+  Code code = Code::none;                ///< others: elements are of type u8
+  const double* factors = nullptr;       ///< nullptr: none
+  const double* zeros = nullptr;         ///< at the same places; nullptr: 0
+  const std::int64_t* starts = nullptr;  ///< of the factors of head 0, as `rows`; nullptr: 0
+  std::int64_t head = 0;                 ///< from the factors of a head to those of the next
+  std::size_t columns = 1;               ///< neighbouring columns that share a factor
+  bool is_used() const { return code != Code::none || factors != nullptr; }
+};
+
+/// Elements of type f64, f32, f16, bf16, i8 or u8. Types other than T are converted during packing.
 struct Operand {
   const void* data = nullptr;
   DType dtype = DType::f32;
@@ -46,6 +58,7 @@ struct Operand {
   /// -1: a row of zeros.
   const std::int64_t* rows = nullptr;
   std::int64_t rows_batch = 0;  ///< batch stride of `rows`
+  Decoding decoding = {};       ///< requires `rows` and contiguous columns
 };
 
 /// The keys that a query may see.

@@ -73,11 +73,21 @@ void make_rows(const Problem<T>& problem, const Results<T>& results, std::size_t
 Matrix matrix_of(const Operand& operand, std::size_t batch, std::size_t head) {
   const Strides& strides = operand.strides;
   if (operand.data == nullptr) return {nullptr, operand.dtype};
-  return {static_cast<const std::byte*>(operand.data) +
-              offset_of(strides, batch, head) * static_cast<std::ptrdiff_t>(size_of(operand.dtype)),
-          operand.dtype, strides.row, strides.column,
-          operand.rows ? operand.rows + static_cast<std::int64_t>(batch) * operand.rows_batch
-                       : nullptr};
+  Matrix matrix{
+      static_cast<const std::byte*>(operand.data) +
+          offset_of(strides, batch, head) * static_cast<std::ptrdiff_t>(size_of(operand.dtype)),
+      operand.dtype, strides.row, strides.column};
+  if (operand.rows == nullptr) return matrix;
+  const std::int64_t first_row = static_cast<std::int64_t>(batch) * operand.rows_batch;
+  matrix.rows = operand.rows + first_row;
+  if (const Decoding& decoding = operand.decoding; decoding.is_used()) {
+    const std::int64_t first = static_cast<std::int64_t>(head) * decoding.head;
+    matrix.decoding = &decoding;
+    if (decoding.starts) matrix.starts = decoding.starts + first_row;
+    if (decoding.factors) matrix.factors = decoding.factors + first;
+    if (decoding.zeros) matrix.zeros = decoding.zeros + first;
+  }
+  return matrix;
 }
 
 template <class T>
@@ -95,11 +105,17 @@ bool sees(const Problem<T>& problem, const Row<T>& row, std::size_t j) {
   return true;
 }
 
-double element(const Matrix& matrix, std::size_t i, std::size_t j) {
-  const std::ptrdiff_t row =
-      matrix.rows ? matrix.rows[i] : static_cast<std::int64_t>(i) * matrix.row;
+namespace {
+
+/// The element before it is decoded.
+double stored_element(const Matrix& matrix, std::ptrdiff_t row, std::size_t j) {
+  if (matrix.decoding && matrix.decoding->code != Code::none) {
+    double number = 0;
+    decode(matrix.decoding->code, reinterpret_cast<const std::uint8_t*>(matrix.data) + row, j, 1,
+           &number);
+    return number;
+  }
   const std::ptrdiff_t at = row + static_cast<std::int64_t>(j) * matrix.column;
-  if (row < 0) return 0;
   switch (matrix.dtype) {
     case DType::f64:
       return reinterpret_cast<const double*>(matrix.data)[at];
@@ -107,9 +123,25 @@ double element(const Matrix& matrix, std::size_t i, std::size_t j) {
       return double(reinterpret_cast<const Half*>(matrix.data)[at]);
     case DType::bf16:
       return double(reinterpret_cast<const BFloat16*>(matrix.data)[at]);
+    case DType::i8:
+      return reinterpret_cast<const std::int8_t*>(matrix.data)[at];
+    case DType::u8:
+      return reinterpret_cast<const std::uint8_t*>(matrix.data)[at];
     default:
       return double(reinterpret_cast<const float*>(matrix.data)[at]);
   }
+}
+
+}  // namespace
+
+double element(const Matrix& matrix, std::size_t i, std::size_t j) {
+  const std::ptrdiff_t row =
+      matrix.rows ? matrix.rows[i] : static_cast<std::int64_t>(i) * matrix.row;
+  if (row < 0) return 0;
+  const double stored = stored_element(matrix, row, j);
+  if (matrix.factors == nullptr) return stored;
+  const auto at = first_factor(matrix, i) + static_cast<std::int64_t>(j / matrix.decoding->columns);
+  return (stored - (matrix.zeros ? matrix.zeros[at] : 0)) * matrix.factors[at];
 }
 
 template void make_rows(const Problem<float>&, const Results<float>&, std::size_t, std::size_t,

@@ -16,6 +16,9 @@ struct Matrix {
   DType dtype = DType::f32;
   std::int64_t row = 0, column = 1;    ///< strides in elements
   const std::int64_t* rows = nullptr;  ///< those of Operand, instead of the row stride
+  const Decoding* decoding = nullptr;  ///< nullptr: elements are numbers
+  const std::int64_t* starts = nullptr;
+  const double *factors = nullptr, *zeros = nullptr;  ///< those of the head
 };
 /// The matrix of one batch item and head of an operand.
 Matrix matrix_of(const Operand& operand, std::size_t batch, std::size_t head);
@@ -42,7 +45,12 @@ void make_rows(const Problem<T>& problem, const Results<T>& results, std::size_t
 template <class T>
 bool sees(const Problem<T>& problem, const Row<T>& row, std::size_t j);
 
-/// Element (i, j), converted from any dtype.
+/// The factors of the blocks of columns of row i.
+inline std::int64_t first_factor(const Matrix& matrix, std::size_t i) {
+  return matrix.starts ? matrix.starts[i] : 0;
+}
+
+/// Element (i, j), converted from any dtype or code.
 double element(const Matrix& matrix, std::size_t i, std::size_t j);
 
 }  // namespace attn::kernel

@@ -16,6 +16,8 @@ struct ValueBlock {
   std::size_t row = 0;  ///< in place: elements from one row to the next; 0: packed
   bool non_finite = false;  ///< packed: zeros replace NaN and infinite values
   bool checked = true;      ///< in place: all are known to be finite
+  bool ahead = false;       ///< in place: prefetch the next ones
+  bool by_row = false;      ///< in place: without `values`
 
   const T* from(std::size_t key, std::size_t column, std::size_t width) const {
     return row != 0 ? values + key * row + column : values + column * keys + (at + key) * width;
@@ -35,7 +37,8 @@ ValueBlock<T> packed_values(const QueryBlock<T>& block, std::size_t number) {
 }
 
 /// The values of key block `number`: in place if pack_values() did not copy them, or if only one
-/// tile of rows uses them and they consist of whole vectors.
+/// tile of rows uses them and they consist of whole vectors; in the latter case, those that have to
+/// be converted or are in no regular place are read row by row.
 template <class T>
 ValueBlock<T> value_block(const QueryBlock<T>& block, std::size_t number) {
   const Problem<T>& p = block.problem;
@@ -43,11 +46,17 @@ ValueBlock<T> value_block(const QueryBlock<T>& block, std::size_t number) {
   const bool left = block.kv.values != nullptr && block.kv.kinds[number] == ValueKind::in_place;
   const std::size_t first = number * kKeyBlock, count = HWY_MIN(kKeyBlock, p.S - first);
   const std::int64_t step = rows.in_place() ? rows.step(first, count) : 0;
-  const bool few =
-      block.kv.values == nullptr && block.rows <= kTileRows && step > 0 && p.Dv % kLanes<T> == 0;
+  const bool few = block.kv.values == nullptr && block.rows <= kTileRows && p.Dv % kLanes<T> == 0;
   if (!left && !few) return packed_values(block, number);
+  if (!left && step == 0) return {nullptr, 0, 0, p.Dv, false, false, false, true};
   if (few) prefetch_rows(rows, first, HWY_MIN(kPrefetchRows, count), p.Dv);
-  return {rows.at(first, nullptr), 0, 0, static_cast<std::size_t>(step) / sizeof(T), false, left};
+  return {rows.at(first, nullptr),
+          0,
+          0,
+          static_cast<std::size_t>(step) / sizeof(T),
+          false,
+          left,
+          !left};
 }
 
 /// Adds the NaN and infinite values of `keys`, which are packed as zeros, to rows that see them.
@@ -100,6 +109,50 @@ void multiply_values(const TileRows& rows, const ValueBlock<T>& values, std::siz
   }
 }
 
+/// Copies of values [first, first + count), which may be anywhere.
+template <class T>
+void copy_value_rows(const Rows<T>& rows, std::size_t first, std::size_t count, std::size_t Dv,
+                     T* to) {
+  const Tag<T> d;
+  prefetch_table(rows, first, count);
+  for (std::size_t i = 0; i < count; ++i, to += Dv) {
+    const T* const row = rows.at(first + i, to);
+    for (std::size_t j = 0; row != to && j < Dv; j += kLanes<T>)
+      hn::StoreU(hn::LoadU(d, row + j), d, to + j);
+  }
+}
+
+/// add_values() for values by_row: each part of kSumDepth keys is copied to the level 1 cache and
+/// added to the total, as in sum_parts().
+template <class T>
+void add_value_rows(const RowGroup<T>& group, const Matrix& v, Span keys,
+                    const ValueProduct<T>& product, const Sums<T>& to, T* copy) {
+  const Tag<T> d;
+  const std::size_t rows = group.rows, Dv = group.p.Dv, stride = group.s.state.stride;
+  const Rows<T> source(v, Dv);
+  T* const total = copy + kSumDepth<T> * Dv;
+  HWY_ALIGN T ones[kTileRows];
+  fill(ones, kTileRows, T(1));
+  const std::size_t end = product.to, block = static_cast<std::size_t>(keys.first) - product.from;
+  const ValueBlock<T> values{copy, 0, 0, Dv, false, false};
+  for (std::size_t part = product.from, next; part < end; part = next) {
+    next = HWY_MIN(end, round_up(part + 1, kSumDepth<T>));
+    copy_value_rows(source, block + part, next - part, Dv, copy);
+    const Sums<T> sums{total, stride, part == product.from ? nullptr : ones, ones};
+    ValueProduct<T> of_part = product;
+    of_part.from = 0, of_part.to = next - part, of_part.weights += part;
+    in_tiles(rows, [&](const TileRows& some) { multiply_values(some, values, Dv, of_part, sums); });
+  }
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t j = 0; j < Dv; j += kLanes<T>) {
+      T* const out = to.out + r * to.stride + j;
+      const Vec<T> added = hn::Mul(hn::LoadU(d, total + r * stride + j), hn::Set(d, to.add[r]));
+      hn::StoreU(to.keep ? hn::MulAdd(hn::LoadU(d, out), hn::Set(d, to.keep[r]), added)
+                         : hn::Add(added, hn::Zero(d)),
+                 d, out);
+    }
+}
+
 /// Adds weights * V for the keys of one block.
 template <class T>
 HWY_NOINLINE void add_values(const RowGroup<T>& group, const ValueBlock<T>& values, const Matrix& v,
@@ -113,7 +166,8 @@ HWY_NOINLINE void add_values(const RowGroup<T>& group, const ValueBlock<T>& valu
   product.to = static_cast<std::size_t>(keys.last - block);
   product.weights = group.scores + (block - weights.origin);
   product.weights_stride = group.s.score_stride;
-  product.ahead = !values.checked;
+  product.ahead = values.ahead;
+  if (values.by_row) return add_value_rows(group, v, keys, product, to, group.s.value_block);
   in_tiles(rows, [&](const TileRows& some) { multiply_values(some, values, Dv, product, to); });
   if (values.non_finite) add_non_finite(group, v, keys, weights.origin, to);
 }

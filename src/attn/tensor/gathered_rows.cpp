@@ -3,6 +3,57 @@
 #include <cstring>
 
 namespace attn {
+namespace {
+
+/// Calls row(source, out): the numbers of head g of row `row` start at element `source` of the
+/// pool, and become row `out` of the order.
+template <class Row>
+void for_each_row(const RowTable& t, bool by_head, Row row_of) {
+  for (std::size_t row = 0; row < t.rows.size(); ++row) {
+    if (t.rows[row] == RowTable::kZeros) continue;
+    const std::size_t item = row / t.keys, key = row % t.keys;
+    for (std::size_t g = 0; g < t.heads; ++g) {
+      const std::int64_t from = t.rows[row] + static_cast<std::int64_t>(g) * t.head;
+      row_of(row, g, static_cast<std::size_t>(from),
+             by_head ? (item * t.heads + g) * t.keys + key : row * t.heads + g);
+    }
+  }
+}
+
+template <class T>
+void apply_factors(const RowFactors& f, std::size_t row, std::size_t g, std::size_t width, T* x) {
+  const auto head = static_cast<std::int64_t>(g / f.group) * f.head;
+  auto at = static_cast<std::size_t>(head + (f.starts.empty() ? 0 : f.starts[row]));
+  for (std::size_t column = 0; column < width; column += f.columns, ++at) {
+    const auto factor = static_cast<T>(f.factors[at]);
+    const auto zero = static_cast<T>(f.zeros.empty() ? 0 : f.zeros[at]);
+    for (std::size_t i = column; i < std::min(column + f.columns, width); ++i)
+      x[i] = (x[i] - zero) * factor;
+  }
+}
+
+/// The numbers of all rows, computed in T.
+template <class T>
+Tensor decoded_rows(const RowTable& t, bool by_head, Shape shape) {
+  Tensor all(dtype_of<T>, std::move(shape));
+  if (all.size() == 0) return all;
+  T* const to = all.mutable_data<T>().data();
+  visit(t.pool.dtype(), [&]<class Stored>(Type<Stored>) {
+    const Stored* const pool = t.pool.data<Stored>().data();
+    for_each_row(
+        t, by_head, [&](std::size_t row, std::size_t g, std::size_t from, std::size_t into) {
+          T* const out = to + into * t.width;
+          if (t.code != Code::none)
+            decode(t.code, reinterpret_cast<const std::uint8_t*>(pool + from), 0, t.width, out);
+          else
+            for (std::size_t i = 0; i < t.width; ++i) out[i] = static_cast<T>(pool[from + i]);
+          if (t.factors) apply_factors(*t.factors, row, g, t.width, out);
+        });
+  });
+  return all;
+}
+
+}  // namespace
 
 Shape GatheredRows::shape() const {
   const RowTable& t = *table_;
@@ -18,25 +69,33 @@ const std::byte* GatheredRows::data() const {
 
 Tensor GatheredRows::gather() const {
   const RowTable& t = *table_;
+  if (t.is_stored() && dtype_ == DType::f64) return decoded_rows<double>(t, by_head_, shape());
+  if (t.is_stored()) return decoded_rows<float>(t, by_head_, shape());
   Tensor all(t.pool.dtype(), shape());
   if (all.size() == 0) return all;
   const std::size_t element = size_of(t.pool.dtype()), bytes = t.width * element;
   std::byte* const to = all.mutable_raw();
-  for (std::size_t row = 0; row < t.rows.size(); ++row) {
-    if (t.rows[row] == RowTable::kZeros) continue;
-    const std::size_t item = row / t.keys, key = row % t.keys;
-    for (std::size_t g = 0; g < t.heads; ++g) {
-      const std::int64_t from = t.rows[row] + static_cast<std::int64_t>(g) * t.head;
-      const std::size_t into = by_head_ ? (item * t.heads + g) * t.keys + key : row * t.heads + g;
-      std::memcpy(to + into * bytes, t.pool.raw() + static_cast<std::size_t>(from) * element,
-                  bytes);
-    }
-  }
+  for_each_row(t, by_head_, [&](std::size_t, std::size_t, std::size_t from, std::size_t into) {
+    std::memcpy(to + into * bytes, t.pool.raw() + from * element, bytes);
+  });
   return all;
 }
 
 Tensor gathered_tensor(std::shared_ptr<const RowTable> table, DType dtype, bool by_head) {
   return Tensor(std::make_shared<const GatheredRows>(std::move(table), dtype, by_head));
+}
+
+Tensor coded_tensor(Code code, const Tensor& codes) {
+  Shape shape = codes.shape();
+  const std::size_t bytes = shape.empty() ? 1 : shape.back();
+  const std::size_t width = bytes * codes_per_byte(code);
+  if (!shape.empty()) shape.back() = width;
+  RowTable table{codes, 1, bytes == 0 ? 0 : codes.size() / bytes, 1, width};
+  table.code = code;
+  for (std::size_t row = 0; row < table.keys; ++row)
+    table.rows.push_back(static_cast<std::int64_t>(row * bytes));
+  return gathered_tensor(std::make_shared<const RowTable>(std::move(table)), DType::f32, true)
+      .reshaped(std::move(shape));
 }
 
 const RowTable* row_table_of(const Tensor& tensor) {

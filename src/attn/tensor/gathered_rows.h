@@ -1,5 +1,6 @@
-// Keys or values whose rows are anywhere in a larger tensor, such as a pool of pages. They are
-// copied when their elements are first read; the kernels read the rows where they are.
+// Keys or values whose rows are anywhere in a larger tensor, such as a pool of pages, or stored as
+// codes or with scales. They are copied and decoded when their elements are first read; the kernels
+// read the rows where they are.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +9,33 @@
 #include <optional>
 #include <vector>
 
+#include "attn/base/number_code.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
 
+/// Scales of stored elements: number = (element - zero) * factor, in the type of the computation.
+struct RowFactors {
+  std::vector<double> factors, zeros = {};  ///< zeros: of the same places, or empty
+  /// Where the factors of head 0 of each row of RowTable::rows start; empty: at 0.
+  std::vector<std::int64_t> starts = {};
+  std::int64_t head = 0;    ///< from the factors of a group of heads to those of the next
+  std::size_t group = 1;    ///< neighbouring heads that share factors
+  std::size_t columns = 1;  ///< neighbouring columns that share a factor
+};
+
 /// The row of head g of key j of an item starts at element rows[item * keys + j] + g * head of the
-/// pool, and has `width` elements. -1 instead of a start: all heads of the key are zeros.
+/// pool, and has `width` numbers. -1 instead of a start: all heads of the key are zeros.
 struct RowTable {
   static constexpr std::int64_t kZeros = -1;
   Tensor pool;
   std::size_t items = 0, keys = 0, heads = 0, width = 0;
   std::int64_t head = 0;
   std::vector<std::int64_t> rows = {};
+  Code code = Code::none;  ///< others: the elements of the pool are uint8
+  std::optional<RowFactors> factors = {};
+
+  bool is_stored() const { return code != Code::none || factors; }  ///< has to be decoded
 };
 
 /// The rows of a table in an order, as elements of a dtype. Thread-safe.
@@ -48,6 +64,10 @@ class GatheredRows {
 };
 
 Tensor gathered_tensor(std::shared_ptr<const RowTable> table, DType dtype, bool by_head);
+
+/// float32 numbers that are stored as codes, in a tensor of uint8 of the given shape, in which the
+/// last axis has codes_per_byte() times as many columns.
+Tensor coded_tensor(Code code, const Tensor& codes);
 
 /// The table of a tensor (items, heads, keys, width); nullptr if it has none, or another order.
 const RowTable* row_table_of(const Tensor& tensor);

@@ -1,0 +1,357 @@
+#include "attn/core/stored_rows.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "attn/base/error.h"
+#include "attn/core/layout.h"
+#include "attn/core/plan.h"
+#include "attn/tensor/gathered_rows.h"
+
+namespace attn {
+namespace {
+
+Code code_of(StoredType type) {
+  switch (type) {
+    case StoredType::as_given:
+      return Code::none;
+    case StoredType::e4m3:
+      return Code::e4m3;
+    case StoredType::e5m2:
+      return Code::e5m2;
+    case StoredType::e4m3fnuz:
+      return Code::e4m3fnuz;
+    case StoredType::e5m2fnuz:
+      return Code::e5m2fnuz;
+    case StoredType::nvfp4:
+    case StoredType::mxfp4:
+      break;
+  }
+  return Code::e2m1;
+}
+
+/// The columns that share a scale; 0: any number.
+std::size_t block_of(StoredType type) {
+  return type == StoredType::nvfp4 ? 16 : type == StoredType::mxfp4 ? 32 : 0;
+}
+
+std::size_t length_of(char axis, const Pool& pool) {
+  return axis == 'P'   ? pool.pages
+         : axis == 's' ? pool.slots
+         : axis == 'G' ? pool.heads
+                       : pool.width;
+}
+
+/// Those of `letters` that the pool has.
+std::string axes_in(std::string_view letters, const Pool& pool) {
+  std::string axes;
+  for (const char axis : letters)
+    if (pool.axes.find(axis) != std::string::npos) axes += axis;
+  return axes;
+}
+
+/// Whether a scale of this shape may have these axes. `block`: the columns that must share a scale.
+bool scale_fits(const Shape& shape, const std::string& axes, const Pool& pool, std::size_t block) {
+  if (shape.size() != axes.size()) return false;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const std::size_t length = length_of(axes[i], pool), found = shape[i];
+    const bool is_whole = found == 1 || found == length;
+    const bool is_part = found > 0 && length % found == 0;
+    const bool may_be_part = axes[i] == 'D' || (axes[i] == 'G' && pool.has_head_groups);
+    if (axes[i] == 'D' && block > 0 ? found * block != length
+                                    : !is_whole && !(may_be_part && is_part))
+      return false;
+  }
+  return true;
+}
+
+/// The axes of a scale; nullopt if it fits nothing.
+std::optional<std::string> axes_of_scale(const Shape& shape, const Pool& pool, std::size_t block) {
+  if (block > 0)
+    return scale_fits(shape, pool.axes, pool, block) ? std::optional(pool.axes) : std::nullopt;
+  if (shape.empty() || shape == Shape{1}) return "";
+  const std::string tokens = pool.axes.substr(0, pool.axes.size() - 1);
+  for (const std::string& axes : {pool.axes, tokens, axes_in("PG", pool), axes_in("G", pool)})
+    if (scale_fits(shape, axes, pool, 0)) return axes;
+  return std::nullopt;
+}
+
+/// "one number, (8), (2, 8), (2, 8, 100), or (2, 8, 100, N) with a divisor N of 64".
+std::string expected_shapes(const Pool& pool, std::size_t block) {
+  const auto text = [&](const std::string& axes) {
+    Shape shape;
+    for (const char axis : axes)
+      shape.push_back(length_of(axis, pool) / (axis == 'D' && block > 0 ? block : 1));
+    return to_string(shape);
+  };
+  if (block > 0)
+    return "shape " + text(pool.axes) + ", a scale for " + std::to_string(block) + " columns";
+  const std::string tokens = pool.axes.substr(0, pool.axes.size() - 1);
+  std::string expected = "one number";
+  for (const std::string& axes : {axes_in("G", pool), axes_in("PG", pool), tokens})
+    if (!axes.empty() && expected.find(text(axes)) == std::string::npos)
+      expected += ", shape " + text(axes);
+  std::string blocks = text(tokens);
+  blocks.insert(blocks.size() - 1, blocks.ends_with(",)") ? " N" : ", N");
+  return expected + ", or " + blocks + " with a divisor N of " + std::to_string(pool.width);
+}
+
+/// The numbers of a scale.
+Tensor scale_numbers(const Tensor& scale, StoredType type) {
+  if (scale.dtype() != DType::u8) return cast(scale, DType::f64);
+  const Code code = type == StoredType::nvfp4 ? Code::e4m3 : Code::e8m0;
+  return cast(coded_tensor(code, scale), DType::f64);
+}
+
+std::vector<double> elements(const Tensor& numbers) {
+  const auto data = numbers.data<double>();
+  return {data.begin(), data.end()};
+}
+
+}  // namespace
+
+void report(ProblemList& problems, Input input, std::string expected, std::string found) {
+  problems.add({.subject = std::string(name_of(input)),
+                .expected = std::move(expected),
+                .found = std::move(found)});
+}
+
+const Storage* storage_described_by(Input input) {
+  for (const Storage& storage : kStorage)
+    if (input == storage.scale || input == storage.zero_point || input == storage.global_scale)
+      return &storage;
+  return nullptr;
+}
+
+Stored stored_elements(Input input, const Tensor& tensor, const Storage& storage,
+                       const Options& options, ProblemList& problems) {
+  const StoredType type = options.*storage.type;
+  const GatheredRows* rows = tensor.rows();
+  Stored stored{tensor};
+  if (rows != nullptr && rows->table()->code != Code::none) {
+    stored.code = rows->table()->code;
+    Shape shape = tensor.shape();
+    if (!shape.empty()) shape.back() /= codes_per_byte(stored.code);
+    stored.data = rows->table()->pool.reshaped(shape);
+  } else if (type != StoredType::as_given) {
+    stored.code = code_of(type);
+    if (is_integer(tensor.dtype())) try {
+        stored.data = cast(tensor, DType::u8);
+      } catch (const Error& error) {
+        problems.add({.subject = std::string(name_of(input)), .message = error.what()});
+      }
+    else
+      report(problems, input, "uint8 elements, the codes of " + std::string(storage.type_key),
+             std::string(name_of(tensor.dtype())));
+  }
+  if (type != StoredType::as_given && stored.code != code_of(type))
+    report(problems, input, "the codes of " + std::string(storage.type_key),
+           "another type in the file");
+  return stored;
+}
+
+std::pair<Pool, Pool> pools_of(const Stored& stored, const Shape& shape, std::string_view axes) {
+  Pool pool;
+  pool.data = stored.data, pool.code = stored.code;
+  std::int64_t stride = 1, values = 0;
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    const std::size_t length = shape[i];
+    if (axes[i] == 'P') pool.pages = length, pool.page = stride;
+    if (axes[i] == 's') pool.slots = length, pool.slot = stride;
+    if (axes[i] == 'G') pool.heads = length, pool.head = stride;
+    if (axes[i] == 'h') pool.heads = length / 2, pool.head = 2 * stride, values = stride;
+    if (axes[i] == '2') values = stride;
+    if (axes[i] == 'D') pool.width = length * codes_per_byte(stored.code);
+    if (axes[i] != '1' && axes[i] != '2') pool.axes.insert(0, 1, axes[i] == 'h' ? 'G' : axes[i]);
+    stride *= static_cast<std::int64_t>(length);
+  }
+  std::pair<Pool, Pool> both{pool, pool};
+  both.second.first = values;
+  return both;
+}
+
+PoolRows::PoolRows(const Pool& pool, const Storage& storage, const TensorMap& tensors,
+                   const Options& options, std::size_t items, std::size_t keys,
+                   ProblemList& problems)
+    : pool_(pool),
+      table_{pool.data,
+             items,
+             keys,
+             pool.heads,
+             pool.width,
+             pool.head,
+             std::vector<std::int64_t>(items * keys, RowTable::kZeros),
+             pool.code} {
+  add_factors(storage, tensors, options, problems);
+}
+
+void PoolRows::add_factors(const Storage& storage, const TensorMap& tensors, const Options& options,
+                           ProblemList& problems) {
+  const Tensor* scale = find(tensors, storage.scale);
+  const Tensor* zero = find(tensors, storage.zero_point);
+  const Tensor* global = find(tensors, storage.global_scale);
+  const std::size_t block = block_of(options.*storage.type);
+  if (scale == nullptr && zero == nullptr && global == nullptr && block == 0) return;
+  if (global != nullptr && global->size() != 1)
+    return report(problems, storage.global_scale, "one number", to_string(global->shape()));
+  const Shape shape = scale ? scale->shape() : zero ? zero->shape() : Shape{};
+  const std::optional<std::string> axes = axes_of_scale(shape, pool_, block);
+  if (!axes || (scale == nullptr && block > 0))
+    return report(problems, scale || block > 0 ? storage.scale : storage.zero_point,
+                  expected_shapes(pool_, block), scale || zero ? to_string(shape) : "none");
+  const DType dtype = table_.pool.dtype();
+  if (!is_float(dtype) && dtype != DType::i8 && dtype != DType::u8)
+    table_.pool = cast(table_.pool, DType::f64);
+  RowFactors& factors = table_.factors.emplace();
+  factors.factors = scale ? elements(scale_numbers(*scale, options.*storage.type))
+                          : std::vector<double>(element_count(shape), 1.0);
+  if (global != nullptr)
+    for (double& factor : factors.factors) factor *= cast(*global, DType::f64).data<double>()[0];
+  if (zero != nullptr) {
+    factors.zeros = elements(cast(*zero, DType::f64));
+    if (zero->size() == 1) factors.zeros.assign(factors.factors.size(), factors.zeros[0]);
+    if (factors.zeros.size() != factors.factors.size())
+      return report(problems, storage.zero_point, "one number, or shape " + to_string(shape),
+                    to_string(zero->shape()));
+  }
+  factors.columns = pool_.width;
+  std::int64_t step = 1;
+  for (std::size_t i = axes->size(); i-- > 0;) {
+    const auto length = static_cast<std::int64_t>(shape[i]);
+    const std::int64_t stride = length == 1 ? 0 : step;
+    const char axis = (*axes)[i];
+    if (axis == 'D') factors.columns = pool_.width / std::max<std::size_t>(1, shape[i]);
+    if (axis == 'G')
+      factors.head = stride,
+      factors.group = std::max<std::size_t>(1, pool_.heads / std::max<std::size_t>(1, shape[i]));
+    if (axis == 's') factors_of_slot_ = stride;
+    if (axis == 'P') factors_of_page_ = stride;
+    step *= length;
+  }
+  if (factors_of_page_ != 0 || factors_of_slot_ != 0) factors.starts.resize(table_.rows.size());
+}
+
+void PoolRows::set(std::size_t row, std::size_t page, std::size_t slot) {
+  const auto p = static_cast<std::int64_t>(page), s = static_cast<std::int64_t>(slot);
+  table_.rows[row] = pool_.first + p * pool_.page + s * pool_.slot;
+  if (table_.factors && !table_.factors->starts.empty())
+    table_.factors->starts[row] = p * factors_of_page_ + s * factors_of_slot_;
+}
+
+Tensor PoolRows::tensor(bool by_head) && {
+  const bool is_number =
+      table_.code == Code::none && (is_float(pool_.data.dtype()) || !table_.factors);
+  return gathered_tensor(std::make_shared<const RowTable>(std::move(table_)),
+                         is_number ? pool_.data.dtype() : DType::f32, by_head);
+}
+
+namespace {
+
+/// The letters and the lengths of a given tensor's axes in its bytes or elements, with heads apart.
+struct GivenAxes {
+  std::string letters;
+  Shape shape;
+};
+
+std::optional<GivenAxes> axes_of(Input input, const Shape& shape, const Options& options) {
+  if (shape.size() < 2) return std::nullopt;
+  const bool with_heads = options.heads > 0 || has_head_axis(shape, options);
+  const AxisList axes = user_axes(input, shape, options, with_heads);
+  if (axes.size() != shape.size()) return std::nullopt;
+  GivenAxes given;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const Axis axis = axes[i];
+    if (!is_packed(axis)) {
+      given.letters += axis == Axis::B                      ? 'P'
+                       : is_head(axis)                      ? 'G'
+                       : axis == Axis::L || axis == Axis::N ? 's'
+                                                            : 'D';
+      given.shape.push_back(shape[i]);
+      continue;
+    }
+    const std::int64_t of_keys = options.kv_heads > 0 ? options.kv_heads : options.heads;
+    const std::int64_t heads = input == Input::Q ? options.heads : of_keys;
+    const auto count = static_cast<std::size_t>(std::max<std::int64_t>(1, heads));
+    const bool is_split = options.heads > 0 && shape[i] % count == 0;
+    given.letters += is_split ? "GD" : "D";
+    if (is_split) given.shape.push_back(count);
+    given.shape.push_back(is_split ? shape[i] / count : shape[i]);
+  }
+  return given;
+}
+
+bool is_stored(const Storage& storage, const TensorMap& tensors, const Options& options) {
+  const Tensor* tensor = find(tensors, storage.of);
+  if (tensor == nullptr) return false;
+  const GatheredRows* rows = tensor->rows();
+  const bool is_coded = rows != nullptr && rows->table()->code != Code::none;
+  return is_coded || options.*storage.type != StoredType::as_given ||
+         contains(tensors, storage.scale) || contains(tensors, storage.zero_point) ||
+         contains(tensors, storage.global_scale);
+}
+
+/// The numbers of a stored tensor with the axes in which it is given.
+Tensor numbers_of_tensor(const Storage& storage, const TensorMap& tensors, const Options& options,
+                         ProblemList& problems) {
+  const Tensor& tensor = at(tensors, storage.of);
+  const Stored stored = stored_elements(storage.of, tensor, storage, options, problems);
+  const std::optional<GivenAxes> axes = axes_of(storage.of, stored.data.shape(), options);
+  if (!axes) {
+    report(problems, storage.of, "2 to 4 axes", to_string(tensor.shape()));
+    return tensor;
+  }
+  Pool pool = pools_of(stored, axes->shape, axes->letters).first;
+  pool.has_head_groups = storage.of == Input::Q;
+  const auto before = [&](char a, char b) { return axes->letters.find(a) < axes->letters.find(b); };
+  // Batch items are items of the table if they come first.
+  const bool has_items = pool.pages == 1 || before('P', 's');
+  const std::size_t items = has_items ? pool.pages : 1;
+  const std::size_t keys = has_items ? pool.slots : pool.pages * pool.slots;
+  PoolRows rows(pool, storage, tensors, options, items, keys, problems);
+  for (std::size_t row = 0; row < items * keys; ++row)
+    rows.set(row, has_items ? row / pool.slots : row % pool.pages,
+             has_items ? row % pool.slots : row / pool.pages);
+  Shape shape = stored.data.shape();
+  shape.back() *= codes_per_byte(stored.code);
+  return std::move(rows).tensor(before('G', 's')).reshaped(shape);
+}
+
+}  // namespace
+
+bool has_stored(const TensorMap& tensors, const Options& options) {
+  return std::any_of(kStorage.begin(), kStorage.end(),
+                     [&](const Storage& storage) { return is_stored(storage, tensors, options); });
+}
+
+std::size_t bytes_of_stored(const TensorMap& tensors, const Options& options) {
+  std::size_t bytes = 0;
+  for (const Storage& storage : kStorage)
+    if (is_stored(storage, tensors, options)) {
+      const Shape& shape = at(tensors, storage.of).shape();
+      const std::size_t rows =
+          shape.empty() || shape.back() == 0 ? 0 : element_count(shape) / shape.back();
+      bytes = saturating_sum(bytes, saturating_product({2, rows, sizeof(std::int64_t)}));
+      if (const Tensor* scale = find(tensors, storage.scale))
+        bytes = saturating_sum(bytes, saturating_product({scale->size(), sizeof(double)}));
+    }
+  return bytes;
+}
+
+TensorMap with_stored_numbers(const TensorMap& tensors, const Options& options) {
+  ProblemList problems;
+  TensorMap all;
+  for (const auto& [name, tensor] : tensors) {
+    const std::optional<Input> input = input_named(name);
+    const Storage* described = input ? storage_described_by(*input) : nullptr;
+    if (described != nullptr && contains(tensors, described->of)) continue;
+    const bool is_one = input && (input == Input::Q || input == Input::K || input == Input::V) &&
+                        is_stored(storage_of(*input), tensors, options);
+    all.set(name,
+            is_one ? numbers_of_tensor(storage_of(*input), tensors, options, problems) : tensor);
+  }
+  if (!problems.empty()) problems.raise(ErrorKind::data);
+  return all;
+}
+
+}  // namespace attn

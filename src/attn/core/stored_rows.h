@@ -1,0 +1,113 @@
+// Queries, keys and values that are stored as codes or with scales, as in quantised caches:
+//
+//   number = (stored - zero_point) * scale * global_scale, in the type of the computation
+//
+// A scale is one number, or has these axes of the tensor, each complete or of length 1:
+//   (G)              a scale for each head
+//   (B, G)           for each batch item and head, or for each page and head of a pool
+//   all but the last for each token and head
+//   all              for each block of columns; the number of blocks divides the width
+// Heads are an axis of their own even if the tensor has packed heads. In a scale of queries, the
+// axis of heads may have fewer elements, each for a group of heads. zero_point is one number or has
+// the shape of the scale, global_scale is one number. A scale of uint8 is e8m0, or e4m3 with
+// StoredType::nvfp4.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "attn/base/error.h"
+#include "attn/core/input_table.h"
+#include "attn/core/options.h"
+#include "attn/tensor/gathered_rows.h"
+
+namespace attn {
+
+/// Adds a problem with an input: "NAME: expected EXPECTED, found FOUND".
+void report(ProblemList& problems, Input input, std::string expected, std::string found);
+
+/// The inputs that tell how a tensor is stored.
+struct Storage {
+  Input of, scale, zero_point, global_scale;
+  StoredType Options::*type;
+  std::string_view type_key;
+};
+inline constexpr std::array kStorage = {
+    Storage{Input::Q, Input::q_scale, Input::q_zero_point, Input::q_global_scale, &Options::q_type,
+            "q_type"},
+    Storage{Input::K, Input::k_scale, Input::k_zero_point, Input::k_global_scale, &Options::k_type,
+            "k_type"},
+    Storage{Input::V, Input::v_scale, Input::v_zero_point, Input::v_global_scale, &Options::v_type,
+            "v_type"},
+};
+constexpr const Storage& storage_of(Input input) {
+  return kStorage[input == Input::Q ? 0 : input == Input::K ? 1 : 2];
+}
+
+/// The storage of which the input is a scale or the like; nullptr: none.
+const Storage* storage_described_by(Input input);
+
+/// The elements of a tensor: numbers, or codes in a tensor of uint8 with the axes of the numbers.
+struct Stored {
+  Tensor data;
+  Code code = Code::none;
+};
+
+/// Reports elements that are not those of the StoredType.
+Stored stored_elements(Input input, const Tensor& tensor, const Storage& storage,
+                       const Options& options, ProblemList& problems);
+
+/// A tensor of rows: number d of head g in slot s of page p is element
+/// first + p * page + s * slot + g * head + d of `data`, or a code there.
+struct Pool {
+  Tensor data;
+  Code code = Code::none;
+  std::string axes;  ///< those of numbers, a letter each: P pages, s slots, G heads, D columns
+  std::size_t pages = 1, slots = 1, heads = 1, width = 0;
+  std::int64_t first = 0, page = 0, slot = 0, head = 0;
+  bool has_head_groups = false;  ///< neighbouring heads may share a scale
+};
+
+/// The keys and the values of a tensor with these axes. Other letters than those of Pool: h heads
+/// of keys and values in turn, 2 keys and values, 1 an axis of length 1; without 2 and h, both
+/// pools are the same.
+std::pair<Pool, Pool> pools_of(const Stored& stored, const Shape& shape, std::string_view axes);
+
+/// A table of keys or values with the scales of their pool.
+class PoolRows {
+ public:
+  /// All rows are zeros. Reports scales that do not fit.
+  PoolRows(const Pool& pool, const Storage& storage, const TensorMap& tensors,
+           const Options& options, std::size_t items, std::size_t keys, ProblemList& problems);
+
+  /// Row `row` of the items * keys rows is that of a slot.
+  void set(std::size_t row, std::size_t page, std::size_t slot);
+
+  /// The dtype is that of stored floats, otherwise f32.
+  Tensor tensor(bool by_head) &&;
+
+ private:
+  void add_factors(const Storage& storage, const TensorMap& tensors, const Options& options,
+                   ProblemList& problems);
+
+  const Pool& pool_;
+  RowTable table_;
+  std::int64_t factors_of_page_ = 0, factors_of_slot_ = 0;
+};
+
+/// Whether Q, K or V is stored as codes or with scales.
+bool has_stored(const TensorMap& tensors, const Options& options);
+
+/// The memory of with_stored_numbers(); saturates.
+std::size_t bytes_of_stored(const TensorMap& tensors, const Options& options);
+
+/// The tensors with the numbers of Q, K and V, which are decoded when they are read, instead of
+/// what is stored. Errors: data, for scales that do not fit.
+TensorMap with_stored_numbers(const TensorMap& tensors, const Options& options);
+
+}  // namespace attn
