@@ -314,8 +314,9 @@ Tensor PagedCache::gather(const Pool& pool, const Storage& storage, ProblemList&
   const std::size_t S = keys_of_item();
   PoolRows rows(pool, storage, tensors_, options_, items(), S, problems);
   for (std::size_t b = 0, at = 0; b < lengths_.size(); at += packed_ ? lengths_[b] : S, ++b)
-    for (std::size_t j = 0; j < lengths_[b]; ++j)
-      rows.set(at + j, static_cast<std::size_t>(pages_[b][j / pool.slots]), j % pool.slots);
+    for (std::size_t i = 0, j = 0; j < lengths_[b]; ++i, j += pool.slots)
+      rows.set(at + j, static_cast<std::size_t>(pages_[b][i]), 0,
+               std::min(pool.slots, lengths_[b] - j));
   const Tensor all = std::move(rows).tensor(options_.layout == Layout::bhld);
   return options_.layout == Layout::thd ? all.reshaped({S, pool.heads, pool.width}) : all;
 }

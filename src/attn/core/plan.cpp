@@ -316,12 +316,12 @@ std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in, bool wit
       if (!with_gathered) continue;
     }
     const DType used = is_float(tensor.dtype()) ? in.compute : DType::i64;
-    bytes = saturating_sum(bytes, tensor.bytes());
+    if (!tensor.rows()) bytes = saturating_sum(bytes, tensor.bytes());
     const std::optional<Input> input = input_named(name);
     const bool is_flags = tensor.dtype() == DType::boolean && input &&
                           (row_of(*input).kind == InputKind::mask ||
                            row_of(*input).kind == InputKind::flag);  // used as they are
-    if (tensor.dtype() != used && !is_flags)
+    if ((tensor.rows() || tensor.dtype() != used) && !is_flags)
       bytes = saturating_sum(bytes, saturating_product({tensor.size(), size_of(used)}));
   }
   if (in.B > 1)  // copies of those that the batch shares
@@ -457,8 +457,10 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
     largest = std::max(largest, bytes);
     result.bytes = saturating_sum(result.bytes, bytes);
   }
+  // Gradients have their own copies of inputs, in float64.
+  const bool is_read = !in_pages && !std::all_of(outputs.begin(), outputs.end(), is_of_gradients);
   result.bytes = saturating_sum(result.bytes,
-                                saturating_sum(largest, bytes_of_inputs(in.given, in, !in_pages)));
+                                saturating_sum(largest, bytes_of_inputs(in.given, in, is_read)));
   if (std::any_of(outputs.begin(), outputs.end(), is_of_gradients))
     add_gradients(in, outputs, result);
   return result;

@@ -232,11 +232,14 @@ void PoolRows::add_factors(const Storage& storage, const TensorMap& tensors, con
   if (factors_of_page_ != 0 || factors_of_slot_ != 0) factors.starts.resize(table_.rows.size());
 }
 
-void PoolRows::set(std::size_t row, std::size_t page, std::size_t slot) {
+void PoolRows::set(std::size_t row, std::size_t page, std::size_t slot, std::size_t count) {
   const auto p = static_cast<std::int64_t>(page), s = static_cast<std::int64_t>(slot);
-  table_.rows[row] = pool_.first + p * pool_.page + s * pool_.slot;
+  const auto fill = [&](std::vector<std::int64_t>& starts, std::int64_t first, std::int64_t step) {
+    for (std::size_t i = row; i < row + count; ++i, first += step) starts[i] = first;
+  };
+  fill(table_.rows, pool_.first + p * pool_.page + s * pool_.slot, pool_.slot);
   if (table_.factors && !table_.factors->starts.empty())
-    table_.factors->starts[row] = p * factors_of_page_ + s * factors_of_slot_;
+    fill(table_.factors->starts, p * factors_of_page_ + s * factors_of_slot_, factors_of_slot_);
 }
 
 Tensor PoolRows::tensor(bool by_head) && {
@@ -286,7 +289,10 @@ bool is_stored(const Storage& storage, const TensorMap& tensors, const Options& 
   if (tensor == nullptr) return false;
   const GatheredRows* rows = tensor->rows();
   const bool is_coded = rows != nullptr && rows->table()->code != Code::none;
-  return is_coded || options.*storage.type != StoredType::as_given ||
+  // The kernels read 16-bit keys and values, too, without a copy in the type of the computation.
+  const bool is_half = (tensor->dtype() == DType::f16 || tensor->dtype() == DType::bf16) &&
+                       storage.of != Input::Q && axes_of(storage.of, tensor->shape(), options);
+  return is_coded || is_half || options.*storage.type != StoredType::as_given ||
          contains(tensors, storage.scale) || contains(tensors, storage.zero_point) ||
          contains(tensors, storage.global_scale);
 }
@@ -309,9 +315,12 @@ Tensor numbers_of_tensor(const Storage& storage, const TensorMap& tensors, const
   const std::size_t items = has_items ? pool.pages : 1;
   const std::size_t keys = has_items ? pool.slots : pool.pages * pool.slots;
   PoolRows rows(pool, storage, tensors, options, items, keys, problems);
-  for (std::size_t row = 0; row < items * keys; ++row)
-    rows.set(row, has_items ? row / pool.slots : row % pool.pages,
-             has_items ? row % pool.slots : row / pool.pages);
+  for (std::size_t page = 0; page < pool.pages; ++page)
+    if (has_items)
+      rows.set(page * keys, page, 0, keys);
+    else
+      for (std::size_t slot = 0; slot < pool.slots; ++slot)
+        rows.set(slot * pool.pages + page, page, slot, 1);
   Shape shape = stored.data.shape();
   shape.back() *= codes_per_byte(stored.code);
   return std::move(rows).tensor(before('G', 's')).reshaped(shape);

@@ -85,8 +85,8 @@ class PoolRows {
   PoolRows(const Pool& pool, const Storage& storage, const TensorMap& tensors,
            const Options& options, std::size_t items, std::size_t keys, ProblemList& problems);
 
-  /// Row `row` of the items * keys rows is that of a slot.
-  void set(std::size_t row, std::size_t page, std::size_t slot);
+  /// Rows [row, row + count) of the items * keys rows are those of slots [slot, slot + count).
+  void set(std::size_t row, std::size_t page, std::size_t slot, std::size_t count);
 
   /// The dtype is that of stored floats, otherwise f32.
   Tensor tensor(bool by_head) &&;
@@ -100,7 +100,7 @@ class PoolRows {
   std::int64_t factors_of_page_ = 0, factors_of_slot_ = 0;
 };
 
-/// Whether Q, K or V is stored as codes or with scales.
+/// Whether Q, K or V is stored as codes or with scales, or K or V in 16 bits.
 bool has_stored(const TensorMap& tensors, const Options& options);
 
 /// The memory of with_stored_numbers(); saturates.

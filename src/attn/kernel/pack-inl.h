@@ -243,11 +243,12 @@ class Rows {
   bool in_place_;
 };
 
-/// Prefetches rows of a table, unless one follows the other, which the processor recognises.
+/// Prefetches rows of a table, unless they follow the row before, which the processor recognises.
 template <class T>
 HWY_INLINE void prefetch_table(const Rows<T>& rows, std::size_t first, std::size_t count) {
+  if (!rows.is_table() || count == 0) return;
   const std::size_t bytes = rows.bytes();
-  if (!rows.is_table() || rows.step(first, count) == static_cast<std::int64_t>(bytes)) return;
+  if (first > 0 && rows.step(first - 1, count + 1) == static_cast<std::int64_t>(bytes)) return;
   for (std::size_t i = first; i < first + count; ++i)
     if (const std::byte* const row = rows.start(i))
       for (std::size_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(row + byte);

@@ -127,7 +127,8 @@ void multiply_run(const RowGroup<T>& group, const Run& run, std::size_t vectors,
     return score_rows<T>(group.rows, vectors, run.panels, p.D, group.query, keys.packed, scale, out,
                          s.score_stride, running_max);
   const auto first = static_cast<std::size_t>(run.first);
-  const std::size_t count = HWY_MIN(kPanel<T>, p.S - first);
+  const std::size_t count = HWY_MIN(kPanel<T>, p.S - first), next = first + count;
+  prefetch_table(Rows<T>(keys.unpacked, p.D), next, HWY_MIN(kPanel<T>, p.S - next));
   score_keys<T>(group.rows, vectors, p.D, group.query,
                 key_rows(keys.unpacked, first, count, p.D, s.widened), scale, out, s.score_stride,
                 running_max);
@@ -221,9 +222,12 @@ const T* key_panels(const QueryBlock<T>& block, std::size_t number) {
     return nullptr;
   }
   T* panels = block.scratch.key_block;
-  for (std::size_t key = from; key < to; key += kPanel<T>)
-    pack_keys(block.kv.k, key, HWY_MIN(kPanel<T>, to - key), p.D, block.scratch.widened,
-              panels + (key - from) * p.D);
+  const Rows<T> rows(block.kv.k, p.D);
+  for (std::size_t key = from, next; key < to; key = next) {
+    next = HWY_MIN(to, key + kPanel<T>);
+    prefetch_table(rows, next, HWY_MIN(kPanel<T>, p.S - next));
+    pack_keys(block.kv.k, key, next - key, p.D, block.scratch.widened, panels + (key - from) * p.D);
+  }
   return panels;
 }
 

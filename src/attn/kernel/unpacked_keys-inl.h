@@ -30,7 +30,6 @@ KeyRows<T> key_rows(const Matrix& k, std::size_t first, std::size_t count, std::
   const Rows<T> source(k, D);
   const std::int64_t step = source.in_place() && count == kPanel<T> ? source.step(first, count) : 0;
   if (step > 0) return {source.at(first, buffer), step, true};
-  prefetch_table(source, first, count);
   for (std::size_t i = 0; i < kPanel<T>; ++i) {
     T* to = buffer + i * D;
     const T* key = i < count ? source.at(first + i, to) : nullptr;

@@ -37,8 +37,8 @@ ValueBlock<T> packed_values(const QueryBlock<T>& block, std::size_t number) {
 }
 
 /// The values of key block `number`: in place if pack_values() did not copy them, or if only one
-/// tile of rows uses them and they consist of whole vectors; in the latter case, those that have to
-/// be converted or are in no regular place are read row by row.
+/// tile of rows uses them and they consist of whole vectors. For one group of rows, those that have
+/// to be converted or are in no regular place are read row by row, which is faster than packing.
 template <class T>
 ValueBlock<T> value_block(const QueryBlock<T>& block, std::size_t number) {
   const Problem<T>& p = block.problem;
@@ -46,9 +46,11 @@ ValueBlock<T> value_block(const QueryBlock<T>& block, std::size_t number) {
   const bool left = block.kv.values != nullptr && block.kv.kinds[number] == ValueKind::in_place;
   const std::size_t first = number * kKeyBlock, count = HWY_MIN(kKeyBlock, p.S - first);
   const std::int64_t step = rows.in_place() ? rows.step(first, count) : 0;
-  const bool few = block.kv.values == nullptr && block.rows <= kTileRows && p.Dv % kLanes<T> == 0;
-  if (!left && !few) return packed_values(block, number);
-  if (!left && step == 0) return {nullptr, 0, 0, p.Dv, false, false, false, true};
+  const bool unpacked =
+      block.kv.values == nullptr && block.rows <= kGroupRows && p.Dv % kLanes<T> == 0;
+  const bool few = unpacked && block.rows <= kTileRows;
+  if (!left && !unpacked) return packed_values(block, number);
+  if (!left && (!few || step == 0)) return {nullptr, 0, 0, p.Dv, false, false, false, true};
   if (few) prefetch_rows(rows, first, HWY_MIN(kPrefetchRows, count), p.Dv);
   return {rows.at(first, nullptr),
           0,
@@ -114,7 +116,6 @@ template <class T>
 void copy_value_rows(const Rows<T>& rows, std::size_t first, std::size_t count, std::size_t Dv,
                      T* to) {
   const Tag<T> d;
-  prefetch_table(rows, first, count);
   for (std::size_t i = 0; i < count; ++i, to += Dv) {
     const T* const row = rows.at(first + i, to);
     for (std::size_t j = 0; row != to && j < Dv; j += kLanes<T>)
@@ -131,12 +132,13 @@ void add_value_rows(const RowGroup<T>& group, const Matrix& v, Span keys,
   const std::size_t rows = group.rows, Dv = group.p.Dv, stride = group.s.state.stride;
   const Rows<T> source(v, Dv);
   T* const total = copy + kSumDepth<T> * Dv;
-  HWY_ALIGN T ones[kTileRows];
-  fill(ones, kTileRows, T(1));
+  HWY_ALIGN T ones[kGroupRows];
+  fill(ones, kGroupRows, T(1));
   const std::size_t end = product.to, block = static_cast<std::size_t>(keys.first) - product.from;
   const ValueBlock<T> values{copy, 0, 0, Dv, false, false};
   for (std::size_t part = product.from, next; part < end; part = next) {
     next = HWY_MIN(end, round_up(part + 1, kSumDepth<T>));
+    prefetch_table(source, block + next, HWY_MIN(kSumDepth<T>, group.p.S - (block + next)));
     copy_value_rows(source, block + part, next - part, Dv, copy);
     const Sums<T> sums{total, stride, part == product.from ? nullptr : ones, ones};
     ValueProduct<T> of_part = product;
