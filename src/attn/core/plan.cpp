@@ -459,8 +459,8 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
   }
   // Gradients have their own copies of inputs, in float64.
   const bool is_read = !in_pages && !std::all_of(outputs.begin(), outputs.end(), is_of_gradients);
-  result.bytes = saturating_sum(result.bytes,
-                                saturating_sum(largest, bytes_of_inputs(in.given, in, is_read)));
+  result.bytes =
+      saturating_sum(result.bytes, saturating_sum(largest, bytes_of_inputs(in.given, in, is_read)));
   if (std::any_of(outputs.begin(), outputs.end(), is_of_gradients))
     add_gradients(in, outputs, result);
   return result;
