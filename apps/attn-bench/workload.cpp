@@ -184,6 +184,7 @@ void Workload<T>::store_as_bytes(Extra extra) {
     operand->data = bytes_.data() + (operand == &p.k ? 0 : keys);
     operand->dtype = extra == Extra::e4m3 ? DType::u8 : DType::i8;
     operand->rows = rows_.data();
+    operand->decoding.is_used = true;
     operand->decoding.code = extra == Extra::e4m3 ? Code::e4m3 : Code::none;
     operand->decoding.factors = &factor_;
     operand->decoding.columns = p.D;

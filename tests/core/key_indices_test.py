@@ -298,3 +298,11 @@ def test_a_large_number_is_refused(tmp_path):
     """A number of a block whose first key does not fit into 64 bits."""
     (tmp_path / "job.json").write_text(json.dumps(JOB | {"key_indices": [[2**62]] * 3, "index_block": 2**62}))
     assert_error(attn("run", "job.json", cwd=tmp_path), 65, "found 4611686018427387904")
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 2), (0, 2, 3, 2)])
+def test_an_empty_batch(shape, tmp_path):
+    np.savez(tmp_path / "j.npz", Q=np.ones((0, 2, 3, 4)), K=np.ones((0, 2, 5, 4)), V=np.ones((0, 2, 5, 4)), i=np.ones(shape, int))
+    run = attn("run", "--q", "j.npz#Q", "--k", "j.npz#K", "--v", "j.npz#V", "--key-indices", "j.npz#i", "-o", "context=c.npy", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr.decode()
+    assert np.load(tmp_path / "c.npy").shape == (0, 2, 3, 4)

@@ -88,6 +88,15 @@ def test_values_that_are_not_finite_reach_only_rows_that_see_them(tmp_path):
     assert np.allclose(found[~nan], 2)
 
 
+@pytest.mark.parametrize("scale, code, value", [(1e39, 0, np.nan), (1e39, 0x3c, np.inf), (1e-50, 0x7c, np.nan)])
+def test_scales_beyond_float32_have_the_same_effect_on_both_paths(tmp_path, scale, code, value):
+    """0 times infinity, 1 times infinity, and infinity times 0."""
+    np.savez(tmp_path / "j.npz", Q=np.ones((5, 8), "f4"), K=np.ones((40, 8), "f4"), V=np.full((40, 16), code, "u1"))
+    job = {name: f"j.npz#{name}" for name in "QKV"} | {"v_scale": scale, "v_type": "e5m2"}
+    for path in "auto", "reference":
+        assert np.array_equal(numbers_of(tmp_path, job | {"path": path})["context"], np.full((5, 16), value), equal_nan=True), path
+
+
 def test_gradients_are_those_by_the_numbers(tmp_path):
     rng = np.random.default_rng(1)
     Q, V, grad = (rng.standard_normal((2, 6, 8)).astype("f4") for _ in range(3))
@@ -103,6 +112,8 @@ def test_gradients_are_those_by_the_numbers(tmp_path):
 def test_inline_numbers(tmp_path):
     found = numbers_of(tmp_path, {"Q": [[1.0, 0.0]], "K": [[56, 64], [0, 184]], "k_type": "e4m3", "k_scale": [0.5, 2]})
     assert found["K"].tolist() == [[0.5, 1.0], [0.0, -2.0]]
+    found = numbers_of(tmp_path, {"Q": [[1.0, 0.0] * 16], "K": [[0x21] * 16], "k_type": "mxfp4", "k_scale": [[128]]})
+    assert found["K"].tolist() == [[1.0, 2.0] * 16]
     found = numbers_of(tmp_path, {"Q": [[1.0, 0.0]], "K": [[3, 5]], "k_zero_point": 4})
     assert found["K"].tolist() == [[-1.0, 1.0]]
 
@@ -132,18 +143,25 @@ def test_mistakes_with_scales_are_named(tmp_path):
 BASE = {"Q": np.ones((2, 4, 3, 32)).tolist(), "K": np.ones((2, 2, 5, 32), int).tolist(), "kv_heads": 2, "heads": 4}
 ERRORS = {
     "shape": ({"k_scale": [1.0, 2.0, 3.0]},
-        "k_scale: expected one number, shape (2,), shape (2, 2), shape (2, 2, 5), or (2, 2, 5, N) with a divisor N of 32, found (3,)"),
+        "k_scale: expected one number, shape (2,), (2, 2), (2, 2, 5), or (2, 2, 5, N) where N divides 32, found (3,)"),
     "blocks": ({"k_scale": np.ones((2, 2, 5, 5)).tolist()},
-        "k_scale: expected one number, shape (2,), shape (2, 2), shape (2, 2, 5), or (2, 2, 5, N) with a divisor N of 32, "
+        "k_scale: expected one number, shape (2,), (2, 2), (2, 2, 5), or (2, 2, 5, N) with a divisor N of 32, "
         "found (2, 2, 5, 5)"),
     "zero point": ({"k_scale": 1.0, "k_zero_point": [1, 2]},
         "k_zero_point: expected one number, or shape (), found (2,)"),
+    "other axes of zero points": ({"k_scale": np.ones((2, 2, 5)).tolist(), "k_zero_point": np.ones((5, 2, 2)).tolist()},
+        "k_zero_point: expected one number, or shape (2, 2, 5), found (5, 2, 2)"),
+    "width of blocks": ({"Q": np.ones((2, 4, 3, 24)).tolist(), "K": np.ones((2, 2, 5, 12), int).tolist(), "k_type": "nvfp4",
+                         "k_scale": np.ones((2, 2, 5, 1)).tolist()},
+        "K: expected a width that is a multiple of 16 for k_type, found 24"),
     "global scale": ({"k_scale": 1.0, "k_global_scale": [1.0, 2.0]}, "k_global_scale: expected one number, found (2,)"),
     "only a global scale": ({"k_global_scale": 1.0}, "k_global_scale: requires k_scale"),
     "no scale": ({"k_type": "mxfp4"},
         "k_scale: expected shape (2, 2, 5, 2), a scale for 32 columns, found none"),
     "block of 16": ({"k_type": "nvfp4", "k_scale": np.ones((2, 2, 5, 2)).tolist()},
         "k_scale: expected shape (2, 2, 5, 4), a scale for 16 columns, found (2, 2, 5, 2)"),
+    "codes of scales": ({"k_type": "mxfp4", "K": np.ones((2, 2, 5, 16), int).tolist(), "k_scale": np.full((2, 2, 5, 1), 256).tolist()},
+        "k_scale: 256 does not fit uint8"),
     "floats as codes": ({"q_type": "e4m3"}, "Q: expected uint8 elements, the codes of q_type, found float64"),
     "large codes": ({"k_type": "e5m2", "K": np.full((2, 2, 5, 32), 256).tolist()},
         "K: 256 does not fit uint8"),
@@ -166,8 +184,8 @@ def test_bad_input_gets_one_line(tmp_path, name):
 
 def test_types_of_a_combined_pool_are_the_same(tmp_path):
     job = {"Q": np.ones((1, 1, 1, 2)).tolist(), "KV_pages": np.ones((1, 2, 2, 1, 2), int).tolist(), "block_table": [[0]],
-           "key_lengths": [2], "k_type": "e4m3"}
+           "key_lengths": [2], "k_type": "e4m3", "v_type": "e5m2"}
     (tmp_path / "job.json").write_text(json.dumps(job))
     run = attn("run", "job.json", cwd=tmp_path)
     assert run.returncode == 65
-    assert b"v_type: expected that of k_type" in run.stderr
+    assert b"v_type: expected that of k_type, since KV_pages holds both" in run.stderr

@@ -7,7 +7,7 @@
 
 namespace attn {
 
-/// The first two are those of OCP OFP8, e8m0 and e2m1 those of OCP MX 1.0; fnuz: finite numbers,
+/// e4m3 and e5m2 are those of OCP OFP8, e8m0 and e2m1 those of OCP MX 1.0; fnuz: finite numbers,
 /// NaN and an unsigned zero (arXiv:2206.02915).
 enum class Code : std::uint8_t {
   none,      ///< the elements are numbers
@@ -19,7 +19,7 @@ enum class Code : std::uint8_t {
   e2m1,      ///< two in a byte, the first in its low half: 0, 0.5, 1, 1.5, 2, 3, 4, 6; bit 3: sign
 };
 
-/// The numbers of all bytes; of those below 16 for e2m1. Not for Code::none.
+/// The numbers of all bytes; for e2m1, of the 4-bit codes 0 to 15.
 const std::array<float, 256>& numbers_of(Code code);
 
 constexpr std::size_t codes_per_byte(Code code) { return code == Code::e2m1 ? 2 : 1; }

@@ -511,8 +511,8 @@ class ErrorOps {
                          std::move(total), bounds::product(flags, squares));
   }
 
-  /// The error of exp(log), w, where `of_log` is that of the logarithm: w and its computed
-  /// value are at most 1 but for roundings. w may be 0 because it is too small for a double.
+  /// The error of exp(log), w, where `of_log` is that of the logarithm: w and its computed value
+  /// are at most 1 but for roundings. w may be 0 because it is too small for a double.
   static double error_of_weight(double w, double log, double of_log, double roundings) {
     if (w == 0) return std::isfinite(log) ? std::min(std::exp(log + of_log), 1 + roundings) : 0;
     return std::min(w * bounds::expm1(of_log), std::max(w, 1 - w) + roundings);

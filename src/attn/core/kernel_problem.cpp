@@ -121,12 +121,15 @@ kernel::Operand operand_of(const Tensor& tensor) {
 
 kernel::Operand row_operand_of(const Tensor& tensor) {
   const RowTable* table = row_table_of(tensor);
-  if (table == nullptr) return operand_of(tensor);
+  // The kernels read factors by key/value head.
+  const bool has_groups = table != nullptr && table->factors && table->factors->group > 1;
+  if (table == nullptr || has_groups) return operand_of(tensor);
   kernel::Operand operand{table->pool.raw(),
                           table->pool.dtype(),
                           {0, table->head, 0, 1},
                           table->rows.data(),
                           static_cast<std::int64_t>(table->keys)};
+  operand.decoding.is_used = table->is_stored();
   operand.decoding.code = table->code;
   if (const auto& factors = table->factors) {
     operand.decoding.factors = factors->factors.data();

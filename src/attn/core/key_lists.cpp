@@ -27,6 +27,7 @@ KeyLists::KeyLists(const Inputs& in)
 
 std::span<const std::int64_t> KeyLists::list(std::size_t item, std::size_t head,
                                              std::size_t query) const {
+  if (numbers_.size() == 0) return {};
   const std::size_t row = (items_ == 1 ? 0 : item) * heads_ + (heads_ == 1 ? 0 : head / sharing_);
   return numbers_.data<std::int64_t>().subspan((row * queries_ + query) * n_, n_);
 }
@@ -65,7 +66,7 @@ std::shared_ptr<const KeyLists> KeyLists::checked(const Tensor& numbers, const I
   std::shared_ptr<KeyLists> lists(new KeyLists(in));
   lists->items_ = rank == 2 ? 1 : found[0];
   lists->heads_ = rank == 4 ? found[1] : 1;
-  lists->sharing_ = in.H / lists->heads_;
+  lists->sharing_ = in.H / std::max<std::size_t>(1, lists->heads_);
   lists->n_ = n;
   lists->numbers_ = numbers.reshaped({lists->items_, lists->heads_, in.L, n});
   return lists->check(in, axes) ? lists : nullptr;

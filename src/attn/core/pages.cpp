@@ -275,8 +275,11 @@ PagedCache::PagedCache(const TensorMap& tensors, const Options& options)
   if (!has_head_axis(Q, options))
     report(problems, Input::Q, "4 axes, or 3 with layout thd", to_string(Q));
   const bool combined = contains(tensors, Input::KV_pages);
-  if (combined && options.v_type != options.k_type)
-    problems.add({.subject = "v_type", .expected = "that of k_type", .found = "another one"});
+  if (combined && options.v_type == StoredType::as_given) options_.v_type = options.k_type;
+  if (combined && options_.v_type != options.k_type)
+    problems.add({.subject = "v_type",
+                  .expected = "that of k_type, since KV_pages holds both",
+                  .found = "another one"});
   const Input first = combined ? Input::KV_pages : Input::K_pages;
   const auto keys = pools_of(first, tensors, options, problems);
   const auto values = combined ? keys : pools_of(Input::V_pages, tensors, options, problems);
@@ -302,11 +305,14 @@ std::size_t PagedCache::keys_of_item() const {
 }
 
 std::size_t PagedCache::bytes() const {
-  std::size_t bytes = saturating_product({2, items(), keys_of_item(), sizeof(std::int64_t)});
-  for (const Pool* pool : {&keys_, &values_})
+  const std::size_t rows = saturating_product({items(), keys_of_item()});
+  std::size_t bytes = 0;
+  for (const auto& [pool, input] : {std::pair(&keys_, Input::K), std::pair(&values_, Input::V)}) {
+    bytes = saturating_sum(bytes, bytes_of_rows(pool->data, rows, storage_of(input), tensors_));
     if (!is_float(pool->data.dtype()) && pool->code == Code::none)
-      bytes = saturating_sum(bytes, saturating_product({items(), keys_of_item(), pool->heads,
-                                                        pool->width, size_of(pool->data.dtype())}));
+      bytes = saturating_sum(
+          bytes, saturating_product({rows, pool->heads, pool->width, size_of(pool->data.dtype())}));
+  }
   return bytes;
 }
 

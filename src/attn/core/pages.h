@@ -54,7 +54,7 @@ class PagedCache {
   Tensor gather(const Pool& pool, const Storage& storage, ProblemList& problems) const;
 
   const TensorMap& tensors_;
-  const Options& options_;
+  Options options_;
   bool packed_ = false;
   Pool keys_, values_;
   std::vector<std::size_t> lengths_;              ///< of each sequence

@@ -423,7 +423,7 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
   const bool is_fused = result.path && !result.fallback_reason;
   if (is_fused)
     result.bytes = saturating_sum(bytes_of_blocks(in), bytes_of_kernel_problem(in, false));
-  const bool in_pages = is_fused && reads_rows(in, outputs);
+  const bool in_rows = is_fused && reads_rows(in, outputs);
   OutputSet kept;
   for (const Request& request : outputs) {
     PlannedOutput output = planned(request, in.given, costs, in);
@@ -446,7 +446,7 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
     const std::optional<Cost>& cost = costs.cost(row.output);
     if (!cost) continue;
     result.flops += cost->flops;
-    if (in_pages && std::find(kGivenRows.begin(), kGivenRows.end(), row.output) != kGivenRows.end())
+    if (in_rows && std::find(kGivenRows.begin(), kGivenRows.end(), row.output) != kGivenRows.end())
       continue;
     const bool is_in_parts = is_score_matrix(row.output) && (is_fused || at_a_time < rows);
     const std::size_t bytes = bytes_of(row.output, *cost, in);
@@ -458,9 +458,9 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
     result.bytes = saturating_sum(result.bytes, bytes);
   }
   // Gradients have their own copies of inputs, in float64.
-  const bool is_read = !in_pages && !std::all_of(outputs.begin(), outputs.end(), is_of_gradients);
-  result.bytes =
-      saturating_sum(result.bytes, saturating_sum(largest, bytes_of_inputs(in.given, in, is_read)));
+  const bool has_copies = !in_rows && !std::all_of(outputs.begin(), outputs.end(), is_of_gradients);
+  result.bytes = saturating_sum(result.bytes,
+                                saturating_sum(largest, bytes_of_inputs(in.given, in, has_copies)));
   if (std::any_of(outputs.begin(), outputs.end(), is_of_gradients))
     add_gradients(in, outputs, result);
   return result;

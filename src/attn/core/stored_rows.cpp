@@ -57,9 +57,9 @@ bool scale_fits(const Shape& shape, const std::string& axes, const Pool& pool, s
   for (std::size_t i = 0; i < shape.size(); ++i) {
     const std::size_t length = length_of(axes[i], pool), found = shape[i];
     const bool is_whole = found == 1 || found == length;
-    const bool is_part = found > 0 && length % found == 0;
+    const bool is_part = found > 0 && found <= length && length % found == 0;
     const bool may_be_part = axes[i] == 'D' || (axes[i] == 'G' && pool.has_head_groups);
-    if (axes[i] == 'D' && block > 0 ? found * block != length
+    if (axes[i] == 'D' && block > 0 ? (length % block != 0 || found != length / block)
                                     : !is_whole && !(may_be_part && is_part))
       return false;
   }
@@ -77,7 +77,7 @@ std::optional<std::string> axes_of_scale(const Shape& shape, const Pool& pool, s
   return std::nullopt;
 }
 
-/// "one number, (8), (2, 8), (2, 8, 100), or (2, 8, 100, N) with a divisor N of 64".
+/// "one number, shape (8,), (2, 8), (2, 8, 100), or (2, 8, 100, N) where N divides 64".
 std::string expected_shapes(const Pool& pool, std::size_t block) {
   const auto text = [&](const std::string& axes) {
     Shape shape;
@@ -91,17 +91,19 @@ std::string expected_shapes(const Pool& pool, std::size_t block) {
   std::string expected = "one number";
   for (const std::string& axes : {axes_in("G", pool), axes_in("PG", pool), tokens})
     if (!axes.empty() && expected.find(text(axes)) == std::string::npos)
-      expected += ", shape " + text(axes);
+      expected += (expected.find('(') == std::string::npos ? ", shape " : ", ") + text(axes);
   std::string blocks = text(tokens);
   blocks.insert(blocks.size() - 1, blocks.ends_with(",)") ? " N" : ", N");
-  return expected + ", or " + blocks + " with a divisor N of " + std::to_string(pool.width);
+  return expected + ", or " + blocks + " where N divides " + std::to_string(pool.width);
 }
 
-/// The numbers of a scale.
+/// The numbers of a scale. Errors: data, for integers that are no codes.
 Tensor scale_numbers(const Tensor& scale, StoredType type) {
-  if (scale.dtype() != DType::u8) return cast(scale, DType::f64);
+  const bool is_coded =
+      scale.dtype() == DType::u8 || (is_integer(scale.dtype()) && block_of(type) > 0);
+  if (!is_coded) return cast(scale, DType::f64);
   const Code code = type == StoredType::nvfp4 ? Code::e4m3 : Code::e8m0;
-  return cast(coded_tensor(code, scale), DType::f64);
+  return cast(coded_tensor(code, cast(scale, DType::u8)), DType::f64);
 }
 
 std::vector<double> elements(const Tensor& numbers) {
@@ -147,7 +149,7 @@ Stored stored_elements(Input input, const Tensor& tensor, const Storage& storage
   }
   if (type != StoredType::as_given && stored.code != code_of(type))
     report(problems, input, "the codes of " + std::string(storage.type_key),
-           "another type in the file");
+           "those of another type in the file");
   return stored;
 }
 
@@ -195,6 +197,11 @@ void PoolRows::add_factors(const Storage& storage, const TensorMap& tensors, con
   if (scale == nullptr && zero == nullptr && global == nullptr && block == 0) return;
   if (global != nullptr && global->size() != 1)
     return report(problems, storage.global_scale, "one number", to_string(global->shape()));
+  if (block > 0 && pool_.width % block != 0)
+    return report(problems, storage.of,
+                  "a width that is a multiple of " + std::to_string(block) + " for " +
+                      std::string(storage.type_key),
+                  std::to_string(pool_.width));
   const Shape shape = scale ? scale->shape() : zero ? zero->shape() : Shape{};
   const std::optional<std::string> axes = axes_of_scale(shape, pool_, block);
   if (!axes || (scale == nullptr && block > 0))
@@ -204,14 +211,18 @@ void PoolRows::add_factors(const Storage& storage, const TensorMap& tensors, con
   if (!is_float(dtype) && dtype != DType::i8 && dtype != DType::u8)
     table_.pool = cast(table_.pool, DType::f64);
   RowFactors& factors = table_.factors.emplace();
-  factors.factors = scale ? elements(scale_numbers(*scale, options.*storage.type))
-                          : std::vector<double>(element_count(shape), 1.0);
+  factors.factors.assign(element_count(shape), 1.0);
+  try {
+    if (scale != nullptr) factors.factors = elements(scale_numbers(*scale, options.*storage.type));
+  } catch (const Error& error) {
+    problems.add({.subject = std::string(name_of(storage.scale)), .message = error.what()});
+  }
   if (global != nullptr)
     for (double& factor : factors.factors) factor *= cast(*global, DType::f64).data<double>()[0];
   if (zero != nullptr) {
     factors.zeros = elements(cast(*zero, DType::f64));
     if (zero->size() == 1) factors.zeros.assign(factors.factors.size(), factors.zeros[0]);
-    if (factors.zeros.size() != factors.factors.size())
+    if (zero->size() != 1 && zero->shape() != shape)
       return report(problems, storage.zero_point, "one number, or shape " + to_string(shape),
                     to_string(zero->shape()));
   }
@@ -333,16 +344,28 @@ bool has_stored(const TensorMap& tensors, const Options& options) {
                      [&](const Storage& storage) { return is_stored(storage, tensors, options); });
 }
 
+std::size_t bytes_of_rows(const Tensor& stored, std::size_t rows, const Storage& storage,
+                          const TensorMap& tensors) {
+  std::size_t bytes = saturating_product({rows, sizeof(std::int64_t)});
+  const Tensor* scale = find(tensors, storage.scale);
+  if (scale == nullptr) scale = find(tensors, storage.zero_point);
+  if (scale == nullptr) return bytes;
+  // Where the factors of each row start; factors and zero points; elements that become float64.
+  bytes = saturating_sum(bytes, saturating_product({rows, sizeof(std::int64_t)}));
+  bytes = saturating_sum(bytes, saturating_product({2, scale->size(), sizeof(double)}));
+  const bool is_read = is_float(stored.dtype()) || size_of(stored.dtype()) == 1;
+  if (is_read) return bytes;
+  return saturating_sum(bytes, saturating_product({stored.size(), sizeof(double)}));
+}
+
 std::size_t bytes_of_stored(const TensorMap& tensors, const Options& options) {
   std::size_t bytes = 0;
   for (const Storage& storage : kStorage)
     if (is_stored(storage, tensors, options)) {
-      const Shape& shape = at(tensors, storage.of).shape();
-      const std::size_t rows =
-          shape.empty() || shape.back() == 0 ? 0 : element_count(shape) / shape.back();
-      bytes = saturating_sum(bytes, saturating_product({2, rows, sizeof(std::int64_t)}));
-      if (const Tensor* scale = find(tensors, storage.scale))
-        bytes = saturating_sum(bytes, saturating_product({scale->size(), sizeof(double)}));
+      const Tensor& stored = at(tensors, storage.of);
+      const std::size_t width = stored.rank() == 0 ? 0 : stored.shape().back();
+      const std::size_t rows = width == 0 ? 0 : stored.size() / width;
+      bytes = saturating_sum(bytes, bytes_of_rows(stored, rows, storage, tensors));
     }
   return bytes;
 }

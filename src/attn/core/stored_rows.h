@@ -4,13 +4,14 @@
 //
 // A scale is one number, or has these axes of the tensor, each complete or of length 1:
 //   (G)              a scale for each head
-//   (B, G)           for each batch item and head, or for each page and head of a pool
+//   (B, G)           for each batch item and head; of a pool, (P, G) for each page and head
 //   all but the last for each token and head
 //   all              for each block of columns; the number of blocks divides the width
 // Heads are an axis of their own even if the tensor has packed heads. In a scale of queries, the
-// axis of heads may have fewer elements, each for a group of heads. zero_point is one number or has
-// the shape of the scale, global_scale is one number. A scale of uint8 is e8m0, or e4m3 with
-// StoredType::nvfp4.
+// axis of heads may have fewer elements, each for a group of heads.
+// A zero point is one number or has the shape of the scale; a global scale is one number.
+// Scales of uint8, or of other integers with nvfp4 and mxfp4, are codes: e4m3 with nvfp4, otherwise
+// e8m0.
 #pragma once
 
 #include <array>
@@ -49,7 +50,7 @@ constexpr const Storage& storage_of(Input input) {
   return kStorage[input == Input::Q ? 0 : input == Input::K ? 1 : 2];
 }
 
-/// The storage of which the input is a scale or the like; nullptr: none.
+/// The storage that the input describes as a scale or a zero point; nullptr: none.
 const Storage* storage_described_by(Input input);
 
 /// The elements of a tensor: numbers, or codes in a tensor of uint8 with the axes of the numbers.
@@ -99,6 +100,10 @@ class PoolRows {
   RowTable table_;
   std::int64_t factors_of_page_ = 0, factors_of_slot_ = 0;
 };
+
+/// The memory of PoolRows with this number of rows; saturates.
+std::size_t bytes_of_rows(const Tensor& stored, std::size_t rows, const Storage& storage,
+                          const TensorMap& tensors);
 
 /// Whether Q, K or V is stored as codes or with scales, or K or V in 16 bits.
 bool has_stored(const TensorMap& tensors, const Options& options);

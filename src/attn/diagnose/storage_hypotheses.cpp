@@ -28,8 +28,9 @@ void set_table(Variant& variant, Input input, RowTable table) {
   variant.set(input, changed.reshaped(tensor.shape()));
 }
 
+/// "q", "k" or "v".
 std::string letter_of(Input input) {
-  return input == Input::Q ? "q" : input == Input::K ? "k" : "v";
+  return std::string(name_of(storage_of(input).scale).substr(0, 1));
 }
 
 /// The table, if some of its factors are not 1.

@@ -22,8 +22,12 @@ namespace {
 
 using Coding = SafetensorsKind::Coding;
 
-/// float32 numbers, decoded when they are read.
-Tensor coded_elements(const FileBytes& file, const SafetensorsEntry& entry) {
+/// float32 numbers, decoded when they are read, and a table of their rows.
+Tensor coded_elements(const FileBytes& file, const SafetensorsEntry& entry, ReadBudget* budget) {
+  const std::size_t width = entry.shape.empty() ? 1 : entry.shape.back();
+  MemoryCharge table(budget, file.name());
+  table.add(width == 0 ? 0 : element_count(entry.shape) / width, sizeof(std::int64_t));
+  table.keep();
   Shape bytes = entry.shape;
   if (const std::size_t codes = codes_per_byte(entry.kind->code); codes > 1) {
     if (bytes.empty() || bytes.back() % codes != 0)
@@ -40,7 +44,7 @@ Tensor tensor_of(const FileBytes& file, const SafetensorsEntry& entry, ReadBudge
     fail_at({file.name(), entry.name},
             "dtype " + std::string(entry.kind->name) +
                 " is not supported; other tensors of the file can be read with FILE#NAME");
-  if (entry.kind->coding == Coding::coded) return coded_elements(file, entry);
+  if (entry.kind->coding == Coding::coded) return coded_elements(file, entry, budget);
   if (entry.kind->dtype == DType::boolean || !is_aligned(file, entry.begin, entry.kind->dtype)) {
     MemoryCharge copy(budget, file.name());
     copy.add(entry.end - entry.begin);

@@ -212,7 +212,7 @@ std::vector<Field> tensor_fields() {
       common(
           tensor(Input::mask, "boolean (true: may attend) or additive, broadcast to (B, H, L, S)")),
       tensor(Input::key_indices,
-             "keys that each query sees (L, n), (B, L, n) or (B, H, L, n); -1: none"),
+             "keys that each query sees (L, n), (B, L, n), (B, G or H, L, n); -1: none"),
       tensor(Input::bias,
              "numbers added to scaled scores, in addition to a mask; broadcast to (B, H, L, S)"),
       common(tensor(Input::key_mask, "mask over keys only, (S) or (B, S)")),
@@ -340,14 +340,14 @@ std::vector<Field> attention_fields() {
           [](Options& o) -> Layout& { return o.layout; },
           {when({"blhd"}, needs(Fact::four_axes)), when({"thd"}, needs(Fact::three_axes_of_Q))})),
       stored_type(
-          "q_type", "what uint8 elements of Q are: codes of numbers",
+          "q_type", "number format of the uint8 elements of Q",
           [](Options& o) -> StoredType& { return o.q_type; }, needs({Input::Q})),
       stored_type(
-          "k_type", "what uint8 elements of K are: codes of numbers",
+          "k_type", "number format of the uint8 elements of K",
           [](Options& o) -> StoredType& { return o.k_type; },
           needs({Input::K, Input::K_pages, Input::KV_pages})),
       stored_type(
-          "v_type", "what uint8 elements of V are: codes of numbers",
+          "v_type", "number format of the uint8 elements of V",
           [](Options& o) -> StoredType& { return o.v_type; },
           needs({Input::V, Input::V_pages, Input::KV_pages})),
       choice<PoolLayout>("page_layout",

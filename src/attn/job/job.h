@@ -32,9 +32,8 @@ std::size_t default_memory();
 
 /// A job with parsed options and all tensors in memory.
 struct Job {
-  TensorMap tensors;  ///< by the names of core/input_table.h
-  TensorMap
-      replaced;  ///< those given, of pages and stored numbers, that `tensors` has in other form
+  TensorMap tensors;   ///< by the names of core/input_table.h
+  TensorMap replaced;  ///< as given, if `tensors` has them in another form: pages, stored
   std::map<std::string, std::string> origins;  ///< where each tensor came from, for messages
   Options options;
   /// Square weights from arrays named *.weight, used as (in, out) by default.

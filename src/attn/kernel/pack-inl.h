@@ -119,9 +119,9 @@ HWY_INLINE std::size_t decode_e5m2(const StoredPart<float>& part, float* out) {
   return i;
 }
 
-/// The same for e4m3 with `factor` in place of the part's, without a zero point. With their
-/// exponents below the sign, codes are binary16 numbers 2^-8 times as large, whose bias is 8 more.
-/// Returns 0 if a code is NaN, which binary16 has elsewhere.
+/// The same for e4m3 with `factor` in place of the part's, without a zero point. Moved such that
+/// its exponent ends at bit 10, a code is a binary16 of 2^-8 times its value (bias 15 instead of
+/// 7). Returns 0 if a code is NaN, which is another code in binary16.
 HWY_INLINE std::size_t decode_e4m3(const StoredPart<float>& part, float factor, float* out) {
   const auto* codes = reinterpret_cast<const std::uint8_t*>(part.row) + part.first;
   const Tag<float> d;

@@ -40,13 +40,13 @@ struct Strides {
 
 /// How stored elements become numbers of type T: (element - zero) * factor.
 struct Decoding {
+  bool is_used = false;
   Code code = Code::none;                ///< others: elements are of type u8
   const double* factors = nullptr;       ///< nullptr: none
   const double* zeros = nullptr;         ///< at the same places; nullptr: 0
   const std::int64_t* starts = nullptr;  ///< of the factors of head 0, as `rows`; nullptr: 0
   std::int64_t head = 0;                 ///< from the factors of a head to those of the next
   std::size_t columns = 1;               ///< neighbouring columns that share a factor
-  bool is_used() const { return code != Code::none || factors != nullptr; }
 };
 
 /// Elements of type f64, f32, f16, bf16, i8 or u8. Types other than T are converted during packing.

@@ -80,7 +80,7 @@ Matrix matrix_of(const Operand& operand, std::size_t batch, std::size_t head) {
   if (operand.rows == nullptr) return matrix;
   const std::int64_t first_row = static_cast<std::int64_t>(batch) * operand.rows_batch;
   matrix.rows = operand.rows + first_row;
-  if (const Decoding& decoding = operand.decoding; decoding.is_used()) {
+  if (const Decoding& decoding = operand.decoding; decoding.is_used) {
     const std::int64_t first = static_cast<std::int64_t>(head) * decoding.head;
     matrix.decoding = &decoding;
     if (decoding.starts) matrix.starts = decoding.starts + first_row;
@@ -134,20 +134,24 @@ double stored_element(const Matrix& matrix, std::ptrdiff_t row, std::size_t j) {
 
 }  // namespace
 
-double element(const Matrix& matrix, std::size_t i, std::size_t j) {
+template <class T>
+T element(const Matrix& matrix, std::size_t i, std::size_t j) {
   const std::ptrdiff_t row =
       matrix.rows ? matrix.rows[i] : static_cast<std::int64_t>(i) * matrix.row;
   if (row < 0) return 0;
-  const double stored = stored_element(matrix, row, j);
+  const auto stored = static_cast<T>(stored_element(matrix, row, j));
   if (matrix.factors == nullptr) return stored;
   const auto at = first_factor(matrix, i) + static_cast<std::int64_t>(j / matrix.decoding->columns);
-  return (stored - (matrix.zeros ? matrix.zeros[at] : 0)) * matrix.factors[at];
+  const T zero = matrix.zeros ? static_cast<T>(matrix.zeros[at]) : T(0);
+  return (stored - zero) * static_cast<T>(matrix.factors[at]);
 }
 
 template void make_rows(const Problem<float>&, const Results<float>&, std::size_t, std::size_t,
                         Row<float>*);
 template void make_rows(const Problem<double>&, const Results<double>&, std::size_t, std::size_t,
                         Row<double>*);
+template float element<float>(const Matrix&, std::size_t, std::size_t);
+template double element<double>(const Matrix&, std::size_t, std::size_t);
 template bool sees(const Problem<float>&, const Row<float>&, std::size_t);
 template bool sees(const Problem<double>&, const Row<double>&, std::size_t);
 

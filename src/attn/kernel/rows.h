@@ -51,6 +51,7 @@ inline std::int64_t first_factor(const Matrix& matrix, std::size_t i) {
 }
 
 /// Element (i, j), converted from any dtype or code.
-double element(const Matrix& matrix, std::size_t i, std::size_t j);
+template <class T>
+T element(const Matrix& matrix, std::size_t i, std::size_t j);
 
 }  // namespace attn::kernel

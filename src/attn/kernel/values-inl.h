@@ -17,7 +17,7 @@ struct ValueBlock {
   bool non_finite = false;  ///< packed: zeros replace NaN and infinite values
   bool checked = true;      ///< in place: all are known to be finite
   bool ahead = false;       ///< in place: prefetch the next ones
-  bool by_row = false;      ///< in place: without `values`
+  bool by_row = false;      ///< read row by row (add_value_rows()); `values` is null
 
   const T* from(std::size_t key, std::size_t column, std::size_t width) const {
     return row != 0 ? values + key * row + column : values + column * keys + (at + key) * width;
@@ -47,10 +47,10 @@ ValueBlock<T> value_block(const QueryBlock<T>& block, std::size_t number) {
   const std::size_t first = number * kKeyBlock, count = HWY_MIN(kKeyBlock, p.S - first);
   const std::int64_t step = rows.in_place() ? rows.step(first, count) : 0;
   const bool unpacked =
-      block.kv.values == nullptr && block.rows <= kGroupRows && p.Dv % kLanes<T> == 0;
+      block.kv.values == nullptr && block.rows <= block.group_rows && p.Dv % kLanes<T> == 0;
   const bool few = unpacked && block.rows <= kTileRows;
   if (!left && !unpacked) return packed_values(block, number);
-  if (!left && (!few || step == 0)) return {nullptr, 0, 0, p.Dv, false, false, false, true};
+  if (!left && (!few || step == 0)) return {.row = p.Dv, .checked = false, .by_row = true};
   if (few) prefetch_rows(rows, first, HWY_MIN(kPrefetchRows, count), p.Dv);
   return {rows.at(first, nullptr),
           0,
@@ -69,7 +69,7 @@ void add_non_finite(const RowGroup<T>& group, const Matrix& v, Span keys, std::i
   const Scratch<T>& s = group.s;
   for (std::int64_t key = keys.first; key < keys.last; ++key)
     for (std::size_t column = 0; column < p.Dv; ++column) {
-      const auto value = static_cast<T>(element(v, static_cast<std::size_t>(key), column));
+      const auto value = element<T>(v, static_cast<std::size_t>(key), column);
       if (is_finite(value)) continue;
       for (std::size_t r = 0; r < group.rows; ++r)
         if (sees(p, s.row[group.i + r], static_cast<std::size_t>(key)))
