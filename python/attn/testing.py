@@ -30,7 +30,7 @@ def _with_gradients(context: Any, arrays: dict[str, Any]) -> tuple[dict[str, Any
 
 
 def assert_attention(out: Any, q: Any, k: Any, v: Any, *, precision: str | None = None, sums: str | None = None,
-                     rtol: float | None = None, atol: float | None = None, ulp: int | None = None,
+                     weights_precision: str | None = None, rtol: float | None = None, atol: float | None = None, ulp: int | None = None,
                      gate: Any = None, preset: str | Sequence[str] | None = None,
                      baseline: bool | float | None = None, max_memory: int | str | None = None, backward: bool = False,
                      **job: Any) -> dict[str, Any]:
@@ -46,6 +46,8 @@ def assert_attention(out: Any, q: Any, k: Any, v: Any, *, precision: str | None 
     job         other keys of the job: causal, mask, scale, heads, layout, rotary, ...
     precision   what out was computed in: "f64", "f32", "tf32", "f16" or "bf16"; default: its dtype
     sums        the precision of its sums and softmax; default: "f32", or "f64" if the precision is that
+    weights_precision   the type to which its weights are rounded before they multiply v: "f16", "bf16", "e4m3" or
+                "e5m2"; default: the precision
     rtol, atol, ulp   tolerances to use instead of the error bounds; those not given are 0
     gate        conditions to use instead, such as "max_abs < 1e-3 and cosine > 0.999": a string or several;
                 an array is the job's tensor of that name
@@ -69,7 +71,7 @@ def assert_attention(out: Any, q: Any, k: Any, v: Any, *, precision: str | None 
     outputs = out if isinstance(out, Mapping) else {"": out}
     given = [tensor_of(name, array) for name, array in outputs.items()]
     options, tensors = split_job(arrays)
-    settings = {"precision": precision, "sums": sums, "rtol": rtol, "atol": atol, "ulp": ulp,
+    settings = {"precision": precision, "sums": sums, "weights_precision": weights_precision, "rtol": rtol, "atol": atol, "ulp": ulp,
                 "gate": gate, "preset": preset, "baseline": baseline, "max_memory": max_memory}
     compared, inputs = packed(given), packed(tensors)
     result = LIBRARY.attn_compare(

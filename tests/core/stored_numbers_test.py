@@ -118,6 +118,25 @@ def test_inline_numbers(tmp_path):
     assert found["K"].tolist() == [[-1.0, 1.0]]
 
 
+@pytest.mark.parametrize("options", [{"rotary": {"kind": "half"}}, {"qk_norm": "rms"}])
+def test_keys_that_are_changed_are_the_same_numbers(tmp_path, options):
+    rng = np.random.default_rng(5)
+    Q, V = rng.standard_normal((2, 2, 6, 16)).astype("f4")
+    K, scale = rng.integers(-9, 9, (2, 6, 16)).astype("i1"), rng.random((2, 6)).astype("f4")
+    base = {"Q": Q, "V": V, "outputs": ["keys", "context"], **options}
+    given, plain = run_all(tmp_path, [base | {"K": K, "k_scale": scale}, base | {"K": K.astype("f4") * scale[..., None]}])
+    for name in base["outputs"]:
+        assert np.array_equal(bits(given[name]), bits(plain[name])), name
+
+
+def test_bytes_may_be_int8(tmp_path):
+    codes = np.arange(256, dtype="u1").reshape(16, 16)
+    np.savez(tmp_path / "j.npz", Q=np.ones((1, 16), "f4"), K=codes, V=codes.view("i1"))
+    job = {"Q": "j.npz#Q", "k_type": "e5m2"}
+    expected = numbers_of(tmp_path, job | {"K": "j.npz#K"})["K"]
+    assert np.array_equal(numbers_of(tmp_path, job | {"K": "j.npz#V"})["K"], expected, equal_nan=True)
+
+
 def test_the_dtype_of_results_is_not_that_of_scales(tmp_path):
     rng = np.random.default_rng(2)
     np.savez(tmp_path / "j.npz", Q=rng.standard_normal((2, 8)).astype("f2"), K=rng.standard_normal((3, 8)).astype("f2"))
@@ -145,7 +164,7 @@ ERRORS = {
     "shape": ({"k_scale": [1.0, 2.0, 3.0]},
         "k_scale: expected one number, shape (2,), (2, 2), (2, 2, 5), or (2, 2, 5, N) where N divides 32, found (3,)"),
     "blocks": ({"k_scale": np.ones((2, 2, 5, 5)).tolist()},
-        "k_scale: expected one number, shape (2,), (2, 2), (2, 2, 5), or (2, 2, 5, N) with a divisor N of 32, "
+        "k_scale: expected one number, shape (2,), (2, 2), (2, 2, 5), or (2, 2, 5, N) where N divides 32, "
         "found (2, 2, 5, 5)"),
     "zero point": ({"k_scale": 1.0, "k_zero_point": [1, 2]},
         "k_zero_point: expected one number, or shape (), found (2,)"),

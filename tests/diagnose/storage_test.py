@@ -47,6 +47,9 @@ WRONG = {
     "v_scale applied twice": lambda job: context(job, values=e4m3(job["V"]) * job["v_scale"][..., None] ** 2),
     "the first element of k_scale for all": lambda job: context(job, keys=centred(job) * job["k_scale"][0]),
     "the first element of v_scale for all": lambda job: context(job, values=e4m3(job["V"]) * job["v_scale"][0, 0]),
+    "without --k-scale and without --v-scale": lambda job: context(job, keys=centred(job), values=e4m3(job["V"])),
+    "v_scale of head 0 for all heads": lambda job: context(job, values=e4m3(job["V"]) * job["v_scale"][:1, :, None]),
+    "v_scale of the first key for all keys": lambda job: context(job, values=e4m3(job["V"]) * job["v_scale"][:, :1, None]),
     "--v-type e5m2": lambda job: context(job, values=CODES["e5m2"](job["V"]) * job["v_scale"][..., None]),
     "--v-type e4m3fnuz": lambda job: context(job, values=CODES["e4m3fnuz"](job["V"]) * job["v_scale"][..., None]),
 }
@@ -88,6 +91,21 @@ def test_zero_point(tmp_path):
     wrong = context(job, values=job["V"] * job["v_scale"][..., None])
     text = compare(tmp_path, job | {"v_zero_point": np.array(128)}, wrong)
     assert "agrees with the job without --v-zero-point" in text, text
+
+
+@pytest.mark.parametrize("factor, claim", [(1, "the job without --k-global-scale"), (0.09, "k_global_scale applied twice")])
+def test_global_scale(tmp_path, factor, claim):
+    rng = np.random.default_rng(3)
+    Q, codes, V = rng.standard_normal((L, D)), rng.integers(0, 256, (S, D // 2)).astype("u1"), rng.standard_normal((S, D))
+    scale = rng.integers(0x28, 0x40, (S, 2)).astype("u1")
+    scores = Q @ (e2m1(codes) * e4m3(scale).repeat(16, axis=1) * factor).T / np.sqrt(D)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    np.save(tmp_path / "mine.npy", weights / weights.sum(-1, keepdims=True) @ V)
+    np.savez(tmp_path / "j.npz", Q=Q, K=codes, V=V, k_scale=scale)
+    (tmp_path / "job.json").write_text(json.dumps({name: f"j.npz#{name}" for name in ("Q", "K", "V", "k_scale")}
+                                                  | {"k_type": "nvfp4", "k_global_scale": 0.3}))
+    text = attn("compare", "mine.npy", "--reference", "job.json", cwd=tmp_path).stdout.decode()
+    assert f"agrees with {claim}" in text, text
 
 
 def test_halves_of_bytes(tmp_path):

@@ -96,7 +96,8 @@ Tensor input_tensor(const attn_tensor& given, ReadBudget& budget, std::size_t& c
                 Problem{.subject = name,
                         .expected = "float16, bfloat16, float32, float64, int8 to int64, uint8 to "
                                     "uint64 or bool",
-                        .found = "dtype " + printable(given.dtype)});
+                        .found = "dtype " + printable(given.dtype),
+                        .hint = "pass 8-bit floats as uint8 bytes with k_type or the like"});
   if (given.rank > Shape::kMaxAxes)
     throw Error(ErrorKind::data,
                 Problem{.subject = name,

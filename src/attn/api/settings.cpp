@@ -161,13 +161,16 @@ CompareSettings compare_settings(const char* json) {
   apply(json, {words("gate", gates.gates), words("preset", gates.presets), baseline(gates.baseline),
                max_memory(settings.limits), precision("precision", reference.precision, true),
                precision("sums", reference.sums, false),
+               word("weights_precision", reference.weights,
+                    {{"f16", "f16"}, {"bf16", "bf16"}, {"e4m3", "e4m3"}, {"e5m2", "e5m2"}}),
                tolerance("rtol", is_given, [&used](double x) { used.rtol = x; }),
                tolerance("atol", is_given, [&used](double x) { used.atol = x; }),
                tolerance("ulp", is_given, [&used](double x) { used.ulps = x; })});
-  if (is_given && !(reference.precision.empty() && reference.sums.empty()))
-    throw Error(
-        ErrorKind::usage,
-        "precision and sums are those of the error bound, which rtol, atol and ulp replace");
+  if (is_given &&
+      !(reference.precision.empty() && reference.sums.empty() && reference.weights.empty()))
+    throw Error(ErrorKind::usage,
+                "precision, sums and weights_precision are those of the error bound, which rtol, "
+                "atol and ulp replace");
   reference.gates = gates_of(gates, is_given);
   complete(settings.limits);
   return settings;

@@ -13,7 +13,7 @@ Tensor swap_middle_axes(const Tensor& tensor) {
   if (from[1] <= 1 || from[2] <= 1)  // the order in memory is the same
     return tensor.reshaped({from[0], from[2], from[1], from[3]});
   if (const GatheredRows* rows = tensor.rows(); rows && from == rows->shape())
-    return gathered_tensor(rows->table(), tensor.dtype(), !rows->by_head());
+    return gathered_tensor(rows->table(), tensor.dtype(), !rows->by_head(), rows->is_computed());
   Tensor swapped(tensor.dtype(), {from[0], from[2], from[1], from[3]});
   const std::size_t row = from[3] * size_of(tensor.dtype());
   if (tensor.size() == 0) return swapped;

@@ -9,6 +9,8 @@
 #include "attn/base/text.h"
 #include "attn/core/layout.h"
 #include "attn/core/score_scale.h"
+#include "attn/tensor/gathered_rows.h"
+#include "attn/tensor/gathered_rows.h"
 
 namespace attn {
 namespace {
@@ -151,7 +153,8 @@ TensorMap as_numbers(const TensorMap& tensors, DType compute, AxisLengths& axes)
     const auto input = input_named(name);
     if (!input || is_of(input, InputKind::mask) || is_of(input, InputKind::flag)) continue;
     try {
-      numbers.set(name, cast(tensor, converted_dtype(input, tensor.dtype(), compute)));
+      const DType dtype = converted_dtype(input, tensor.dtype(), compute);
+      numbers.set(name, cast(computed_rows(tensor, dtype), dtype));
     } catch (const Error& error) {
       axes.problem({.subject = name, .message = error.what()});
     }

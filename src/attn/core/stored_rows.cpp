@@ -1,6 +1,7 @@
 #include "attn/core/stored_rows.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -106,6 +107,13 @@ Tensor scale_numbers(const Tensor& scale, StoredType type) {
   return cast(coded_tensor(code, cast(scale, DType::u8)), DType::f64);
 }
 
+/// The bytes of int8 elements, as uint8.
+Tensor as_bytes(const Tensor& tensor) {
+  Tensor bytes(DType::u8, tensor.shape());
+  if (bytes.size() > 0) std::memcpy(bytes.mutable_raw(), tensor.raw(), bytes.size());
+  return bytes;
+}
+
 std::vector<double> elements(const Tensor& numbers) {
   const auto data = numbers.data<double>();
   return {data.begin(), data.end()};
@@ -139,7 +147,7 @@ Stored stored_elements(Input input, const Tensor& tensor, const Storage& storage
   } else if (type != StoredType::as_given) {
     stored.code = code_of(type);
     if (is_integer(tensor.dtype())) try {
-        stored.data = cast(tensor, DType::u8);
+        stored.data = tensor.dtype() == DType::i8 ? as_bytes(tensor) : cast(tensor, DType::u8);
       } catch (const Error& error) {
         problems.add({.subject = std::string(name_of(input)), .message = error.what()});
       }
@@ -217,8 +225,8 @@ void PoolRows::add_factors(const Storage& storage, const TensorMap& tensors, con
   } catch (const Error& error) {
     problems.add({.subject = std::string(name_of(storage.scale)), .message = error.what()});
   }
-  if (global != nullptr)
-    for (double& factor : factors.factors) factor *= cast(*global, DType::f64).data<double>()[0];
+  if (global != nullptr) factors.global = cast(*global, DType::f64).data<double>()[0];
+  for (double& factor : factors.factors) factor *= factors.global;
   if (zero != nullptr) {
     factors.zeros = elements(cast(*zero, DType::f64));
     if (zero->size() == 1) factors.zeros.assign(factors.factors.size(), factors.zeros[0]);

@@ -42,36 +42,94 @@ const RowTable* scaled_table(const Variant& variant, Input input) {
   return has_scale ? table : nullptr;
 }
 
+/// Changes the factors of a scaled tensor; false: the change does not apply.
+template <class Change>
+bool change_factors(Variant& variant, Input input, Change change) {
+  const RowTable* given = scaled_table(variant, input);
+  if (given == nullptr) return false;
+  RowTable table = *given;
+  if (!change(*table.factors)) return false;
+  set_table(variant, input, std::move(table));
+  return true;
+}
+
+bool set_all(RowFactors& factors, double value) {
+  std::fill(factors.factors.begin(), factors.factors.end(), value);
+  return true;
+}
+
 template <Input Of>
 MaybeClaim without_scale(Variant& variant, const Inputs&) {
-  const RowTable* given = scaled_table(variant, Of);
-  if (given == nullptr) return std::nullopt;
-  RowTable table = *given;
-  std::fill(table.factors->factors.begin(), table.factors->factors.end(), 1.0);
-  set_table(variant, Of, std::move(table));
+  const auto change = [](RowFactors& factors) { return set_all(factors, factors.global); };
+  if (!change_factors(variant, Of, change)) return std::nullopt;
   return flag("without --" + letter_of(Of) + "-scale");
 }
 
 template <Input Of>
+MaybeClaim without_global_scale(Variant& variant, const Inputs&) {
+  const auto change = [](RowFactors& factors) {
+    for (double& factor : factors.factors) factor /= factors.global;
+    return factors.global != 1;
+  };
+  if (!change_factors(variant, Of, change)) return std::nullopt;
+  return flag("without --" + letter_of(Of) + "-global-scale");
+}
+
+template <Input Of>
+MaybeClaim without_any_scale(Variant& variant, const Inputs&) {
+  const auto change = [](RowFactors& factors) {
+    return factors.global != 1 && set_all(factors, 1);
+  };
+  if (!change_factors(variant, Of, change)) return std::nullopt;
+  const std::string letter = letter_of(Of);
+  return flag("without --" + letter + "-scale and --" + letter + "-global-scale");
+}
+
+template <Input Of>
 MaybeClaim with_scale_twice(Variant& variant, const Inputs&) {
-  const RowTable* given = scaled_table(variant, Of);
-  if (given == nullptr) return std::nullopt;
-  RowTable table = *given;
-  for (double& factor : table.factors->factors) factor *= factor;
-  set_table(variant, Of, std::move(table));
+  const auto change = [](RowFactors& factors) {
+    for (double& factor : factors.factors) factor *= factor / factors.global;
+    return true;
+  };
+  if (!change_factors(variant, Of, change)) return std::nullopt;
   return words(letter_of(Of) + "_scale applied twice", "once");
 }
 
 template <Input Of>
+MaybeClaim with_global_scale_twice(Variant& variant, const Inputs&) {
+  const auto change = [](RowFactors& factors) {
+    for (double& factor : factors.factors) factor *= factors.global;
+    return factors.global != 1;
+  };
+  if (!change_factors(variant, Of, change)) return std::nullopt;
+  return words(letter_of(Of) + "_global_scale applied twice", "once");
+}
+
+template <Input Of>
 MaybeClaim with_first_scale(Variant& variant, const Inputs&) {
-  const RowTable* given = scaled_table(variant, Of);
-  if (given == nullptr || given->factors->factors.size() == 1) return std::nullopt;
-  RowTable table = *given;
-  RowFactors& factors = *table.factors;
-  std::fill(factors.factors.begin(), factors.factors.end(), given->factors->factors[0]);
-  if (factors.factors == given->factors->factors) return std::nullopt;
-  set_table(variant, Of, std::move(table));
+  const auto change = [](RowFactors& factors) {
+    return factors.factors.size() > 1 && set_all(factors, factors.factors[0]);
+  };
+  if (!change_factors(variant, Of, change)) return std::nullopt;
   return words("the first element of " + letter_of(Of) + "_scale for all elements");
+}
+
+template <Input Of>
+MaybeClaim with_scale_of_first_head(Variant& variant, const Inputs&) {
+  const auto change = [](RowFactors& factors) { return std::exchange(factors.head, 0) != 0; };
+  if (!change_factors(variant, Of, change)) return std::nullopt;
+  return words(letter_of(Of) + "_scale of head 0 for all heads");
+}
+
+template <Input Of>
+MaybeClaim with_scale_of_first_key(Variant& variant, const Inputs& in) {
+  const auto change = [&](RowFactors& factors) {
+    for (std::size_t i = 0; i < factors.starts.size(); ++i)
+      factors.starts[i] = factors.starts[i / in.N * in.N];
+    return !factors.starts.empty() && factors.starts.size() % in.N == 0;
+  };
+  if (!change_factors(variant, Of, change)) return std::nullopt;
+  return words(letter_of(Of) + "_scale of the first key for all keys");
 }
 
 template <Input Of>
@@ -128,33 +186,70 @@ MaybeClaim with_halves_swapped(Variant& variant, const Inputs&) {
   return words("4-bit elements of " + std::string(name_of(Of)) + " read from the high half first");
 }
 
+/// The same mistake with K and V.
+template <auto OfKeys, auto OfValues>
+MaybeClaim with_both(Variant& variant, const Inputs& in) {
+  MaybeClaim claim = OfKeys(variant, in);
+  if (!claim) return std::nullopt;
+  const MaybeClaim other = OfValues(variant, in);
+  if (!other) return std::nullopt;
+  claim->kernel += " and " + other->kernel;
+  return claim;
+}
+
 using enum Hypothesis::Stage;
+constexpr auto K = Input::K, V = Input::V;
 
 constexpr Hypothesis kTable[] = {
     {"storage.q_scale_missing", projection, without_scale<Input::Q>},
-    {"storage.k_scale_missing", projection, without_scale<Input::K>},
-    {"storage.v_scale_missing", projection, without_scale<Input::V>},
+    {"storage.k_scale_missing", projection, without_scale<K>},
+    {"storage.v_scale_missing", projection, without_scale<V>},
     {"storage.q_scale_twice", projection, with_scale_twice<Input::Q>},
-    {"storage.k_scale_twice", projection, with_scale_twice<Input::K>},
-    {"storage.v_scale_twice", projection, with_scale_twice<Input::V>},
+    {"storage.k_scale_twice", projection, with_scale_twice<K>},
+    {"storage.v_scale_twice", projection, with_scale_twice<V>},
     {"storage.scales_swapped", projection, with_scales_swapped},
     {"storage.q_scale_first", projection, with_first_scale<Input::Q>},
-    {"storage.k_scale_first", projection, with_first_scale<Input::K>},
-    {"storage.v_scale_first", projection, with_first_scale<Input::V>},
+    {"storage.k_scale_first", projection, with_first_scale<K>},
+    {"storage.v_scale_first", projection, with_first_scale<V>},
     {"storage.q_zero_point", projection, without_zero_point<Input::Q>},
-    {"storage.k_zero_point", projection, without_zero_point<Input::K>},
-    {"storage.v_zero_point", projection, without_zero_point<Input::V>},
-    {"storage.k_e4m3", projection, with_code<Input::K, 0>},
-    {"storage.k_e5m2", projection, with_code<Input::K, 1>},
-    {"storage.k_e4m3fnuz", projection, with_code<Input::K, 2>},
-    {"storage.k_e5m2fnuz", projection, with_code<Input::K, 3>},
-    {"storage.v_e4m3", projection, with_code<Input::V, 0>},
-    {"storage.v_e5m2", projection, with_code<Input::V, 1>},
-    {"storage.v_e4m3fnuz", projection, with_code<Input::V, 2>},
-    {"storage.v_e5m2fnuz", projection, with_code<Input::V, 3>},
+    {"storage.k_zero_point", projection, without_zero_point<K>},
+    {"storage.v_zero_point", projection, without_zero_point<V>},
+    {"storage.k_e4m3", projection, with_code<K, 0>},
+    {"storage.k_e5m2", projection, with_code<K, 1>},
+    {"storage.k_e4m3fnuz", projection, with_code<K, 2>},
+    {"storage.k_e5m2fnuz", projection, with_code<K, 3>},
+    {"storage.v_e4m3", projection, with_code<V, 0>},
+    {"storage.v_e5m2", projection, with_code<V, 1>},
+    {"storage.v_e4m3fnuz", projection, with_code<V, 2>},
+    {"storage.v_e5m2fnuz", projection, with_code<V, 3>},
+    {"storage.scales_missing", projection, with_both<without_scale<K>, without_scale<V>>},
+    {"storage.scales_twice", projection, with_both<with_scale_twice<K>, with_scale_twice<V>>},
+    {"storage.scales_first", projection, with_both<with_first_scale<K>, with_first_scale<V>>},
+    {"storage.k_scale_head", projection, with_scale_of_first_head<K>},
+    {"storage.v_scale_head", projection, with_scale_of_first_head<V>},
+    {"storage.scales_head", projection,
+     with_both<with_scale_of_first_head<K>, with_scale_of_first_head<V>>},
+    {"storage.k_scale_key", projection, with_scale_of_first_key<K>},
+    {"storage.v_scale_key", projection, with_scale_of_first_key<V>},
+    {"storage.scales_key", projection,
+     with_both<with_scale_of_first_key<K>, with_scale_of_first_key<V>>},
+    {"storage.k_global_missing", projection, without_global_scale<K>},
+    {"storage.v_global_missing", projection, without_global_scale<V>},
+    {"storage.globals_missing", projection,
+     with_both<without_global_scale<K>, without_global_scale<V>>},
+    {"storage.k_any_missing", projection, without_any_scale<K>},
+    {"storage.v_any_missing", projection, without_any_scale<V>},
+    {"storage.any_missing", projection, with_both<without_any_scale<K>, without_any_scale<V>>},
+    {"storage.k_global_twice", projection, with_global_scale_twice<K>},
+    {"storage.v_global_twice", projection, with_global_scale_twice<V>},
+    {"storage.codes_e4m3", projection, with_both<with_code<K, 0>, with_code<V, 0>>},
+    {"storage.codes_e5m2", projection, with_both<with_code<K, 1>, with_code<V, 1>>},
+    {"storage.codes_e4m3fnuz", projection, with_both<with_code<K, 2>, with_code<V, 2>>},
+    {"storage.codes_e5m2fnuz", projection, with_both<with_code<K, 3>, with_code<V, 3>>},
+    {"storage.halves", projection, with_both<with_halves_swapped<K>, with_halves_swapped<V>>},
     {"storage.q_halves", projection, with_halves_swapped<Input::Q>},
-    {"storage.k_halves", projection, with_halves_swapped<Input::K>},
-    {"storage.v_halves", projection, with_halves_swapped<Input::V>},
+    {"storage.k_halves", projection, with_halves_swapped<K>},
+    {"storage.v_halves", projection, with_halves_swapped<V>},
 };
 
 }  // namespace

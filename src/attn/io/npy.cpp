@@ -40,6 +40,10 @@ std::string quoted(std::string_view text) {
 /// The reason for refusing a dtype.
 std::string unsupported_dtype(std::string_view kind) {
   if (kind.starts_with('O')) return "object arrays hold pickles, which attn never loads";
+  if (kind == "V1" || kind == "f1")
+    return "8-bit floats, whose type NumPy does not save; save x.view('uint8') and name the type, "
+           "as "
+           "in --k-type e4m3";
   if (kind.starts_with('V'))
     return "raw bytes without a type (NumPy saves bfloat16 this way; save it as float32)";
   if (kind.starts_with('U') || kind.starts_with('S') || kind.starts_with('a'))

@@ -81,8 +81,16 @@ Tensor GatheredRows::gather() const {
   return all;
 }
 
-Tensor gathered_tensor(std::shared_ptr<const RowTable> table, DType dtype, bool by_head) {
-  return Tensor(std::make_shared<const GatheredRows>(std::move(table), dtype, by_head));
+Tensor gathered_tensor(std::shared_ptr<const RowTable> table, DType dtype, bool by_head,
+                       bool is_computed) {
+  return Tensor(
+      std::make_shared<const GatheredRows>(std::move(table), dtype, by_head, is_computed));
+}
+
+Tensor computed_rows(const Tensor& tensor, DType compute) {
+  const GatheredRows* rows = tensor.rows();
+  if (rows == nullptr || !rows->table()->factors || !is_float(compute)) return tensor;
+  return gathered_tensor(rows->table(), compute, rows->by_head(), true).reshaped(tensor.shape());
 }
 
 Tensor coded_tensor(Code code, const Tensor& codes) {

@@ -22,6 +22,7 @@ struct RowFactors {
   std::int64_t head = 0;    ///< from the factors of a group of heads to those of the next
   std::size_t group = 1;    ///< neighbouring heads that share factors
   std::size_t columns = 1;  ///< neighbouring columns that share a factor
+  double global = 1;        ///< the part of all factors that is the same
 };
 
 /// The row of head g of key j of an item starts at element rows[item * keys + j] + g * head of the
@@ -42,12 +43,15 @@ struct RowTable {
 class GatheredRows {
  public:
   /// The order is (items, heads, keys, width) if `by_head`, otherwise (items, keys, heads, width).
-  GatheredRows(std::shared_ptr<const RowTable> table, DType dtype, bool by_head)
-      : table_(std::move(table)), dtype_(dtype), by_head_(by_head) {}
+  GatheredRows(std::shared_ptr<const RowTable> table, DType dtype, bool by_head, bool is_computed)
+      : table_(std::move(table)), dtype_(dtype), by_head_(by_head), is_computed_(is_computed) {}
 
   const std::shared_ptr<const RowTable>& table() const { return table_; }
   DType dtype() const { return dtype_; }
   bool by_head() const { return by_head_; }
+  /// Whether `dtype` is the type of the computation, in which factors were applied. Before, cast()
+  /// to a wider type computes them in that type.
+  bool is_computed() const { return is_computed_; }
   Shape shape() const;
 
   /// The elements in order, which the first call gathers.
@@ -58,12 +62,16 @@ class GatheredRows {
 
   std::shared_ptr<const RowTable> table_;
   DType dtype_;
-  bool by_head_;
+  bool by_head_, is_computed_;
   mutable std::mutex mutex_;
   mutable std::optional<Tensor> all_;  ///< guarded by mutex_
 };
 
-Tensor gathered_tensor(std::shared_ptr<const RowTable> table, DType dtype, bool by_head);
+Tensor gathered_tensor(std::shared_ptr<const RowTable> table, DType dtype, bool by_head,
+                       bool is_computed = false);
+
+/// The tensor with its numbers in the type of the computation; only rows with factors may change.
+Tensor computed_rows(const Tensor& tensor, DType compute);
 
 /// float32 numbers that are stored as codes, in a tensor of uint8 of the given shape, in which the
 /// last axis has codes_per_byte() times as many columns.

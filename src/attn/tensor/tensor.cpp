@@ -218,7 +218,8 @@ void Tensor::require_size(std::size_t count) const {
 
 Tensor cast(const Tensor& tensor, DType dtype) {
   if (tensor.dtype() == dtype) return tensor;
-  if (const GatheredRows* rows = tensor.rows(); rows && is_float(tensor.dtype()) && is_float(dtype))
+  if (const GatheredRows* rows = tensor.rows();
+      rows && !rows->is_computed() && is_float(tensor.dtype()) && is_float(dtype))
     return gathered_tensor(rows->table(), dtype, rows->by_head()).reshaped(tensor.shape());
   Tensor result(dtype, tensor.shape());
   visit(tensor.dtype(), [&]<class From>(Type<From>) {
