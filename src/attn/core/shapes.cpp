@@ -10,7 +10,6 @@
 #include "attn/core/layout.h"
 #include "attn/core/score_scale.h"
 #include "attn/tensor/gathered_rows.h"
-#include "attn/tensor/gathered_rows.h"
 
 namespace attn {
 namespace {
