@@ -1,4 +1,4 @@
-"""Quantised queries, keys and values give the bytes of the numbers that they stand for."""
+"""Jobs with quantised queries, keys and values give the bytes of the same jobs with decoded numbers."""
 
 import json
 

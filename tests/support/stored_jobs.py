@@ -1,4 +1,4 @@
-"""Random jobs with quantised queries, keys and values, and the same jobs with the numbers that they stand for.
+"""Random jobs with quantised queries, keys and values, and the same jobs with decoded numbers.
 
 number = (stored - zero_point) * scale * global_scale, in the type of the computation. The codes are decoded bit
 by bit, as their definitions state (OCP OFP8 and MX 1.0; arXiv:2206.02915 for the fnuz forms).

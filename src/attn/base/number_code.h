@@ -1,4 +1,4 @@
-// Codes of 8 or 4 bits that stand for numbers, as in quantised key/value caches.
+// 8-bit and 4-bit number formats, as in quantised key/value caches.
 #pragma once
 
 #include <array>
