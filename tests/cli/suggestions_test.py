@@ -206,6 +206,7 @@ MORE_FLAGS = [
     (RUN, "kv_lengths kv_seqlens nonpad_kv_seqlen seq_lens cache_seqlens context_lens valid_len valid_lengths",
      "--key-lengths lengths.npy"),
     (RUN, "seqused_q", "--query-lengths lengths.npy"),
+    (RUN, "key_leftpad leftpad_k cache_leftpad left_pad left_padding", "--key-starts lengths.npy"),
     (RUN, "topk_indices topk_idx topk_idxs sparse_indices block_indices", "--key-indices lists.npy"),
     (RUN, "q_descale", "--q-scale sinks.npy"),
     (RUN, "k_descale", "--k-scale sinks.npy"),
@@ -910,7 +911,7 @@ NOTHING = [
     *((["run", *QKV, "--outputs", name]) for name in (
         "query_weights", "row_min", "row_sum", "keys_90", "loss", "hidden", "value_weights", "key_norm_x", "w_p", "topk")),
     *((["run", *QKV, "--convention", name]) for name in (
-        "xformers", "triton", "attention", "mlx", "numpy", "vllm", "cudnn", "llama", "flashinfer")),
+        "xformers", "triton", "attention", "mlx", "numpy", "cudnn", "llama")),
     *((["run", *QKV, "--causal", "--alignment", name]) for name in ("bottom-left", "top-right", "center", "none")),
     *((["run", *QKV, "--normaliser", name]) for name in ("softmax1", "softmin", "relu", "entmax12", "log_softmax")),
     *((["run", *QKV, "--layout", name]) for name in ("sbhd", "bdhl", "lbhd", "thd")),

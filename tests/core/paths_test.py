@@ -54,6 +54,7 @@ JOBS = {
     "past_V": [{"past_K": (B, G, 3, D), "past_V": (B, G, 3, D)}],
     "query_lengths": [{"query_lengths": [2, 5]}],
     "key_lengths": [{"key_lengths": [2, 5]}],
+    "key_starts": [{"key_starts": [2, 0], "causal": True}],
     "documents": [{"documents": [0, 0, 1, 1, 1], "causal": True},
                   {"documents": [[0, 0, 1, 1, -1], [3, 3, 3, 7, 7]]},
                   {"documents": [0, 1, 0, 1, 0], "causal": True}],
@@ -135,6 +136,8 @@ JOBS = {
     "mask_polarity": [{"mask_polarity": "ignore", "mask": np.eye(L, S, dtype=bool)}],
     "short_mask": [{"short_mask": "hide", "mask": (L, 3)}],
     "lse_base": [{"lse_base": 2}, {"lse_base": "e"}],
+    "lse_sinks": [{"lse_sinks": "excluded", "sinks": (H,)}],
+    "lse_empty": [{"lse_empty": "inf"}],
     "empty_rows": [{"empty_rows": "uniform"}, {"empty_rows": "nan"}],
     "normaliser": [{"normaliser": "softmax"}]
                   + [{"normaliser": name, "expect": "normaliser"}
@@ -163,7 +166,7 @@ JOBS = {
                {"rotary": {"kind": "half", "scaling": "dynamic-ntk", "factor": 2, "original_length": 3}},
                {"rotary": {"kind": "half", "scaling": "longrope", "original_length": 3,
                            "short_factor": [1] * HALF, "long_factor": [2] * HALF}}],
-    "convention": [{"convention": name} for name in ["onnx", "torch", "flash"]],
+    "convention": [{"convention": name} for name in ["onnx", "torch", "flash", "fa3"]],
     "outputs": [{"outputs": [name]} for name in
                 ["scores", "scaled_scores", "masked_scores", "weights", "mean_weights",
                  "key_weights", "row_max", "logsumexp", "weight_sum", "entropy", "effective_keys", "keys_95",

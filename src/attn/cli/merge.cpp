@@ -15,6 +15,7 @@
 #include "attn/cli/terminal.h"
 #include "attn/core/merge.h"
 #include "attn/core/output_table.h"
+#include "attn/job/recorded_options.h"
 #include "attn/result/result_file.h"
 
 namespace attn {
@@ -24,6 +25,7 @@ struct MergeArgs {
   std::vector<std::string> parts;
   std::vector<std::string> as;
   double lse_base = std::numbers::e;
+  bool is_empty_positive = false;  ///< the logsumexp of a query that sees no key is +inf
   EmitArgs emit;
   LimitArgs limits;
 };
@@ -46,24 +48,36 @@ void check_as(const std::vector<std::string>& as) {
   }
 }
 
-/// The base of the logarithm in logsumexp that a result of attn records; nullopt for other files.
-std::optional<double> recorded_base(const ResultFile& file) {
-  if (file.made_by.find("job") == nullptr) return std::nullopt;
-  double base = 0;
-  const Json* given = file.job("lse_base");
-  return given != nullptr && given->as_number(base) ? base : std::numbers::e;
+/// Replaces an infinity of this sign by the other one.
+void replace_infinity(Tensor& logsumexp, double sign) {
+  const DType dtype = logsumexp.dtype();
+  logsumexp = cast(logsumexp, DType::f64);
+  for (double& x : logsumexp.mutable_data<double>())
+    if (x == sign * HUGE_VAL) x = -x;
+  logsumexp = cast(logsumexp, dtype);
 }
 
 std::string base_text(double base) { return base == 2 ? "base 2" : "base e"; }
 
-/// Converts logsumexp to base `lse_base` if the file records another one.
-void convert_base(Partial& part, const ResultFile& file, const std::string& path, double lse_base) {
-  const double base = recorded_base(file).value_or(lse_base);
-  if (base == lse_base || !is_float(part.logsumexp.dtype())) return;
+/// Converts logsumexp to base `lse_base`, with -inf for queries that see no key, if the file
+/// records something else. Errors: data, if logsumexp leaves sinks out.
+void convert_logsumexp(Partial& part, const ResultFile& file, const std::string& path,
+                       const MergeArgs& args) {
+  const bool is_recorded = file.made_by.find("job") != nullptr;
+  const Options options = recorded_options(file.made_by);
+  if (!options.lse_sinks && file.job("sinks") != nullptr)
+    throw Error(ErrorKind::data, printable(path) +
+                                     ": logsumexp leaves out the sinks; to merge it, "
+                                     "run with --lse-sinks included");
+  if (!is_float(part.logsumexp.dtype())) return;
+  if (is_recorded ? options.lse_empty == EmptyLogsumexp::infinity : args.is_empty_positive)
+    replace_infinity(part.logsumexp, 1);
+  if (!is_recorded || options.lse_base == args.lse_base) return;
   part.logsumexp = cast(part.logsumexp, DType::f64);
-  for (double& x : part.logsumexp.mutable_data<double>()) x *= std::log(base) / std::log(lse_base);
-  note(printable(path) + ": logsumexp is in " + base_text(base) +
-       ", as the file records; converted to " + base_text(lse_base));
+  for (double& x : part.logsumexp.mutable_data<double>())
+    x *= std::log(options.lse_base) / std::log(args.lse_base);
+  note(printable(path) + ": logsumexp is in " + base_text(options.lse_base) +
+       ", as the file records; converted to " + base_text(args.lse_base));
 }
 
 /// The logsumexp, the context of each head and the weights, if any. `context` is used if there is
@@ -87,7 +101,7 @@ Partial read_part(const std::string& path, const MergeArgs& args, TensorFiles& f
   if (!problems.empty()) problems.raise(ErrorKind::data);
   Partial part{at(tensors, Output::logsumexp), at(tensors, Output::head_context), std::nullopt};
   if (const Tensor* weights = find(tensors, Output::weights)) part.weights = *weights;
-  convert_base(part, file, path, args.lse_base);
+  convert_logsumexp(part, file, path, args);
   return part;
 }
 
@@ -112,7 +126,8 @@ int run_merge(const MergeArgs& args) {
     parts.push_back(read_part(path, args, files));
     names.push_back(printable(path));
   }
-  const Partial merged = merge(parts, names, args.lse_base);
+  Partial merged = merge(parts, names, args.lse_base);
+  if (args.is_empty_positive) replace_infinity(merged.logsumexp, -1);
   warn_coarse_logsumexp(parts, names);
   TensorMap results;
   if (merged.weights) results.set(std::string(name_of(Output::weights)), *merged.weights);
@@ -143,6 +158,10 @@ Command merge_command() {
   command.add(word("--lse-base", args->lse_base, {{"e", std::numbers::e}, {"2", 2}},
                    "base of the logarithm in logsumexp: e or 2, for parts that do not record it; "
                    "and of the result; default: e"));
+  command.add(
+      word("--lse-empty", args->is_empty_positive, {{"-inf", false}, {"inf", true}},
+           "logsumexp of a query that sees no key: -inf or inf, in parts that do not record "
+           "it and in the result; default: -inf"));
   add_emit_options(command, args->emit);
   add_limit_options(command, args->limits);
   command.action = [args] { return run_merge(*args); };

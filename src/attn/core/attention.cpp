@@ -90,17 +90,31 @@ class Computation {
 
   void compute_fused() {
     if (is_computed_) return;
-    const FusedRequest request = fused_request();
+    FusedRequest request = fused_request();
+    const bool is_apart = leaves_sinks_out(in_) && request.kept.contains(Output::logsumexp);
+    if (is_apart) request.kept.erase(Output::logsumexp);
+    const auto is_wanted = [&](const OutputRow& row) { return request.wants(row.output); };
+    if (std::any_of(kOutputs.begin(), kOutputs.end(), is_wanted)) provide_fused(in_, request);
+    if (is_apart) {
+      Inputs without = in_;
+      without[Input::sinks].reset();
+      FusedRequest logsumexp;
+      logsumexp.kept.insert(Output::logsumexp);
+      provide_fused(without, logsumexp);
+    }
+    is_computed_ = true;
+  }
+
+  void provide_fused(const Inputs& in, const FusedRequest& request) {
+    const Tensor values = request.wants(Output::head_context) ? formula_.all_values() : Tensor();
     auto [fused, overflowed, remainder] =
-        attend_fused(formula_.at(Output::queries), formula_.all_keys(),
-                     wants_context() ? formula_.all_values() : Tensor(), in_, request);
+        attend_fused(formula_.at(Output::queries), formula_.all_keys(), values, in, request);
     if (std::optional<Tensor>& context = fused[index_of(Output::head_context)])
       context = formula_.gated(*context);
-    compute_rows(overflowed, request, fused);
+    compute_rows(in, overflowed, request, fused);
     for (const OutputRow& row : kOutputs)
       if (std::optional<Tensor>& output = fused[index_of(row.output)])
         formula_.provide(row.output, std::move(*output));
-    is_computed_ = true;
   }
 
   /// Computes everything from scores to head_context some queries at a time.
@@ -117,7 +131,8 @@ class Computation {
       std::vector<std::size_t> queries(std::min(step, rows - first));
       std::iota(queries.begin(), queries.end(), first);
       Inputs part = part_of(in_, {{first, queries.size()}});
-      part.options.lse_base = std::numbers::e;  // provide() takes natural logarithms
+      part.options.lse_base = std::numbers::e;  // as provide() takes it
+      part.options.lse_empty = EmptyLogsumexp::minus_infinity;
       TensorOps ops(part);
       Formula<TensorOps> formula(ops, part);
       provide_factors(queries, formula);
@@ -144,18 +159,19 @@ class Computation {
 
   /// Computes rows of (B, H, rows), given as flat indices, with the operations of the formula. One
   /// query at a time, so that the bytes of a row do not depend on which others are computed.
-  void compute_rows(const std::vector<std::size_t>& rows, const FusedRequest& request,
-                    FusedOutputs& fused) {
+  void compute_rows(const Inputs& in, const std::vector<std::size_t>& rows,
+                    const FusedRequest& request, FusedOutputs& fused) {
     std::map<std::size_t, std::vector<std::size_t>> by_query;
     for (const std::size_t row : rows) by_query[row % in_.rows.size()].push_back(row);
-    for (const auto& [query, its_rows] : by_query) compute_query(query, its_rows, request, fused);
+    for (const auto& [query, its_rows] : by_query)
+      compute_query(in, query, its_rows, request, fused);
   }
 
   /// Computes a query and copies these of its rows to the outputs or consumers.
-  void compute_query(std::size_t query, const std::vector<std::size_t>& rows,
+  void compute_query(const Inputs& in, std::size_t query, const std::vector<std::size_t>& rows,
                      const FusedRequest& request, FusedOutputs& fused) {
-    Inputs part = part_of(in_, {{query, 1}});
-    part.options.lse_base = std::numbers::e;  // as that of the kernels
+    Inputs part = part_of(in, {{query, 1}});
+    report_natural_logsumexp(part.options);  // as that of the kernels
     TensorOps ops(part);
     Formula<TensorOps> formula(ops, part);
     provide_factors({query}, formula);

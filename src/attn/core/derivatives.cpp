@@ -226,7 +226,7 @@ Tensor bias_derivative(const Tensor& g, const Bias<Tensor>& bias, const Inputs& 
       continue;
     }
     const TokenPositions& tokens = in.token_positions[in.token_positions.size() == 1 ? 0 : b];
-    const std::int64_t ahead = tokens.keys.positions[j] - tokens.queries.positions[query];
+    const std::int64_t ahead = tokens.keys.position(j) - tokens.queries.position(query);
     if (bias.input == Input::alibi_slopes)
       out[(shape[0] == 1 ? 0 : b) * in.H + h] -= from[i] * std::fabs(static_cast<double>(ahead));
     else

@@ -45,7 +45,8 @@ class Formula {
     return *value;
   }
 
-  /// Sets the value of an output that was computed by other means.
+  /// Sets the value of an output that was computed by other means; logsumexp in base e, with -inf
+  /// for queries that see no key.
   void provide(Output output, Value value) {
     if (output == Output::logsumexp)
       natural_logsumexp_ = std::move(value);
@@ -142,7 +143,7 @@ class Formula {
       case Output::weights: {
         const Value& scores = at(Output::masked_scores);
         auto [weights, logsumexp] = ops_.normalise(scores, *visible_, given(Input::sinks));
-        natural_logsumexp_ = std::move(logsumexp);
+        if (!leaves_sinks_out(in_)) natural_logsumexp_ = std::move(logsumexp);
         return weights;
       }
       case Output::dropped_weights:
@@ -152,8 +153,12 @@ class Formula {
       case Output::key_weights:  // (B, H, S)
         return ops_.sum_over_queries(at(Output::weights));
       case Output::logsumexp:  // (B, H, rows)
+        if (!natural_logsumexp_ && leaves_sinks_out(in_)) {
+          const Value& scores = at(Output::masked_scores);
+          natural_logsumexp_ = ops_.normalise(scores, *visible_, std::nullopt).second;
+        }
         if (!natural_logsumexp_) at(Output::weights);
-        return ops_.in_lse_base(*natural_logsumexp_);
+        return ops_.reported_logsumexp(*natural_logsumexp_);
       case Output::row_max:  // (B, H, rows), as are these
       case Output::weight_sum:
       case Output::entropy:

@@ -337,7 +337,9 @@ const char* fallback_reason(const Inputs& in) {
   unknown.empty_rows = EmptyRows::zero;
   unknown.dropout_p.reset();
   unknown.lse_base = std::numbers::e;  // converted after the kernels
-  unknown.position = {};               // already applied to the inputs
+  unknown.lse_empty = EmptyLogsumexp::minus_infinity;
+  unknown.lse_sinks = true;  // without them, the kernels run once more
+  unknown.position = {};     // already applied to the inputs
   unknown.clip_qkv = 0;
   unknown.input_norm = QkNorm::none;
   unknown.input_norm_epsilon = unknown.norm_offset = 0;

@@ -149,6 +149,7 @@ const char* gradient_fallback_reason(const Inputs& in, const std::vector<Request
   if (in.options.score != Score::dot) return "score";
   if (in.options.empty_rows == EmptyRows::uniform) return "empty_rows";
   if (in[Input::grad_weights]) return "grad_weights";
+  if (in[Input::grad_logsumexp] && leaves_sinks_out(in)) return "lse_sinks";
   for (const auto& [input, name] : {std::pair{Input::head_scale, "grad_head_scale"},
                                     {Input::alibi_slopes, "grad_alibi_slopes"},
                                     {Input::relative_bias, "grad_relative_bias"}})

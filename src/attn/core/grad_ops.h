@@ -232,8 +232,8 @@ class GradOps {
             record(logsumexp, {masked, sinks}, backward(logsumexp_derivatives))};
   }
 
-  Traced in_lse_base(const Traced& logsumexp) {
-    return unary(logsumexp, exact_.in_lse_base(logsumexp.value),
+  Traced reported_logsumexp(const Traced& natural) {
+    return unary(natural, exact_.reported_logsumexp(natural.value),
                  [this](const Tensor& g) { return exact_.in_lse_base(g); });
   }
 

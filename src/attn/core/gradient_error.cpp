@@ -210,7 +210,7 @@ class GradErrorOps {
                                                              const Operand&) const {
     throw_unbounded();
   }
-  [[noreturn]] TracedBound in_lse_base(const TracedBound&) const { throw_unbounded(); }
+  [[noreturn]] TracedBound reported_logsumexp(const TracedBound&) const { throw_unbounded(); }
   [[noreturn]] TracedBound dropped(const TracedBound&) const { throw_unbounded(); }
   [[noreturn]] TracedBound mean_over_heads(const TracedBound&) const { throw_unbounded(); }
   [[noreturn]] TracedBound sum_over_queries(const TracedBound&) const { throw_unbounded(); }
@@ -450,6 +450,7 @@ std::string missing_gradient_bound_reason(const Options& options) {
     return "for gradients of normalisers other than softmax";
   if (options.softmax_axis != SoftmaxAxis::keys) return "with softmax.axis all";
   if (options.softmax_precision != SoftmaxPrecision::automatic) return "with softmax.precision";
+  if (!options.lse_sinks) return "with lse_sinks excluded";
   return "";
 }
 

@@ -40,13 +40,21 @@ namespace attn {
 struct TokenPositions {
   static constexpr std::int64_t kPadding = -1;
   struct Side {
-    std::vector<std::int64_t> documents;  ///< equal ids: one document; kPadding: none
+    std::size_t count = 0;              ///< of all tokens
+    std::size_t begin = 0, length = 0;  ///< tokens before the one and from the other on are padding
+    std::int64_t offset = 0;            ///< without lists: added to a token's index
+    std::vector<std::int64_t> documents;  ///< equal ids: one document; kPadding: none; empty: one
     std::vector<std::int64_t> positions;  ///< in the document; for a query, plus the offset
-    std::size_t length = 0;               ///< tokens from this index on are padding
 
+    std::int64_t document(std::size_t token) const {
+      return documents.empty() ? (token < begin ? kPadding : 0) : documents[token];
+    }
+    std::int64_t position(std::size_t token) const {
+      return positions.empty() ? static_cast<std::int64_t>(token) + offset : positions[token];
+    }
     /// The document, or kPadding.
     std::int64_t segment(std::size_t token) const {
-      return token < length ? documents[token] : kPadding;
+      return token < length ? document(token) : kPadding;
     }
   };
   Side queries, keys;  ///< L and P + N
@@ -134,6 +142,9 @@ struct Inputs {
  private:
   InputSlots tensors_;
 };
+
+/// Whether sinks count in the weights but not in the output logsumexp.
+inline bool leaves_sinks_out(const Inputs& in) { return in[Input::sinks] && !in.options.lse_sinks; }
 
 /// Bytes of the copies that make_inputs() makes of tensors with other dtypes than the computation.
 std::size_t bytes_of_conversions(const TensorMap& tensors, const Options& options);

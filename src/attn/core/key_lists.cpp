@@ -14,13 +14,13 @@ KeyLists::KeyLists(const Inputs& in)
   for (const TokenPositions& tokens : in.token_positions) {
     const TokenPositions::Side& side = tokens.keys;
     Documents& all = documents_.emplace_back();
-    for (std::size_t key = 0; key < side.documents.size(); ++key)
+    for (std::size_t key = 0; key < side.count; ++key)
       if (side.segment(key) != TokenPositions::kPadding) all.keys.push_back(key);
     std::stable_sort(all.keys.begin(), all.keys.end(), [&](std::size_t a, std::size_t b) {
-      return side.documents[a] < side.documents[b];
+      return side.document(a) < side.document(b);
     });
     for (std::size_t i = 0; i < all.keys.size(); ++i)
-      ++all.parts.try_emplace(side.documents[all.keys[i]], Documents::Part{i, 0})
+      ++all.parts.try_emplace(side.document(all.keys[i]), Documents::Part{i, 0})
             .first->second.count;
   }
 }

@@ -40,6 +40,12 @@ Interval reach(std::int64_t position, const Options& options) {
 /// position is its distance from the first one.
 std::optional<std::map<std::int64_t, Interval>> documents_of(const TokenPositions::Side& keys) {
   std::map<std::int64_t, Interval> documents;
+  if (keys.documents.empty()) {
+    if (keys.begin < keys.length)
+      documents[0] = {static_cast<std::int64_t>(keys.begin),
+                      static_cast<std::int64_t>(keys.length)};
+    return documents;
+  }
   Interval* latest = nullptr;
   for (std::size_t key = 0; key < keys.length; ++key) {
     const std::int64_t id = keys.documents[key];
@@ -76,7 +82,7 @@ std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in) {
       kernel::KeyRange range{.padding = id == TokenPositions::kPadding};
       if (const auto document = documents->find(id); document != documents->end()) {
         const auto& [begin, end] = document->second;
-        range.center = begin + tokens.queries.positions[i];
+        range.center = begin + tokens.queries.position(i);
         const Interval reached = reach(range.center, in.options);
         range.begin = std::clamp(reached.begin, begin, end);
         range.end = std::max(range.begin, std::min(reached.end, end));
@@ -127,10 +133,10 @@ Tensor visible_by_position(const Inputs& in) {
       std::optional<RuleRows> rule;
       if (in.mask_rule) rule.emplace(in, entry, head);
       for (const std::size_t i : in.rows) {
-        const Interval reached = reach(queries.positions[i], in.options);
+        const Interval reached = reach(queries.position(i), in.options);
         const std::int64_t id = queries.segment(i);
         const auto sees = [&, &side = keys](std::size_t j) {
-          return id == side.segment(j) && reached.contains(side.positions[j]);
+          return id == side.segment(j) && reached.contains(side.position(j));
         };
         if (id == TokenPositions::kPadding) {
           out += in.S;

@@ -308,15 +308,19 @@ class Evaluator {
         bounds_(rule.parts.size()),
         narrow_(rule.parts.size()),
         wide_(rule.parts.size()) {
-    const std::vector<Int>& positions = tokens.keys.positions;
-    for (std::size_t key = 0; key < positions.size() && k_is_j_; ++key)
-      k_is_j_ = positions[key] == static_cast<Int>(key);
-    if (!k_is_j_) positions_.emplace(positions.data(), positions.size());
+    const TokenPositions::Side& keys = tokens.keys;
+    if (keys.positions.empty()) k_is_j_ = keys.offset == 0;
+    for (std::size_t key = 0; key < keys.positions.size() && k_is_j_; ++key)
+      k_is_j_ = keys.positions[key] == static_cast<Int>(key);
+    if (k_is_j_) return;
+    std::vector<Int> positions(keys.count);
+    for (std::size_t key = 0; key < keys.count; ++key) positions[key] = keys.position(key);
+    positions_.emplace(positions.data(), positions.size());
   }
 
   /// RuleRows::show(), and RuleRows::narrow() if `visible` is null.
   bool evaluate(std::size_t query, std::size_t begin, std::size_t end, bool* visible) {
-    query_ = static_cast<Int>(query), position_ = tokens_.queries.positions[query];
+    query_ = static_cast<Int>(query), position_ = tokens_.queries.position(query);
     visible_ = visible, run_begin_ = run_end_ = begin;
     for (std::size_t n = 0; n < rule_.parts.size(); ++n)
       if (!rule_.parts[n].is_of_key) bounds_[n] = bounds_of(rule_.parts[n]);
@@ -529,7 +533,7 @@ class Evaluator {
       case Kind::number:
       case Kind::name:
         return each([&](std::size_t n) {
-          return part.name == Name::k ? tokens_.keys.positions[begin_ + n]
+          return part.name == Name::k ? tokens_.keys.position(begin_ + n)
                                       : static_cast<Int>(begin_ + n);
         });
       case Kind::negate:
@@ -602,7 +606,7 @@ class Evaluator {
     const auto text = [](Int x) { return std::to_string(x); };
     fail(message + " at character " + std::to_string(part.position) +
          " for b = " + std::to_string(item_) + ", h = " + text(head_) + ", q = " + text(position_) +
-         ", k = " + text(tokens_.keys.positions[key_]));
+         ", k = " + text(tokens_.keys.position(key_)));
   }
 
   /// The value of a part for key_, with checks.
@@ -619,7 +623,7 @@ class Evaluator {
         return part.number;
       case Kind::name:
         if (!part.is_of_key) return number_of(part.name);
-        return part.name == Name::k ? tokens_.keys.positions[key_] : static_cast<Int>(key_);
+        return part.name == Name::k ? tokens_.keys.position(key_) : static_cast<Int>(key_);
       case Kind::negate:
         return checked(arithmetic(Kind::subtract, 0, of(0)), kOverflow);
       case Kind::floor_divide:

@@ -86,6 +86,9 @@ enum class SoftmaxAxis {
 /// keys). Padded queries have weights 0.
 enum class EmptyRows { zero, uniform, nan };
 
+/// The logsumexp of a query that sees no key.
+enum class EmptyLogsumexp { minus_infinity, infinity };
+
 /// The axes of queries, keys and values with heads as an axis: 4-D ones, or 3-D ones with thd.
 enum class Layout {
   bhld,  ///< (B, H, L, D)
@@ -232,6 +235,8 @@ struct Options {
   EmptyRows empty_rows = EmptyRows::zero;
   std::optional<double> dropout_p;    ///< in [0, 1), with dropout_mask
   double lse_base = std::numbers::e;  ///< of the logarithm in logsumexp: e or 2
+  bool lse_sinks = true;              ///< the output logsumexp counts the sinks
+  EmptyLogsumexp lse_empty = EmptyLogsumexp::minus_infinity;
   Position position;
   double clip_qkv = 0;  ///< X > 0: limits projected queries, keys and values to [-X, X]; 0: off
   QkNorm input_norm = QkNorm::none;  ///< of the output `inputs`; not l2
@@ -249,5 +254,12 @@ struct Options {
   Path path = Path::automatic;
   bool operator==(const Options&) const = default;
 };
+
+/// Lets logsumexp be the natural one, with which weights are exp(masked score - logsumexp).
+inline void report_natural_logsumexp(Options& options) {
+  options.lse_base = std::numbers::e;
+  options.lse_sinks = true;
+  options.lse_empty = EmptyLogsumexp::minus_infinity;
+}
 
 }  // namespace attn

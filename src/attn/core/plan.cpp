@@ -149,7 +149,7 @@ class CostOps {
     return {{masked.shape, false, 4 * count}, {rows_of(masked), false, count}};
   }
 
-  Cost in_lse_base(const Cost& logsumexp) const { return logsumexp; }
+  Cost reported_logsumexp(const Cost& natural) const { return natural; }
 
   Cost dropped(const Cost& weights) const {
     return {weights.shape, false, real_product(weights.shape)};

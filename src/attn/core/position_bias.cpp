@@ -30,8 +30,8 @@ Tensor alibi_bias(const Tensor& slopes, const Inputs& in) {
         const double m = slope[(slopes.shape()[0] == 1 ? 0 : b) * in.H + h];
         for (std::size_t j = 0; j < in.S; ++j, ++out)
           if (j < in.P + in.N)
-            *out = -m * std::fabs(static_cast<double>(tokens.keys.positions[j] -
-                                                      tokens.queries.positions[i]));
+            *out = -m * std::fabs(static_cast<double>(tokens.keys.position(j) -
+                                                      tokens.queries.position(i)));
       }
   return cast(bias, in.compute);
 }
@@ -72,7 +72,7 @@ Tensor relative_bias(const Tensor& table, const Inputs& in) {
         for (std::size_t j = 0; j < in.S; ++j, ++out)
           if (j < in.P + in.N) {
             const std::size_t bucket =
-                bucket_of(keys.positions[j] - queries.positions[i], buckets, in.options);
+                bucket_of(keys.position(j) - queries.position(i), buckets, in.options);
             *out = doubles.data<double>()[bucket * in.H + h];
           }
   return cast(bias, in.compute);

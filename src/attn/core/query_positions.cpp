@@ -11,15 +11,20 @@ namespace {
 /// The indices of the keys of each document. Neighbours are mostly of the same document.
 class KeysOfDocuments {
  public:
-  explicit KeysOfDocuments(const std::vector<std::int64_t>& documents) {
+  explicit KeysOfDocuments(const TokenPositions::Side& side) : side_(side) {
     std::vector<std::int64_t>* keys = nullptr;
-    for (std::size_t j = 0; j < documents.size(); ++j) {
-      if (j == 0 || documents[j] != documents[j - 1]) keys = &keys_[documents[j]];
+    for (std::size_t j = 0; j < side.documents.size(); ++j) {
+      if (j == 0 || side.documents[j] != side.documents[j - 1]) keys = &keys_[side.documents[j]];
       keys->push_back(static_cast<std::int64_t>(j));
     }
   }
 
   QueryPosition of(std::int64_t document, std::int64_t position) const {
+    if (side_.documents.empty()) {
+      if (side_.begin >= side_.count) return {};
+      const auto first = static_cast<std::int64_t>(side_.begin);
+      return {first + position, first};
+    }
     const auto found = keys_.find(document);
     if (found == keys_.end()) return {};
     const std::vector<std::int64_t>& keys = found->second;
@@ -29,7 +34,8 @@ class KeysOfDocuments {
   }
 
  private:
-  std::map<std::int64_t, std::vector<std::int64_t>> keys_;
+  const TokenPositions::Side& side_;
+  std::map<std::int64_t, std::vector<std::int64_t>> keys_;  ///< if it has lists
 };
 
 bool continues(const QueryPositions::Run& run, std::size_t query, const QueryPosition& position) {
@@ -39,12 +45,11 @@ bool continues(const QueryPositions::Run& run, std::size_t query, const QueryPos
 
 std::vector<QueryPositions::Run> runs_of(const TokenPositions& tokens,
                                          const std::vector<std::size_t>& rows) {
-  const KeysOfDocuments keys(tokens.keys.documents);
+  const KeysOfDocuments keys(tokens.keys);
   std::vector<QueryPositions::Run> runs;
   for (std::size_t query = 0; query < rows.size(); ++query) {
     const std::size_t i = rows[query];
-    const QueryPosition position =
-        keys.of(tokens.queries.documents[i], tokens.queries.positions[i]);
+    const QueryPosition position = keys.of(tokens.queries.document(i), tokens.queries.position(i));
     if (runs.empty() || !continues(runs.back(), query, position)) runs.push_back({query, position});
   }
   return runs;

@@ -124,6 +124,16 @@ Tensor TensorOps::in_lse_base(const Tensor& logsumexp) const {
   return cast(converted, logsumexp.dtype());
 }
 
+Tensor TensorOps::reported_logsumexp(const Tensor& natural) const {
+  const Tensor converted = in_lse_base(natural);
+  if (in_.options.lse_empty == EmptyLogsumexp::minus_infinity) return converted;
+  Tensor reported = cast(converted, DType::f64);
+  for (double& value : reported.mutable_data<double>())
+    if (value == -std::numeric_limits<double>::infinity())
+      value = std::numeric_limits<double>::infinity();
+  return cast(reported, converted.dtype());
+}
+
 Tensor TensorOps::dropped(const Tensor& weights) const {
   const bool shared = in_[Input::dropout_mask]->shape()[2] == 1;  // by all queries
   const Tensor mask = shared ? *in_[Input::dropout_mask] : chosen_rows(*in_[Input::dropout_mask]);

@@ -54,8 +54,10 @@ class TensorOps {
   /// Weights and logsumexp.
   std::pair<Tensor, Tensor> normalise(const Tensor& masked, const VisibleKeys& visible,
                                       const std::optional<Tensor>& sinks) const;
-  /// A natural logarithm in base lse_base.
+  /// A natural logarithm, or a derivative by one, in base lse_base.
   Tensor in_lse_base(const Tensor& logsumexp) const;
+  /// The same for the output logsumexp, with lse_empty for -inf.
+  Tensor reported_logsumexp(const Tensor& natural) const;
   Tensor dropped(const Tensor& weights) const;
   Tensor mean_over_heads(const Tensor& weights) const;
   Tensor sum_over_queries(const Tensor& weights) const;

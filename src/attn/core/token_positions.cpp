@@ -138,39 +138,53 @@ class Counts {
   std::int64_t latest_id_ = 0;
 };
 
-/// The tokens of one batch item, without positions. `lengths` has one for each item.
+/// The tokens of one batch item, without positions.
 TokenPositions::Side tokens_of(const std::optional<Tensor>& documents,
                                const std::optional<Ids>& lengths, std::size_t b, std::size_t N) {
-  Ids row(N, 0);
-  if (documents) {
-    const auto all = documents->data<std::int64_t>();
-    const std::size_t from = documents->rank() == 2 ? b * N : 0;
-    std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(from), N, row.begin());
-    for (std::int64_t& id : row) id = std::max<std::int64_t>(id, TokenPositions::kPadding);
-  }
-  return {std::move(row), {}, lengths ? static_cast<std::size_t>((*lengths)[b]) : N};
+  TokenPositions::Side side;
+  side.count = N;
+  side.length = lengths ? static_cast<std::size_t>((*lengths)[b]) : N;
+  if (!documents) return side;
+  const auto all = documents->data<std::int64_t>().subspan(documents->rank() == 2 ? b * N : 0, N);
+  side.documents.assign(all.begin(), all.end());
+  for (std::int64_t& id : side.documents) id = std::max<std::int64_t>(id, TokenPositions::kPadding);
+  return side;
+}
+
+std::int64_t offset_of(const Count& count, const Options& options) {
+  if (options.causal_offset) return *options.causal_offset;
+  return options.alignment == Alignment::top_left ? count.past : count.keys - count.queries;
+}
+
+/// Sets the offsets of one document. Keys and queries before the first key have negative positions.
+void set_offsets(TokenPositions& tokens, std::size_t P, const Options& options) {
+  auto& [queries, keys] = tokens;
+  const auto begin = static_cast<std::int64_t>(keys.begin);
+  const auto length = static_cast<std::int64_t>(keys.length);
+  const Count count{.queries = static_cast<std::int64_t>(queries.length),
+                    .keys = length,
+                    .past = std::min(static_cast<std::int64_t>(P), length)};
+  queries.offset = offset_of(count, options) - begin;
+  keys.offset = -begin;
 }
 
 /// Sets the positions within each document. The offset of the queries does not count padding.
-void set_token_positions(TokenPositions& tokens, std::size_t P, const Options& options) {
+void set_positions(TokenPositions& tokens, std::size_t P, const Options& options) {
   auto& [queries, keys] = tokens;
   Counts counts, seen;
-  for (std::size_t i = 0; i < queries.length; ++i) ++counts[queries.documents[i]].queries;
+  for (std::size_t i = 0; i < queries.length; ++i) ++counts[queries.document(i)].queries;
   for (std::size_t j = 0; j < keys.length; ++j) {
-    ++counts[keys.documents[j]].keys;
-    if (j < P) ++counts[keys.documents[j]].past;
+    ++counts[keys.document(j)].keys;
+    if (j < P) ++counts[keys.document(j)].past;
   }
-  queries.positions.reserve(queries.documents.size());
-  keys.positions.reserve(keys.documents.size());
-  for (const std::int64_t id : queries.documents) {
-    const Count& count = counts[id];
-    const std::int64_t offset = options.causal_offset ? *options.causal_offset
-                                : options.alignment == Alignment::top_left
-                                    ? count.past
-                                    : count.keys - count.queries;
-    queries.positions.push_back(seen[id].queries++ + offset);
+  queries.positions.reserve(queries.count);
+  keys.positions.reserve(keys.count);
+  for (std::size_t i = 0; i < queries.count; ++i) {
+    const std::int64_t id = queries.document(i);
+    queries.positions.push_back(seen[id].queries++ + offset_of(counts[id], options));
   }
-  for (const std::int64_t id : keys.documents) keys.positions.push_back(seen[id].keys++);
+  for (std::size_t j = 0; j < keys.count; ++j)
+    keys.positions.push_back(seen[keys.document(j)].keys++);
 }
 
 }  // namespace
@@ -180,6 +194,7 @@ std::vector<TokenPositions> make_token_positions(const TensorMap& numbers, const
   const std::size_t S = in.P + in.N;
   const auto query_lengths = lengths(Input::query_lengths, numbers, in.B, in.L, axes);
   const auto key_lengths = lengths(Input::key_lengths, numbers, in.B, S, axes);
+  const auto key_starts = lengths(Input::key_starts, numbers, in.B, S, axes);
   const bool packed =
       contains(numbers, Input::cu_seqlens_q) || contains(numbers, Input::cu_seqlens_k);
   const auto of = [&](Input cu, Input documents, std::size_t N) {
@@ -196,13 +211,21 @@ std::vector<TokenPositions> make_token_positions(const TensorMap& numbers, const
       axes.problem(k, {.message = "required because there are " + std::to_string(S) + " keys but " +
                                   std::to_string(in.L) + " queries"});
   }
+  if (key_starts && (queries || keys))
+    axes.problem(Input::key_starts, {.message = "documents have no padding before their keys",
+                                     .hint = "omit key_starts, or the documents"});
   if (!axes.problems().empty()) return {};
-  const bool same = !query_lengths && !key_lengths && !(queries && queries->rank() == 2) &&
-                    !(keys && keys->rank() == 2);
+  const bool same = !query_lengths && !key_lengths && !key_starts &&
+                    !(queries && queries->rank() == 2) && !(keys && keys->rank() == 2);
   std::vector<TokenPositions> all;
   for (std::size_t b = 0; b < (same ? 1 : in.B); ++b) {
-    all.push_back({tokens_of(queries, query_lengths, b, in.L), tokens_of(keys, key_lengths, b, S)});
-    set_token_positions(all.back(), in.P, in.options);
+    TokenPositions& tokens = all.emplace_back(TokenPositions{
+        tokens_of(queries, query_lengths, b, in.L), tokens_of(keys, key_lengths, b, S)});
+    if (key_starts) tokens.keys.begin = static_cast<std::size_t>((*key_starts)[b]);
+    if (queries || keys)
+      set_positions(tokens, in.P, in.options);
+    else
+      set_offsets(tokens, in.P, in.options);
   }
   return all;
 }

@@ -3,7 +3,8 @@
 //
 // Each query and each key of a batch item belongs to a document (all to one, unless `documents` or
 // `cu_seqlens` are given) and has a position in it; queries see keys of their own document only.
-// Tokens beyond `query_lengths` and `key_lengths` are padding: they see and are seen by none.
+// Tokens beyond `query_lengths` and `key_lengths`, and keys before `key_starts`, are padding: they
+// see and are seen by none.
 #pragma once
 
 #include <vector>
@@ -31,6 +32,8 @@ Tensor add_positions(const Tensor& embeddings, const Position& position, DType c
 ///
 /// `numbers` may contain these integer tensors (without a batch axis, B is 1):
 ///   query_lengths, key_lengths (B) or ()      number of tokens; the rest is padding
+///   key_starts (B) or ()                      index of the first key, from which positions of
+///                                             queries and keys count; without documents
 ///   documents (L) or (B, L)                   segment ids of the queries; negative: padding
 ///   key_documents (S) or (B, S)               of the keys; default: documents
 ///   cu_seqlens_q, cu_seqlens_k (n + 1)        segment d has the tokens cu[d] to cu[d + 1] - 1

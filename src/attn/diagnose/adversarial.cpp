@@ -311,7 +311,7 @@ TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed) {
   if (const Tensor* sinks = given.find(Input::sinks)) {
     Variant plain{result, given.options, RowChange::none};
     plain.erase({Input::sinks});
-    plain.options.lse_base = std::numbers::e;
+    report_natural_logsumexp(plain.options);
     plain.options.compute = Compute::f64;
     const Tensor sums =
         attend(plain.tensors, plain.options, {Output::logsumexp}).at(name_of(Output::logsumexp));

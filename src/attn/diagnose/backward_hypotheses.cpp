@@ -74,7 +74,7 @@ Found masks_dropped(Variant& variant, const Inputs& in) {
   const Window& window = in.options.window;
   int kinds = in.options.causal ? 1 : 0;
   if (window.left >= 0 || window.right > 0) ++kinds;
-  for (const Input input : {Input::mask, Input::key_mask, Input::key_lengths})
+  for (const Input input : {Input::mask, Input::key_mask, Input::key_lengths, Input::key_starts})
     if (const Tensor* mask = variant.find(input); mask != nullptr && !is_float(mask->dtype())) {
       variant.erase({input});
       ++kinds;

@@ -50,7 +50,7 @@ bool is_same(const Variant& a, const Variant& b) {
 /// The variant without gates, for the kernels. Errors: data; usage, for other scores or weights.
 Inputs checked(Variant variant) {
   variant.erase({Input::gate});
-  variant.options.lse_base = std::numbers::e;
+  report_natural_logsumexp(variant.options);
   variant.options.path = Path::automatic;
   Inputs in = make_inputs(variant.tensors, variant.options);
   if (in.options.score != Score::dot || in.options.normaliser != Normaliser::softmax ||

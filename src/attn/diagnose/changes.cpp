@@ -157,7 +157,7 @@ Variant without_masks(const Variant& variant, const Inputs& in) {
   for (const Input input : {Input::mask, Input::key_mask})
     if (const Tensor* mask = open.find(input); mask != nullptr && mask->dtype() == DType::boolean)
       open.erase({input});
-  open.erase({Input::key_lengths, Input::query_lengths});
+  open.erase({Input::key_lengths, Input::key_starts, Input::query_lengths});
   return open;
 }
 
@@ -196,13 +196,15 @@ std::optional<std::int64_t> common_offset(const Inputs& in) {
   if (in.options.causal_offset) return in.options.causal_offset;
   std::optional<std::int64_t> common;
   for (const TokenPositions& tokens : in.token_positions) {
-    if (tokens.queries.positions.empty()) continue;
+    if (tokens.queries.count == 0) continue;
     const auto& documents = tokens.queries.documents;
     if (std::any_of(documents.begin(), documents.end(),
                     [&](std::int64_t id) { return id != documents[0]; }))
       return std::nullopt;
-    if (common && *common != tokens.queries.positions[0]) return std::nullopt;
-    common = tokens.queries.positions[0];
+    const auto begin = static_cast<std::int64_t>(tokens.keys.begin);  // positions count from it
+    const std::int64_t offset = tokens.queries.position(0) + begin;
+    if (common && *common != offset) return std::nullopt;
+    common = offset;
   }
   return common;
 }

@@ -37,16 +37,11 @@ class Outputs {
   TensorMap results_;
 };
 
-double natural(double logsumexp, const Options& options) {
-  return options.lse_base == 2 ? logsumexp * std::numbers::ln2 : logsumexp;
-}
-
 /// A factor for each row of the weights, (B, H, rows).
 Tensor row_factors(const Variant& variant, const Inputs& in, const Outputs& outputs,
                    const std::vector<std::size_t>& rows) {
   Tensor factors = outputs.matrices(Output::logsumexp);
   const auto out = factors.mutable_data<double>();
-  for (double& x : out) x = natural(x, variant.options);
   if (variant.row_change == RowChange::times_sum) {
     for (std::size_t i = 0; i < out.size(); ++i)
       out[i] = std::exp(out[i] +
@@ -57,11 +52,7 @@ Tensor row_factors(const Variant& variant, const Inputs& in, const Outputs& outp
       variant.row_change == RowChange::times_shifted_sum
           ? outputs.matrices(Output::row_max)
           : evaluate(without_masks(variant, in), Output::logsumexp, rows, nullptr).values;
-  const bool is_sum = variant.row_change == RowChange::over_all_keys;
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const double other = others.data<double>()[i];
-    out[i] = std::exp(out[i] - (is_sum ? natural(other, variant.options) : other));
-  }
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::exp(out[i] - others.data<double>()[i]);
   return factors;
 }
 
@@ -85,8 +76,7 @@ void add_value_of_key_0(Evaluated& context, const Variant& variant, const Inputs
   for (std::size_t i = 0; i < out.size(); ++i) {
     const std::size_t row = i / Dv, head = row / R;  // head: of all batch items
     const std::size_t b = head / in.H, h = head % in.H, g = h / (in.H / in.G);
-    const double weight =
-        std::exp(sinks.data<double>()[h] - natural(logsumexp.data<double>()[row], variant.options));
+    const double weight = std::exp(sinks.data<double>()[h] - logsumexp.data<double>()[row]);
     const double term = weight * values.data<double>()[((b * in.G + g) * N) * Dv + i % Dv];
     out[i] += term;
     if (context.bounds)  // both factors and the sum are rounded
@@ -177,8 +167,10 @@ Inputs inputs_of_rows(const Variant& variant, const std::vector<std::size_t>& ro
   return make_inputs(variant.tensors, options);
 }
 
-Evaluated evaluate(const Variant& variant, Output output, const std::vector<std::size_t>& rows,
+Evaluated evaluate(const Variant& given, Output output, const std::vector<std::size_t>& rows,
                    const Precision* precision, InputErrors* known) {
+  Variant variant = given;
+  if (given.row_change != RowChange::none) report_natural_logsumexp(variant.options);
   const Inputs in = inputs_of_rows(variant, rows);
   const bool changes = changes_weights(variant.row_change);
   const bool projects = changes && output == Output::output;
@@ -229,8 +221,7 @@ Evaluated evaluate(const Variant& variant, Output output, const std::vector<std:
   } else if (variant.row_change == RowChange::minus_maximum) {
     const Tensor largest = outputs.matrices(Output::row_max);
     const auto out = result.values.mutable_data<double>();
-    for (std::size_t i = 0; i < out.size(); ++i)
-      out[i] = natural(out[i], variant.options) - largest.data<double>()[i];
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] -= largest.data<double>()[i];
   }
   if (!projects) return result;
   const Tensor W = cast(*variant.find(Input::W_O), DType::f64);

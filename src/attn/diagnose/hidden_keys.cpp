@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numbers>
 #include <span>
 
 #include "attn/base/error.h"
@@ -203,7 +202,7 @@ std::optional<double> fitted_score(const Variant& job, RowChange change,
   const Tensor context = evaluate(job, Output::head_context, rows, nullptr).values;
   if (context.shape() != result.shape()) return std::nullopt;
   Variant natural = job;
-  natural.options.lse_base = std::numbers::e;
+  report_natural_logsumexp(natural.options);
   const Tensor logsumexp = evaluate(natural, Output::logsumexp, rows, nullptr).values;
   const Tensor* terms = terms_of(scores, change);
   Tensor weights = scores.masked;

@@ -132,7 +132,8 @@ Found with_chunks(Variant& variant, const Inputs& in, std::int64_t size) {
   if (in.options.window.left < 1 || size < 2 || !offset ||
       (*offset != past && *offset != past + static_cast<std::int64_t>(in.N) - queries) ||
       variant.has(Input::documents) || variant.has(Input::cu_seqlens_q) ||
-      variant.has(Input::query_lengths) || variant.has(Input::key_lengths))
+      variant.has(Input::query_lengths) || variant.has(Input::key_lengths) ||
+      variant.has(Input::key_starts))
     return std::nullopt;
   const auto chunks = [&](std::size_t count, std::int64_t first) {
     Tensor ids(DType::i64, {count});
@@ -189,7 +190,8 @@ bool is_boolean(const Variant& variant, Input input) {
 /// Whether some keys are hidden from some queries.
 bool hides_keys(const Variant& variant, const Inputs& in) {
   return in.options.causal || has_window(in) || variant.has(Input::mask) ||
-         variant.has(Input::key_mask) || variant.has(Input::key_lengths) || in.key_lists;
+         variant.has(Input::key_mask) || variant.has(Input::key_lengths) ||
+         variant.has(Input::key_starts) || in.key_lists;
 }
 
 /// Whether a result depends on the order of the keys, if each keeps its value.
@@ -217,7 +219,8 @@ bool has_empty_rows(const Inputs& in) {
 /// Whether only a boolean mask hides keys.
 bool hides_by_mask_alone(const Variant& variant, const Inputs& in) {
   return is_boolean(variant, Input::mask) && !in.options.causal && !has_window(in) &&
-         !variant.has(Input::key_mask) && !variant.has(Input::key_lengths) && !in.key_lists;
+         !variant.has(Input::key_mask) && !variant.has(Input::key_lengths) &&
+         !variant.has(Input::key_starts) && !in.key_lists;
 }
 
 /// As many queries as keys see each key and those after it, or only the latter.
@@ -235,7 +238,8 @@ Found inverted_causality(Variant& variant, const Inputs& in, bool with_own) {
 Found inverted_masks(Variant& variant, const Inputs& in) {
   const bool is_only_causal = is_causal(in) && in.options.window.left < 0 &&
                               !variant.has(Input::mask) && !variant.has(Input::key_mask) &&
-                              !variant.has(Input::key_lengths) && !in.key_lists;
+                              !variant.has(Input::key_lengths) && !variant.has(Input::key_starts) &&
+                              !in.key_lists;
   if (!hides_keys(variant, in) || is_only_causal || hides_by_mask_alone(variant, in) ||
       !may_count_hidden_keys(variant, in))
     return std::nullopt;
@@ -448,7 +452,7 @@ Found softmax_over_matrix(Variant& variant, const Inputs& in) {
   if (in.options.softmax_axis == SoftmaxAxis::all || in.L < 2 || variant.has(Input::sinks))
     return std::nullopt;
   Options options = in.options;
-  options.lse_base = std::numbers::e;
+  report_natural_logsumexp(options);
   options.path = Path::automatic;
   options.rows.clear();
   const Tensor of_rows =
@@ -859,6 +863,8 @@ constexpr Hypothesis kAttentionTable[] = {
        if (offset) p.options.causal_offset = offset;
        return flag("without --key-lengths");
      }},
+    {"mask.key_starts_dropped", kAttention,
+     [](Variant& p, const Inputs&) { return without(p, {Input::key_starts}, "without --key-starts"); }},
     {"mask.key_lengths+1", kAttention,
      [](Variant& p, const Inputs& in) {
        return with_key_lengths(p, in, "one key more than --key-lengths",
@@ -1274,6 +1280,21 @@ constexpr Hypothesis kAttentionTable[] = {
        const bool natural = in.options.lse_base == std::numbers::e;
        p.options.lse_base = natural ? 2 : std::numbers::e;
        return flag(natural ? "--lse-base 2" : "--lse-base e", natural ? "e" : "2");
+     }},
+    {"logsumexp.sinks", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!p.has(Input::sinks)) return std::nullopt;
+       p.options.lse_sinks = !in.options.lse_sinks;
+       return in.options.lse_sinks ? flag("--lse-sinks excluded", "included")
+                                   : flag("--lse-sinks included", "excluded");
+     }},
+    {"logsumexp.empty", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!has_empty_rows(in)) return std::nullopt;
+       const bool is_negative = in.options.lse_empty == EmptyLogsumexp::minus_infinity;
+       p.options.lse_empty =
+           is_negative ? EmptyLogsumexp::infinity : EmptyLogsumexp::minus_infinity;
+       return is_negative ? flag("--lse-empty inf", "-inf") : flag("--lse-empty=-inf", "inf");
      }},
     {"logsumexp.maximum", kAttention,
      [](Variant& p, const Inputs&) -> Found {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numbers>
 #include <set>
 
 #include "attn/base/error.h"
@@ -280,7 +279,7 @@ double median_of_largest_score(const Base& base) {
 double median_of_logsumexp(const Base& base) {
   Variant plain = base.attention;
   plain.erase({Input::sinks});
-  plain.options.lse_base = std::numbers::e;
+  report_natural_logsumexp(plain.options);
   const Tensor sums =
       evaluate(plain, Output::logsumexp, blocks_of_queries(base.in).front(), nullptr).values;
   std::vector<double> all(sums.data<double>().begin(), sums.data<double>().end());

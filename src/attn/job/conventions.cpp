@@ -8,11 +8,16 @@
 namespace attn {
 namespace {
 
-constexpr std::size_t kColumns = 8;
+constexpr std::size_t kColumns = 9;
 using Row = std::array<std::string, kColumns>;
 
 std::string word(Alignment alignment) {
   return alignment == Alignment::top_left ? "top-left" : "bottom-right";
+}
+
+std::string logsumexp_of(const Convention& c) {
+  return std::string(c.lse_base == 2 ? "2" : "e") + (c.lse_sinks ? "" : ", no sinks") +
+         (c.lse_empty == EmptyLogsumexp::infinity ? ", empty: inf" : "");
 }
 
 Row row_of(const Convention& c) {
@@ -22,11 +27,12 @@ Row row_of(const Convention& c) {
   const bool by_lengths = c.alignment_of_lengths != c.alignment;
   return {
       c.name,
-      c.layout == Layout::bhld ? "bhld" : "blhd",
+      std::string(c.layout == Layout::bhld ? "bhld" : "blhd") + (c.packs_tokens ? ", thd" : ""),
       c.batch_second ? "second" : "first",
       c.mask_polarity == MaskPolarity::attend ? "attend" : "ignore",
       word(c.alignment) + (by_lengths ? "; " + word(c.alignment_of_lengths) + " with lengths" : ""),
       empty,
+      logsumexp_of(c),
       c.short_mask == ShortMask::hide ? "hide" : "refuse",
       c.weights_layout == WeightsLayout::out_in ? "out-in" : "in-out"};
 }
@@ -62,9 +68,53 @@ const std::vector<Convention>& conventions() {
        .library = "flash_attn.flash_attn_func",
        .layout = Layout::blhd,
        .alignment = Alignment::bottom_right,
+       .alignment_of_lengths = Alignment::bottom_right,
+       .lse_empty = EmptyLogsumexp::infinity},
+      {.name = "fa3",
+       .library = "flash_attn_interface.flash_attn_func (FlashAttention 3)",
+       .layout = Layout::blhd,
+       .alignment = Alignment::bottom_right,
+       .alignment_of_lengths = Alignment::bottom_right},
+      {.name = "flashinfer",
+       .library = "FlashInfer, kv_layout NHD: single, ragged and paged attention",
+       .layout = Layout::blhd,
+       .packs_tokens = true,
+       .alignment = Alignment::bottom_right,
+       .alignment_of_lengths = Alignment::bottom_right,
+       .lse_base = 2},
+      {.name = "flashmla",
+       .library = "flash_mla.flash_mla_with_kvcache, flash_mla_sparse_fwd",
+       .layout = Layout::blhd,
+       .packs_tokens = true,
+       .alignment = Alignment::bottom_right,
+       .alignment_of_lengths = Alignment::bottom_right,
+       .lse_sinks = false,
+       .lse_empty = EmptyLogsumexp::infinity},
+      {.name = "trtllm",
+       .library = "TensorRT-LLM's kernels in FlashInfer, trtllm_batch_..._with_kv_cache",
+       .layout = Layout::blhd,
+       .packs_tokens = true,
+       .page_layout = PoolLayout::hnd,
+       .alignment = Alignment::bottom_right,
+       .alignment_of_lengths = Alignment::bottom_right},
+      {.name = "vllm",
+       .library = "vLLM, FlashAttention backend",
+       .layout = Layout::blhd,
+       .packs_tokens = true,
+       .alignment = Alignment::bottom_right,
        .alignment_of_lengths = Alignment::bottom_right},
   };
   return table;
+}
+
+void set_results_of_convention(const std::string& name, Options& options) {
+  for (const Convention& c : conventions()) {
+    if (c.name != name) continue;
+    options.empty_rows = c.empty_rows;
+    options.lse_base = c.lse_base;
+    options.lse_sinks = c.lse_sinks;
+    options.lse_empty = c.lse_empty;
+  }
 }
 
 Options convention_options(const std::string& name, const TensorMap& tensors) {
@@ -77,15 +127,18 @@ Options convention_options(const std::string& name, const TensorMap& tensors) {
   for (const Convention& c : conventions()) {
     if (c.name != name) continue;
     if (rank == 4) options.layout = c.layout;
+    if (rank == 3 && c.packs_tokens) options.layout = Layout::thd;
+    options.page_layout = c.page_layout;
     options.batch_second = c.batch_second && rank == 3;
     if (is_boolean(Input::mask) || is_boolean(Input::key_mask))
       options.mask_polarity = c.mask_polarity;
     if (contains(tensors, Input::mask)) options.short_mask = c.short_mask;
     options.alignment =
         contains(tensors, Input::key_lengths) ? c.alignment_of_lengths : c.alignment;
-    options.empty_rows = c.empty_rows;
     options.weights_layout = c.weights_layout;
   }
+  set_results_of_convention(name, options);
+  if (!contains(tensors, Input::sinks)) options.lse_sinks = true;
   return options;
 }
 
@@ -102,7 +155,7 @@ void apply_mask_convention(const std::string& name, TensorMap& tensors) {
 
 std::string conventions_table() {
   std::vector<Row> rows = {{"convention", "layout", "batch axis", "mask true", "alignment",
-                            "empty rows", "short mask", "weights"}};
+                            "empty rows", "logsumexp", "short mask", "weights"}};
   for (const Convention& convention : conventions()) rows.push_back(row_of(convention));
   std::array<std::size_t, kColumns> widths{};
   for (const Row& row : rows)

@@ -220,6 +220,10 @@ std::vector<Field> tensor_fields() {
       tensor(Input::past_V, "cached values (B, G, P, Dv)"),
       tensor(Input::query_lengths, "number of queries of each batch item; the rest is padding"),
       tensor(Input::key_lengths, "number of keys of each batch item; the rest is padding"),
+      tensor(
+          Input::key_starts,
+          "index of the first key of each batch item: positions count from it, and those before it "
+          "are padding"),
       tensor(Input::documents, "document number of each query (L) or (B, L); negative: padding",
              {excludes({Input::cu_seqlens_q, Input::cu_seqlens_k})}),
       tensor(Input::key_documents, "document number of each key (S); default: documents",
@@ -490,6 +494,13 @@ std::vector<Field> attention_fields() {
            [](const Json& v, Options& o) {
              o.lse_base = word_of(v) == nullptr ? number_of(v) : std::numbers::e;
            }},
+      choice<bool>("lse_sinks", "whether logsumexp counts the sinks",
+                   {{"included", true}, {"excluded", false}},
+                   [](Options& o) -> bool& { return o.lse_sinks; }, {needs({Input::sinks})}),
+      choice<EmptyLogsumexp>(
+          "lse_empty", "logsumexp of a query that sees no key",
+          {{"-inf", EmptyLogsumexp::minus_infinity}, {"inf", EmptyLogsumexp::infinity}},
+          [](Options& o) -> EmptyLogsumexp& { return o.lse_empty; }),
       also("--normalizer",
            choice<Normaliser>("normaliser", "function that turns scores into weights",
                               {{"softmax", Normaliser::softmax},
@@ -737,7 +748,7 @@ std::vector<Field> document_fields() {
        .help = "token labels, stored with the results"},
       {.key = "convention",
        .placeholder = "NAME",
-       .help = "use a library's conventions ('attn conventions') where no option overrides them",
+       .help = "defaults of a library ('attn conventions')",
        .is_common = true,
        .words = convention_names(),
        .requirements = {when({"torch-mha"}, needs(Fact::heads_of_embeddings))}},

@@ -1,5 +1,6 @@
 #include "attn/job/recorded_options.h"
 
+#include "attn/job/conventions.h"
 #include "attn/job/field_value.h"
 #include "attn/job/fields.h"
 
@@ -16,6 +17,8 @@ const Json* recorded_key(const Json& made_by, const std::string& key) {
 
 Options recorded_options(const Json& made_by) {
   Options options;
+  if (const Json* convention = recorded_key(made_by, "convention"))
+    if (const auto name = convention->get<std::string>()) set_results_of_convention(*name, options);
   for (const Field& field : job_fields())
     if (const Json* value = recorded_key(made_by, field.key);
         value != nullptr && field.apply && !problem_with(field, *value))
