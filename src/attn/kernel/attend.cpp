@@ -143,7 +143,7 @@ class alignas(64) Call {
     const std::size_t from = number * kKeyBlock, to = std::min(p_.S, from + kKeyBlock);
     const Packed into = packed(slot);
     for (std::size_t key = from; key < to; key += panel)
-      kernels_.pack_keys(kv.k, key, std::min(panel, to - key), p_.D, widened,
+      kernels_.pack_keys(kv.k, key, std::min(panel, to - key), p_.S, p_.D, widened,
                          into.keys + key * p_.D);
     into.kinds[number] =
         kernels_.pack_values(kv.v, from, to - from, p_.Dv, widened, into.values, p_.S, from);

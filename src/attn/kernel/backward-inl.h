@@ -57,8 +57,8 @@ void backward_begin(const BackwardKeys<T>& keys) {
   const Matrix k = matrix_of(p.k, keys.b, keys.g), v = matrix_of(p.v, keys.b, keys.g);
   for (std::size_t key = 0; key < keys.count; key += kPanel<T>) {
     const std::size_t count = HWY_MIN(kPanel<T>, keys.count - key);
-    pack_keys(k, keys.first + key, count, p.D, s.widened, s.key_panels + key * p.D);
-    pack_keys(v, keys.first + key, count, p.Dv, s.widened, s.value_panels + key * p.Dv);
+    pack_keys(k, keys.first + key, count, p.S, p.D, s.widened, s.key_panels + key * p.D);
+    pack_keys(v, keys.first + key, count, p.S, p.Dv, s.widened, s.value_panels + key * p.Dv);
   }
   const Rows<T> rows(k, p.D);
   for (std::size_t key = 0; key < keys.count; ++key) {

@@ -114,9 +114,9 @@ template <class T>
 struct Kernels {
   Geometry geometry;
 
-  /// Packs keys [first, first + count), count <= panel, into one panel.
-  void (*pack_keys)(const Matrix& k, std::size_t first, std::size_t count, std::size_t D,
-                    T* widened, T* panel);
+  /// Packs keys [first, first + count) of `all`, count <= panel, into one panel.
+  void (*pack_keys)(const Matrix& k, std::size_t first, std::size_t count, std::size_t all,
+                    std::size_t D, T* widened, T* panel);
 
   /// Packs values [first, first + count) as keys [at, at + count) of panels with `keys` keys,
   /// unless they can be read in place.

@@ -243,15 +243,25 @@ class Rows {
   bool in_place_;
 };
 
-/// Prefetches rows of a table, unless they follow the row before, which the processor recognises.
+template <class T>
+HWY_INLINE void prefetch_row(const Rows<T>& rows, std::size_t i, std::size_t bytes) {
+  if (const std::byte* const row = rows.start(i))
+    for (std::size_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(row + byte);
+}
+
+/// Whether rows [first, first + count) of a table do not follow the row before: otherwise, the
+/// processor prefetches them.
+template <class T>
+HWY_INLINE bool is_jump(const Rows<T>& rows, std::size_t first, std::size_t count) {
+  if (!rows.is_table() || count == 0) return false;
+  const auto bytes = static_cast<std::int64_t>(rows.bytes());
+  return first == 0 || rows.step(first - 1, count + 1) != bytes;
+}
+
 template <class T>
 HWY_INLINE void prefetch_table(const Rows<T>& rows, std::size_t first, std::size_t count) {
-  if (!rows.is_table() || count == 0) return;
-  const std::size_t bytes = rows.bytes();
-  if (first > 0 && rows.step(first - 1, count + 1) == static_cast<std::int64_t>(bytes)) return;
-  for (std::size_t i = first; i < first + count; ++i)
-    if (const std::byte* const row = rows.start(i))
-      for (std::size_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(row + byte);
+  if (!is_jump(rows, first, count)) return;
+  for (std::size_t i = first; i < first + count; ++i) prefetch_row(rows, i, rows.bytes());
 }
 
 /// Prefetches the first rows that will be read in place; later rows are prefetched during the

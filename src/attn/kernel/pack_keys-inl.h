@@ -6,16 +6,16 @@
 namespace attn::kernel::HWY_NAMESPACE {
 
 template <class T>
-void pack_keys(const Matrix& k, std::size_t first, std::size_t count, std::size_t D, T* widened,
-               T* panel) {
+void pack_keys(const Matrix& k, std::size_t first, std::size_t count, std::size_t all,
+               std::size_t D, T* widened, T* panel) {
   constexpr std::size_t kColumns = kColumnsAtOnce<T>;
-  const KeyRows<T> all = key_rows(k, first, count, D, widened);
+  const KeyRows<T> rows = key_rows(k, first, count, all, D, widened);
   for (std::size_t at = 0; at < kPanel<T>; at += kKeysAtOnce<T>, panel += kKeysAtOnce<T>) {
-    const KeyRows<T> keys = all.from(at);
+    const KeyRows<T> keys = rows.from(at, kKeysAtOnce<T>);
     KeyCursor<T> cursor(keys);
     std::size_t column = 0;
     for (; column + kColumns <= D; column += kColumns) {
-      if (keys.in_place) prefetch_keys(cursor, column);
+      if (keys.next) prefetch_keys(keys.next, keys.step, column);
       Vec<T> columns[kKeyVectors][kColumns];
       transpose_keys<0>(cursor, columns[0]);
       transpose_keys<1>(cursor, columns[1]);

@@ -127,11 +127,10 @@ void multiply_run(const RowGroup<T>& group, const Run& run, std::size_t vectors,
     return score_rows<T>(group.rows, vectors, run.panels, p.D, group.query, keys.packed, scale, out,
                          s.score_stride, running_max);
   const auto first = static_cast<std::size_t>(run.first);
-  const std::size_t count = HWY_MIN(kPanel<T>, p.S - first), next = first + count;
-  prefetch_table(Rows<T>(keys.unpacked, p.D), next, HWY_MIN(kPanel<T>, p.S - next));
+  const std::size_t count = HWY_MIN(kPanel<T>, p.S - first);
   score_keys<T>(group.rows, vectors, p.D, group.query,
-                key_rows(keys.unpacked, first, count, p.D, s.widened), scale, out, s.score_stride,
-                running_max);
+                key_rows(keys.unpacked, first, count, p.S, p.D, s.widened), scale, out,
+                s.score_stride, running_max);
 }
 
 /// Scores with all modifiers, for a run of whole panels and whole tiles of rows.
@@ -222,11 +221,10 @@ const T* key_panels(const QueryBlock<T>& block, std::size_t number) {
     return nullptr;
   }
   T* panels = block.scratch.key_block;
-  const Rows<T> rows(block.kv.k, p.D);
   for (std::size_t key = from, next; key < to; key = next) {
     next = HWY_MIN(to, key + kPanel<T>);
-    prefetch_table(rows, next, HWY_MIN(kPanel<T>, p.S - next));
-    pack_keys(block.kv.k, key, next - key, p.D, block.scratch.widened, panels + (key - from) * p.D);
+    pack_keys(block.kv.k, key, next - key, p.S, p.D, block.scratch.widened,
+              panels + (key - from) * p.D);
   }
   return panels;
 }

@@ -13,30 +13,44 @@ template <class T>
 struct KeyRows {
   const T* first;
   std::ptrdiff_t step;
-  bool in_place;  ///< so are the keys that follow
+  const T* next = nullptr;  ///< those that follow the panel, also `step` apart; nullptr: unknown
 
   HWY_INLINE const T* at(std::size_t key) const {
     return reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(first) +
                                       static_cast<std::ptrdiff_t>(key) * step);
   }
-  HWY_INLINE KeyRows from(std::size_t key) const { return {at(key), step, in_place}; }
+  /// The keys [key, key + count) of a panel, with those after them.
+  HWY_INLINE KeyRows from(std::size_t key, std::size_t count) const {
+    return {at(key), step, next == nullptr || key + count >= kPanel<T> ? next : at(key + count)};
+  }
 };
 
-/// The panel of keys [first, first + count): in place if it is a whole panel of contiguous T,
-/// otherwise converted or copied to `buffer` and padded with zeros.
+/// The panel of keys [first, first + count) of `all`: in place if it is a whole panel of contiguous
+/// T, otherwise converted or copied to `buffer` and padded with zeros.
 template <class T>
-KeyRows<T> key_rows(const Matrix& k, std::size_t first, std::size_t count, std::size_t D,
-                    T* buffer) {
+KeyRows<T> key_rows(const Matrix& k, std::size_t first, std::size_t count, std::size_t all,
+                    std::size_t D, T* buffer) {
   const Rows<T> source(k, D);
+  const std::size_t next = first + count, left = all - next;
   const std::int64_t step = source.in_place() && count == kPanel<T> ? source.step(first, count) : 0;
-  if (step > 0) return {source.at(first, buffer), step, true};
+  if (step > 0) {
+    KeyRows<T> keys{source.at(first, buffer), step};
+    if (!source.is_table())
+      keys.next = keys.at(count);
+    else if (left >= count && source.step(next, count) == step)
+      keys.next = source.at(next, buffer);
+    else
+      prefetch_table(source, next, HWY_MIN(left, kPanel<T>));
+    return keys;
+  }
+  prefetch_table(source, next, HWY_MIN(left, kPanel<T>));
   for (std::size_t i = 0; i < kPanel<T>; ++i) {
     T* to = buffer + i * D;
     const T* key = i < count ? source.at(first + i, to) : nullptr;
     if (key != to)
       for (std::size_t j = 0; j < D; ++j) to[j] = key ? key[j] : T(0);
   }
-  return {buffer, static_cast<std::ptrdiff_t>(D * sizeof(T)), false};
+  return {buffer, static_cast<std::ptrdiff_t>(D * sizeof(T))};
 }
 
 // Vectors of keys that are multiplied together: each query element is loaded once for all.
@@ -133,15 +147,15 @@ HWY_INLINE void transpose_keys(const KeyCursor<T>& keys, Vec<T> (&columns)[kColu
 }
 #endif
 
-/// Prefetches one cache line of some of the next kKeysAtOnce keys. The calls for the columns of one
-/// cache line together prefetch all of these keys.
+/// Prefetches one cache line of some of the kKeysAtOnce keys that start at `next`. The calls for
+/// the columns of one cache line together prefetch all of these keys.
 template <class T>
-HWY_INLINE void prefetch_keys(const KeyCursor<T>& keys, std::size_t column) {
+HWY_INLINE void prefetch_keys(const T* next, std::ptrdiff_t step_of_keys, std::size_t column) {
   constexpr std::size_t kLine = 64 / sizeof(T), kLoadsPerLine = kLine / kColumnsAtOnce<T>;
   constexpr std::size_t kShare = HWY_MAX(kKeysAtOnce<T> / kLoadsPerLine, 1);
-  const std::size_t first = kKeysAtOnce<T> + column % kLine / kColumnsAtOnce<T> * kShare;
-  const auto step = static_cast<std::uintptr_t>(keys.step);
-  std::uintptr_t at = reinterpret_cast<std::uintptr_t>(keys.key[0]) + first * step;
+  const std::size_t first = column % kLine / kColumnsAtOnce<T> * kShare;
+  const auto step = static_cast<std::uintptr_t>(step_of_keys);
+  std::uintptr_t at = reinterpret_cast<std::uintptr_t>(next + column) + first * step;
 #pragma GCC unroll 16
   for (std::size_t i = 0; i < kShare; ++i, at += step)
     __builtin_prefetch(reinterpret_cast<const void*>(at));
@@ -175,7 +189,7 @@ HWY_INLINE void multiply_keys(std::size_t from, std::size_t to, const T* query, 
   std::size_t column = from;
 #pragma GCC unroll 1
   for (; column + kColumns <= to; column += kColumns) {
-    if (keys.in_place) prefetch_keys(cursor, column);
+    if (keys.next) prefetch_keys(keys.next, keys.step, column);
     Vec<T> columns[kKeyVectors][kColumns];
     transpose_keys<0>(cursor, columns[0]);
     transpose_keys<1>(cursor, columns[1]);
@@ -201,7 +215,7 @@ void score_keys(std::size_t rows, std::size_t vectors, std::size_t depth, const 
     constexpr std::size_t kRows = decltype(r)::value;
     const Vec<T> factor = hn::Set(Tag<T>(), scale);
     for (std::size_t at = 0; at < vectors * kLanes<T>; at += kKeysAtOnce<T>) {
-      const KeyRows<T> some = keys.from(at);
+      const KeyRows<T> some = keys.from(at, kKeysAtOnce<T>);
       KeyCursor<T> cursor(some);
       sum_parts<T, kRows, kKeyVectors>(
           0, depth, out + at, out_stride,
