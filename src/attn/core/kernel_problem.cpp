@@ -124,11 +124,13 @@ kernel::Operand row_operand_of(const Tensor& tensor) {
   // The kernels read factors by key/value head.
   const bool has_groups = table != nullptr && table->factors && table->factors->group > 1;
   if (table == nullptr || has_groups) return operand_of(tensor);
-  kernel::Operand operand{table->pool.raw(),
-                          table->pool.dtype(),
-                          {0, table->head, 0, 1},
-                          table->rows.data(),
-                          static_cast<std::int64_t>(table->keys)};
+  const DType dtype = table->pool.dtype();
+  kernel::Operand operand{
+      table->pool.raw() + static_cast<std::size_t>(table->first) * size_of(dtype),
+      dtype,
+      {0, table->head, 0, 1},
+      table->rows->data(),
+      static_cast<std::int64_t>(table->keys)};
   operand.decoding.is_used = table->is_stored();
   operand.decoding.code = table->code;
   if (const auto& factors = table->factors) {

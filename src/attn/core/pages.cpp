@@ -316,15 +316,23 @@ std::size_t PagedCache::bytes() const {
   return bytes;
 }
 
-Tensor PagedCache::gather(const Pool& pool, const Storage& storage, ProblemList& problems) const {
+void PagedCache::gather(TensorMap& all, ProblemList& problems) const {
   const std::size_t S = keys_of_item();
-  PoolRows rows(pool, storage, tensors_, options_, items(), S, problems);
+  const auto rows_of = [&](const Pool& pool, Input input, const PoolRows* like) {
+    return PoolRows(pool, storage_of(input), tensors_, options_, items(), S, problems, like);
+  };
+  PoolRows keys = rows_of(keys_, Input::K, nullptr), values = rows_of(values_, Input::V, &keys);
   for (std::size_t b = 0, at = 0; b < lengths_.size(); at += packed_ ? lengths_[b] : S, ++b)
-    for (std::size_t i = 0, j = 0; j < lengths_[b]; ++i, j += pool.slots)
-      rows.set(at + j, static_cast<std::size_t>(pages_[b][i]), 0,
-               std::min(pool.slots, lengths_[b] - j));
-  const Tensor all = std::move(rows).tensor(options_.layout == Layout::bhld);
-  return options_.layout == Layout::thd ? all.reshaped({S, pool.heads, pool.width}) : all;
+    for (std::size_t i = 0, j = 0; j < lengths_[b]; ++i, j += keys_.slots)
+      for (PoolRows* rows : {&keys, &values})
+        rows->set(at + j, static_cast<std::size_t>(pages_[b][i]), 0,
+                  std::min(keys_.slots, lengths_[b] - j));
+  const auto set = [&](Input input, PoolRows& rows, const Pool& pool) {
+    const Tensor tensor = std::move(rows).tensor(options_.layout == Layout::bhld);
+    all.set(std::string(name_of(input)),
+            options_.layout == Layout::thd ? tensor.reshaped({S, pool.heads, pool.width}) : tensor);
+  };
+  set(Input::K, keys, keys_), set(Input::V, values, values_);
 }
 
 TensorMap PagedCache::gathered() const {
@@ -336,8 +344,7 @@ TensorMap PagedCache::gathered() const {
   for (const auto& [name, tensor] : tensors_)
     if (const auto input = input_named(name); !input || !is_replaced(*input)) all.set(name, tensor);
   ProblemList problems;
-  all.set(std::string(name_of(Input::K)), gather(keys_, storage_of(Input::K), problems));
-  all.set(std::string(name_of(Input::V)), gather(values_, storage_of(Input::V), problems));
+  gather(all, problems);
   if (!problems.empty()) problems.raise(ErrorKind::data);
   const std::size_t count = lengths_.size();
   if (!packed_) {

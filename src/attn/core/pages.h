@@ -51,7 +51,7 @@ class PagedCache {
  private:
   std::size_t items() const { return packed_ ? 1 : lengths_.size(); }
   std::size_t keys_of_item() const;
-  Tensor gather(const Pool& pool, const Storage& storage, ProblemList& problems) const;
+  void gather(TensorMap& all, ProblemList& problems) const;  ///< sets K and V
 
   const TensorMap& tensors_;
   Options options_;

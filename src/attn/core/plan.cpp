@@ -308,7 +308,7 @@ std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in, bool wit
   for (const auto& [name, tensor] : tensors) {
     if (const GatheredRows* rows = tensor.rows()) {
       const RowTable& table = *rows->table();
-      bytes = saturating_sum(bytes, table.rows.size() * sizeof(std::int64_t));
+      bytes = saturating_sum(bytes, table.rows->size() * sizeof(std::int64_t));
       if (table.factors)
         bytes = saturating_sum(bytes, table.factors->factors.size() * sizeof(double) +
                                           table.factors->starts.size() * sizeof(std::int64_t));

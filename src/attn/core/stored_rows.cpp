@@ -183,16 +183,14 @@ std::pair<Pool, Pool> pools_of(const Stored& stored, const Shape& shape, std::st
 
 PoolRows::PoolRows(const Pool& pool, const Storage& storage, const TensorMap& tensors,
                    const Options& options, std::size_t items, std::size_t keys,
-                   ProblemList& problems)
+                   ProblemList& problems, const PoolRows* like)
     : pool_(pool),
-      table_{pool.data,
-             items,
-             keys,
-             pool.heads,
-             pool.width,
-             pool.head,
-             std::vector<std::int64_t>(items * keys, RowTable::kZeros),
-             pool.code} {
+      table_{pool.data, items, keys, pool.heads, pool.width, pool.head, {}, pool.first, pool.code},
+      shares_rows_(like != nullptr && like->pool_.page == pool.page &&
+                   like->pool_.slot == pool.slot) {
+  rows_ = shares_rows_ ? like->rows_
+                       : std::make_shared<RowTable::Starts>(items * keys, RowTable::kZeros);
+  table_.rows = rows_;
   add_factors(storage, tensors, options, problems);
 }
 
@@ -248,7 +246,7 @@ void PoolRows::add_factors(const Storage& storage, const TensorMap& tensors, con
     if (axis == 'P') factors_of_page_ = stride;
     step *= length;
   }
-  if (factors_of_page_ != 0 || factors_of_slot_ != 0) factors.starts.resize(table_.rows.size());
+  if (factors_of_page_ != 0 || factors_of_slot_ != 0) factors.starts.resize(rows_->size());
 }
 
 void PoolRows::set(std::size_t row, std::size_t page, std::size_t slot, std::size_t count) {
@@ -256,7 +254,7 @@ void PoolRows::set(std::size_t row, std::size_t page, std::size_t slot, std::siz
   const auto fill = [&](std::vector<std::int64_t>& starts, std::int64_t first, std::int64_t step) {
     for (std::size_t i = row; i < row + count; ++i, first += step) starts[i] = first;
   };
-  fill(table_.rows, pool_.first + p * pool_.page + s * pool_.slot, pool_.slot);
+  if (!shares_rows_) fill(*rows_, p * pool_.page + s * pool_.slot, pool_.slot);
   if (table_.factors && !table_.factors->starts.empty())
     fill(table_.factors->starts, p * factors_of_page_ + s * factors_of_slot_, factors_of_slot_);
 }

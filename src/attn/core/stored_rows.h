@@ -17,6 +17,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -82,9 +83,11 @@ std::pair<Pool, Pool> pools_of(const Stored& stored, const Shape& shape, std::st
 /// A table of keys or values with the scales of their pool.
 class PoolRows {
  public:
-  /// All rows are zeros. Reports scales that do not fit.
+  /// All rows are zeros. Reports scales that do not fit. `like`: a table of as many items and keys
+  /// for which set() is called first, with the same arguments.
   PoolRows(const Pool& pool, const Storage& storage, const TensorMap& tensors,
-           const Options& options, std::size_t items, std::size_t keys, ProblemList& problems);
+           const Options& options, std::size_t items, std::size_t keys, ProblemList& problems,
+           const PoolRows* like = nullptr);
 
   /// Rows [row, row + count) of the items * keys rows are those of slots [slot, slot + count).
   void set(std::size_t row, std::size_t page, std::size_t slot, std::size_t count);
@@ -97,7 +100,9 @@ class PoolRows {
                    ProblemList& problems);
 
   const Pool& pool_;
+  std::shared_ptr<RowTable::Starts> rows_;
   RowTable table_;
+  bool shares_rows_;  ///< with another table, which sets them
   std::int64_t factors_of_page_ = 0, factors_of_slot_ = 0;
 };
 

@@ -9,11 +9,12 @@ namespace {
 /// pool, and become row `out` of the order.
 template <class Row>
 void for_each_row(const RowTable& t, bool by_head, Row row_of) {
-  for (std::size_t row = 0; row < t.rows.size(); ++row) {
-    if (t.rows[row] == RowTable::kZeros) continue;
+  const RowTable::Starts& rows = *t.rows;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    if (rows[row] == RowTable::kZeros) continue;
     const std::size_t item = row / t.keys, key = row % t.keys;
     for (std::size_t g = 0; g < t.heads; ++g) {
-      const std::int64_t from = t.rows[row] + static_cast<std::int64_t>(g) * t.head;
+      const std::int64_t from = t.first + rows[row] + static_cast<std::int64_t>(g) * t.head;
       row_of(row, g, static_cast<std::size_t>(from),
              by_head ? (item * t.heads + g) * t.keys + key : row * t.heads + g);
     }
@@ -100,8 +101,10 @@ Tensor coded_tensor(Code code, const Tensor& codes) {
   if (!shape.empty()) shape.back() = width;
   RowTable table{codes, 1, bytes == 0 ? 0 : codes.size() / bytes, 1, width};
   table.code = code;
-  for (std::size_t row = 0; row < table.keys; ++row)
-    table.rows.push_back(static_cast<std::int64_t>(row * bytes));
+  RowTable::Starts rows(table.keys);
+  for (std::size_t row = 0; row < rows.size(); ++row)
+    rows[row] = static_cast<std::int64_t>(row * bytes);
+  table.rows = std::make_shared<const RowTable::Starts>(std::move(rows));
   return gathered_tensor(std::make_shared<const RowTable>(std::move(table)), DType::f32, true)
       .reshaped(std::move(shape));
 }

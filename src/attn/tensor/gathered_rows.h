@@ -25,14 +25,16 @@ struct RowFactors {
   double global = 1;        ///< the part of all factors that is the same
 };
 
-/// The row of head g of key j of an item starts at element rows[item * keys + j] + g * head of the
-/// pool, and has `width` numbers. -1 instead of a start: all heads of the key are zeros.
+/// The row of head g of key j of an item starts at element first + rows[item * keys + j] + g * head
+/// of the pool, and has `width` numbers. -1 in `rows`: all heads of the key are zeros.
 struct RowTable {
+  using Starts = std::vector<std::int64_t>;
   static constexpr std::int64_t kZeros = -1;
   Tensor pool;
   std::size_t items = 0, keys = 0, heads = 0, width = 0;
   std::int64_t head = 0;
-  std::vector<std::int64_t> rows = {};
+  std::shared_ptr<const Starts> rows = {};  ///< those of values may be those of keys
+  std::int64_t first = 0;
   Code code = Code::none;  ///< others: the elements of the pool are uint8
   std::optional<RowFactors> factors = {};
 
