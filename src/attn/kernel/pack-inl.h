@@ -96,10 +96,12 @@ HWY_INLINE std::size_t decode_bytes(const StoredPart<float>& part, float* out) {
   const hn::Rebind<In, Tag<float>> narrow;
   const hn::Rebind<std::int32_t, Tag<float>> wide;
   const Vec<float> by = hn::Set(d, part.factor), zero = hn::Set(d, part.zero);
+  const bool is_moved = part.zero != 0;
   std::size_t i = 0;
   for (; i + kLanes<float> <= part.count; i += kLanes<float>) {
-    const auto numbers = hn::ConvertTo(d, hn::PromoteTo(wide, hn::LoadU(narrow, bytes + i)));
-    hn::StoreU(hn::Mul(hn::Sub(numbers, zero), by), d, out + i);
+    Vec<float> numbers = hn::ConvertTo(d, hn::PromoteTo(wide, hn::LoadU(narrow, bytes + i)));
+    if (is_moved) numbers = hn::Sub(numbers, zero);
+    hn::StoreU(hn::Mul(numbers, by), d, out + i);
   }
   return i;
 }
@@ -161,6 +163,7 @@ template <class T>
 void decode_part(Code code, DType dtype, const StoredPart<T>& part, T* out) {
   std::size_t done = 0;
   if constexpr (std::is_same_v<T, float>) done = decode_fast(code, dtype, part, out);
+  if (done == part.count) return;
   const std::size_t left = part.count - done, from = part.first + done;
   if (code == Code::none)
     widen(part.row + from * size_of(dtype), dtype, 1, left, out + done);
