@@ -206,6 +206,7 @@ MORE_FLAGS = [
     (RUN, "kv_lengths kv_seqlens nonpad_kv_seqlen seq_lens cache_seqlens context_lens valid_len valid_lengths",
      "--key-lengths lengths.npy"),
     (RUN, "seqused_q", "--query-lengths lengths.npy"),
+    (RUN, "output_scale out_scale o_descale", "--o-scale 2"),
     (RUN, "key_leftpad leftpad_k cache_leftpad left_pad left_padding", "--key-starts lengths.npy"),
     (RUN, "topk_indices topk_idx topk_idxs sparse_indices block_indices", "--key-indices lists.npy"),
     (RUN, "q_descale", "--q-scale sinks.npy"),

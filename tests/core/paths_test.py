@@ -143,6 +143,7 @@ JOBS = {
                   + [{"normaliser": name, "expect": "normaliser"}
                      for name in ["sparsemax", "entmax15", "hardmax", "sigmoid", "none"]],
     "top_k": [{"normaliser": "top_k", "top_k": 2, "expect": "normaliser"}],
+    "o_scale": [{"o_scale": 0.25}, {"o_scale": 4, "gate": (B, H, L, D)}],
     "temperature": [{"temperature": 2}, {"temperature": 1e-39, "expect": "temperature"},
                     {"temperature": 1e39, "expect": "temperature"}],
     "softmax": [{"softmax": {"axis": "keys"}}, {"softmax": {"precision": "f32"}},

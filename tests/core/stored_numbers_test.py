@@ -201,6 +201,23 @@ def test_bad_input_gets_one_line(tmp_path, name):
     assert run.stderr.count(b"\n") == 1
 
 
+def test_a_nan_among_the_scales_is_named_as_the_cause(tmp_path):
+    np.savez(tmp_path / "job.npz", Q=np.ones((1, 2)), K=np.ones((3, 2), np.int8), V=np.ones((3, 2), np.int8),
+             k_scale=[1, 2, np.nan], v_scale=1.0)
+    run = attn("run", "job.npz", cwd=tmp_path)
+    assert b"k_scale holds 1, the first at [2]" in run.stderr and b"K holds" not in run.stderr
+
+
+@pytest.mark.parametrize("keys, flags, warned", [
+    (np.uint8, [], True), (np.int8, [], False), (np.uint8, ["--k-type", "e4m3"], False),
+    (np.uint8, ["--k-zero-point", "[3]"], False)])
+def test_codes_without_their_type_get_a_warning(tmp_path, keys, flags, warned):
+    np.savez(tmp_path / "job.npz", Q=np.ones((1, 2)), K=np.ones((3, 2), keys), V=np.ones((3, 2)), k_scale=0.5)
+    run = attn("run", "job.npz", *flags, cwd=tmp_path)
+    assert run.returncode == 0
+    assert (b"K: uint8 elements are integers; if they are codes" in run.stderr) == warned
+
+
 def test_types_of_a_combined_pool_are_the_same(tmp_path):
     job = {"Q": np.ones((1, 1, 1, 2)).tolist(), "KV_pages": np.ones((1, 2, 2, 1, 2), int).tolist(), "block_table": [[0]],
            "key_lengths": [2], "k_type": "e4m3", "v_type": "e5m2"}

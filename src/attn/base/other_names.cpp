@@ -65,6 +65,7 @@ constexpr OtherName kOtherNames[] = {
      "seq_lens cache_seqlens context_lens valid_len valid_lens valid_lengths",
      "key_lengths"},
     {input, "seqused_q query_seq_lengths", "query_lengths"},
+    {input, "output_scale out_scale o_descale", "o_scale"},
     {input, "key_leftpad leftpad_k cache_leftpad left_pad left_padding", "key_starts"},
     {input, "cu_seqlens", "cu_seqlens_q"},
     {input, "topk_indices topk_idx topk_idxs sparse_indices block_indices", "key_indices"},

@@ -110,7 +110,7 @@ class Computation {
     auto [fused, overflowed, remainder] =
         attend_fused(formula_.at(Output::queries), formula_.all_keys(), values, in, request);
     if (std::optional<Tensor>& context = fused[index_of(Output::head_context)])
-      context = formula_.gated(*context);
+      context = formula_.finished(*context);
     compute_rows(in, overflowed, request, fused);
     for (const OutputRow& row : kOutputs)
       if (std::optional<Tensor>& output = fused[index_of(row.output)])

@@ -352,6 +352,12 @@ class ErrorOps {
     return {result, bounds::plus(std::move(error), bounds::times(bounds::magnitude(result), s_))};
   }
 
+  Bounded divided(const Bounded& x, double divisor) const {
+    const Tensor result = exact_.divided(x.value, divisor);
+    return {result, bounds::plus(bounds::times(x.error, 1 / std::abs(divisor)),
+                                 bounds::times(bounds::magnitude(result), 2 * s_))};
+  }
+
   /// The context is rounded to the stored dtype before it is projected.
   Bounded join_heads(const Bounded& x) const {
     return {exact_.join_heads(x.value), exact_.join_heads(stored(x).error), true};

@@ -75,10 +75,11 @@ class Formula {
     return biases;
   }
 
-  /// Weighted values (B, H, rows, Dv) times the output gates, if there are any.
-  Value gated(const Value& context) {
-    return in_[Input::gate] || in_[Input::W_gate] ? ops_.gated(context, at(Output::gates))
-                                                  : context;
+  /// Weighted values (B, H, rows, Dv) times the output gates, if there are any, over o_scale.
+  Value finished(const Value& context) {
+    const bool has_gates = in_[Input::gate] || in_[Input::W_gate];
+    const Value gated = has_gates ? ops_.gated(context, at(Output::gates)) : context;
+    return in_.options.o_scale == 1 ? gated : ops_.divided(gated, in_.options.o_scale);
   }
 
  private:
@@ -173,7 +174,7 @@ class Formula {
       case Output::head_context: {  // (B, H, rows, Dv)
         const Value& weights =
             at(in_[Input::dropout_mask] ? Output::dropped_weights : Output::weights);
-        return gated(ops_.weighted_values(weights, all_values(), *visible_));
+        return finished(ops_.weighted_values(weights, all_values(), *visible_));
       }
       case Output::context:  // (B, rows, H * Dv)
         return ops_.join_heads(at(Output::head_context));

@@ -335,6 +335,7 @@ const char* fallback_reason(const Inputs& in) {
   unknown.duplicates = Duplicates::error;
   unknown.temperature = 1;
   unknown.empty_rows = EmptyRows::zero;
+  unknown.o_scale = 1;  // applied after the kernels
   unknown.dropout_p.reset();
   unknown.lse_base = std::numbers::e;  // converted after the kernels
   unknown.lse_empty = EmptyLogsumexp::minus_infinity;

@@ -314,6 +314,11 @@ class GradOps {
                   });
   }
 
+  Traced divided(const Traced& x, double divisor) {
+    return unary(x, exact_.divided(x.value, divisor),
+                 [=, this](const Tensor& g) { return exact_.divided(g, divisor); });
+  }
+
   Traced join_heads(const Traced& x) {
     return unary(x, exact_.join_heads(x.value),
                  [H = in_.H](const Tensor& g) { return attn::split_heads(g, H); });

@@ -278,6 +278,12 @@ class GradErrorOps {
                   });
   }
 
+  TracedBound divided(const TracedBound& x, double divisor) {
+    return record(errors_.divided(x.bounded, divisor), {x}, [=, this](const Bounded& g) {
+      tape_.pass(x, [&] { return stored(errors_.divided(g, divisor)); });
+    });
+  }
+
   TracedBound join_heads(const TracedBound& x) {
     return unary(x, errors_.join_heads(x.bounded),
                  [H = in_.H](const Tensor& g) { return attn::split_heads(g, H); });
@@ -472,7 +478,7 @@ std::vector<Expected> expected_gradients(const std::vector<Request>& requests, c
     const TracedBound context = ops.attended(
         formula.at(Output::queries), formula.all_keys(), formula.all_values(), formula.biases(),
         formula.given(Input::sinks), formula.given(Input::head_scale));
-    formula.provide(Output::head_context, formula.gated(context));
+    formula.provide(Output::head_context, formula.finished(context));
     for (const auto& [seed, output] : kSeeds)
       if (in[seed] && seed != Input::grad_weights && seed != Input::grad_logsumexp)
         ops.seed(formula.at(same_numbers_as(output)), seed);

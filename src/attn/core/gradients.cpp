@@ -63,7 +63,7 @@ bool Gradients::provide_context(Formula<GradOps>& formula, const Inputs& fast) {
   const Traced context = ops_.attended(queries, keys, values, *attended, formula.biases(),
                                        formula.given(Input::sinks), of_logsumexp);
   if (of_logsumexp) ops_.seed(context, Tensor(DType::f64, context.value.shape()));
-  formula.provide(Output::head_context, formula.gated(context));
+  formula.provide(Output::head_context, formula.finished(context));
   return true;
 }
 

@@ -233,6 +233,7 @@ struct Options {
   SoftmaxAxis softmax_axis = SoftmaxAxis::keys;
   SoftmaxPrecision softmax_precision = SoftmaxPrecision::automatic;
   EmptyRows empty_rows = EmptyRows::zero;
+  double o_scale = 1;                 ///< divides the context, after its gates
   std::optional<double> dropout_p;    ///< in [0, 1), with dropout_mask
   double lse_base = std::numbers::e;  ///< of the logarithm in logsumexp: e or 2
   bool lse_sinks = true;              ///< the output logsumexp counts the sinks

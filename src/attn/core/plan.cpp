@@ -175,6 +175,9 @@ class CostOps {
   Cost sigmoid(const Cost& x) {
     return made({x.shape, false, x.flops + 3 * real_product(x.shape)});
   }
+  Cost divided(const Cost& x, double) {
+    return made({x.shape, false, x.flops + real_product(x.shape)});
+  }
   Cost gated(const Cost& context, const Cost&) {
     return made({context.shape, false, context.flops + real_product(context.shape)});
   }

@@ -189,6 +189,12 @@ Tensor TensorOps::gated(const Tensor& context, const Tensor& gates) const {
   return cast(product, in_.compute);
 }
 
+Tensor TensorOps::divided(const Tensor& x, double divisor) const {
+  Tensor quotient = cast(x, DType::f64);
+  for (double& value : quotient.mutable_data<double>()) value /= divisor;
+  return cast(quotient, in_.compute);
+}
+
 Tensor TensorOps::join_heads(const Tensor& head_context) const {
   return side_by_side(head_context);
 }

@@ -66,6 +66,7 @@ class TensorOps {
                          const VisibleKeys& visible) const;
   Tensor sigmoid(const Tensor& x) const;
   Tensor gated(const Tensor& context, const Tensor& gates) const;
+  Tensor divided(const Tensor& x, double divisor) const;
   Tensor join_heads(const Tensor& head_context) const;
 
  private:

@@ -645,7 +645,7 @@ Tensor BackwardPass::gradient(const Variant& variant, const std::vector<KvHead>*
                    formula.biases(), formula.given(Input::sinks));
   if (!given_[Input::grad_context] && !given_[Input::grad_output])
     ops.seed(context, Tensor(DType::f64, context.value.shape()));
-  formula.provide(Output::head_context, formula.gated(context));
+  formula.provide(Output::head_context, formula.finished(context));
   for (const auto& [seed, output] : kSeeds)
     if (given_[seed] && seed != Input::grad_weights && seed != Input::grad_logsumexp)
       ops.seed(formula.at(same_numbers_as(output)), cast(*given_[seed], DType::f64));

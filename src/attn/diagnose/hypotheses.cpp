@@ -1307,6 +1307,18 @@ constexpr Hypothesis kAttentionTable[] = {
        return words("the logsumexp without the largest score");
      }},
 
+    {"output.o_scale_dropped", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.options.o_scale == 1) return std::nullopt;
+       p.options.o_scale = 1;
+       return flag("without --o-scale", text(in.options.o_scale));
+     }},
+    {"output.o_scale_inverted", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.options.o_scale == 1) return std::nullopt;
+       p.options.o_scale = 1 / in.options.o_scale;
+       return words("the context multiplied by --o-scale instead of divided");
+     }},
     {"output.gate_dropped", kAttention,
      [](Variant& p, const Inputs&) { return without(p, {Input::gate}, "without --gate"); }},
     {"output.W_O_dropped", kAttention,

@@ -515,6 +515,8 @@ std::vector<Field> attention_fields() {
       integer("top_k", "K", "with normaliser top_k: softmax over the K largest scores", 1,
               [](Options& o) -> std::int64_t& { return o.top_k; },
               {needs_value("normaliser", {"top_k"})}),
+      positive_number("o_scale", "divide the context by X, as for 8-bit outputs; default: 1",
+                      [](Options& o) -> double& { return o.o_scale; }),
       positive_number("temperature", "divide scores, but not sinks, by X before normalising them",
                       [](Options& o) -> double& { return o.temperature; }),
       choice<SoftmaxAxis>("softmax.axis", "softmax over each query's keys, or the whole matrix",

@@ -4,12 +4,15 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/core/output_table.h"
+#include "attn/core/stored_rows.h"
 
 namespace attn {
 namespace {
@@ -82,12 +85,22 @@ std::string with_origin(const Job& job, const std::string& name) {
 /// infinity.
 std::string given_nan(const Job& job) {
   std::string text;
-  for (const auto& [name, tensor] : job.tensors) {
+  const auto describe = [&](const std::string& name, const Tensor& tensor) {
     const NanCount in = find_nan(rows_of(tensor));
-    if (in.count == 0) continue;
+    if (in.count == 0) return false;
     text += "; " + with_origin(job, name) + " holds " + std::to_string(in.count) +
             ", the first at " + index_text(in.first, tensor.shape());
+    return true;
+  };
+  std::set<std::string_view> scaled;  // by a NaN, which is their cause
+  for (const auto& [name, tensor] : job.replaced) {
+    const auto input = input_named(name);
+    const Storage* storage = input ? storage_described_by(*input) : nullptr;
+    if (storage != nullptr && is_float(tensor.dtype()) && describe(name, tensor))
+      scaled.insert(name_of(storage->of));
   }
+  for (const auto& [name, tensor] : job.tensors)
+    if (!scaled.contains(name)) describe(name, tensor);
   return text;
 }
 
@@ -177,6 +190,30 @@ std::string warn_key_polarity(const Job& job) {
                   ? "; if true hides a key, as in key_padding_mask, set mask_polarity to ignore "
                     "(--mask-polarity ignore)"
                   : "; if true shows a key, set mask_polarity to attend (--mask-polarity attend)");
+  return "";
+}
+
+/// Unsigned integers with a scale and without a zero point, which no quantisation makes.
+std::string warn_codes(const Job& job) {
+  constexpr std::array kStored = {
+      std::pair(Input::Q, Input::Q),       std::pair(Input::K, Input::K),
+      std::pair(Input::V, Input::V),       std::pair(Input::K_pages, Input::K),
+      std::pair(Input::V_pages, Input::V), std::pair(Input::KV_pages, Input::K)};
+  for (const auto& [given, of] : kStored) {
+    const Tensor* stored = find(job.replaced, given);
+    const Storage& storage = storage_of(of);
+    if (stored == nullptr || stored->dtype() != DType::u8 ||
+        !contains(job.replaced, storage.scale) || contains(job.replaced, storage.zero_point))
+      continue;
+    const GatheredRows* rows = at(job.tensors, of).rows();
+    if (rows != nullptr && rows->table()->code != Code::none) continue;
+    const std::string key(storage.type_key);
+    return with_origin(job, std::string(name_of(given))) +
+           ": uint8 elements are integers; if they are codes of 8-bit floats, give their type, "
+           "such "
+           "as " +
+           key + " e4m3";
+  }
   return "";
 }
 
@@ -301,11 +338,12 @@ std::string warn_token_count(const Job& job, const Inputs& in) {
 std::vector<std::string> warnings_of(const Job& job, const Inputs& in, const Result& result,
                                      const std::vector<Request>& outputs, NanPolicy nan) {
   std::vector<std::string> warnings;
-  for (std::string& warning : std::array<std::string, 12>{
+  for (std::string& warning : std::array<std::string, 13>{
            nan_warning(job, result, outputs, nan), warn_overflow(in, result, outputs),
-           job.hidden_warning, warn_float_mask(job), warn_hiding_mask(job), warn_mask_polarity(job),
-           warn_key_polarity(job), warn_layout(job, in), warn_weights_layout(job),
-           warn_missing_values(job, outputs), warn_alignment(job, in), warn_token_count(job, in)})
+           job.hidden_warning, warn_float_mask(job), warn_hiding_mask(job), warn_codes(job),
+           warn_mask_polarity(job), warn_key_polarity(job), warn_layout(job, in),
+           warn_weights_layout(job), warn_missing_values(job, outputs), warn_alignment(job, in),
+           warn_token_count(job, in)})
     if (!warning.empty()) warnings.push_back(std::move(warning));
   return warnings;
 }

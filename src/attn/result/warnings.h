@@ -40,6 +40,7 @@ std::string nan_warning(const Job& job, const Result& result, const std::vector<
 ///   - a floating-point mask or key mask whose elements are all 0 or 1: it is added to the scores,
 ///     as in PyTorch and ONNX, and hides nothing, but was probably meant as boolean;
 ///   - a mask of integers that hides every key;
+///   - uint8 elements with a scale but without a zero point or a type: they are probably codes;
 ///   - a square mask of booleans or integers by which a query sees no key, though others see the
 ///     key at its position, or a boolean key mask that hides all keys of a batch item: true
 ///     probably has the other meaning;
