@@ -22,8 +22,9 @@ extern "C" {
 typedef struct attn_tensor {
   const char* name;  /* a key of a job ("Q", "mask", "W_O") or the name of an output ("weights") */
   const char* dtype; /* NumPy's name: "float64", "float32", "float16", "int8" to "int64", "uint8" to
-                        "uint64", "bool" (a byte), or "bfloat16"; "<" or ">" before it states the
-                        byte order; without, it is this machine's */
+                        "uint64", "bool" (a byte), "bfloat16", or "float8_e4m3fn", "float8_e5m2",
+                        "float8_e4m3fnuz", "float8_e5m2fnuz" or "float8_e8m0fnu"; "<" or ">" before
+                        it states the byte order; without, it is this machine's */
   size_t rank;       /* number of axes; at most 64 */
   const size_t* shape;      /* length of each axis; may be NULL if rank is 0 */
   const ptrdiff_t* strides; /* bytes from an element to the next along each axis; NULL: row-major

@@ -80,6 +80,8 @@ class _DLTensor(ctypes.Structure):
 
 
 _CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
+_CODES_OF_8_BITS = {10: "float8_e4m3fn", 11: "float8_e4m3fnuz", 12: "float8_e5m2", 13: "float8_e5m2fnuz",
+                    14: "float8_e8m0fnu"}
 _CPU_MEMORY = (1, 3)  # kDLCPU and kDLCUDAHost, which is pinned memory
 _DEVICES = {2: "CUDA device", 4: "OpenCL device", 7: "Vulkan device", 8: "Metal device", 10: "ROCm device",
             13: "managed memory of CUDA device", 14: "oneAPI device"}
@@ -102,8 +104,8 @@ def _require_cpu(name: str, array: Any) -> None:
 def _of_dlpack(name: str, array: Any) -> Tensor:
     capsule = array.__dlpack__()  # releases the array when it is deleted
     tensor = _DLTensor.from_address(_pointer_of(capsule, b"dltensor"))
-    dtype = _CODES.get(tensor.code, f"DLPack type {tensor.code}, ")
-    if dtype != "bool":
+    dtype = _CODES_OF_8_BITS.get(tensor.code) or _CODES.get(tensor.code, f"DLPack type {tensor.code}, ")
+    if dtype != "bool" and tensor.code not in _CODES_OF_8_BITS:
         dtype += str(tensor.bits)
     if tensor.lanes != 1:
         dtype += f"x{tensor.lanes}"

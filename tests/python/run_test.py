@@ -116,6 +116,22 @@ class TestArrays:
         assert (found["V"] == values).all()
         assert (found["context"].view(np.uint32) & 0xFFFF == 0).all(), "rounded to bfloat16"
 
+    def test_8_bit_floats_by_dlpack(self, attn):
+        """As those of PyTorch, with scales: 0x38 is 1 in e4m3, 0x3c is 1 in e5m2, 128 is 2 in e8m0."""
+        codes = np.array([[0x38, 0xc0, 0x01], [0x40, 0x3c, 0x00]], np.uint8)
+        in_e4m3 = np.array([[1, -2, 2.0**-9], [2, 1.5, 0]])
+        in_e5m2 = np.array([[0.5, -2, 2.0**-16], [2, 1, 0]])
+        found = attn.run(Q=np.ones((1, 3), "f4"), K=DLPackArray(codes, "float8_e4m3fn"),
+                         V=DLPackArray(codes, "float8_e5m2"), k_scale=0.5,
+                         v_scale=DLPackArray(np.array([128], np.uint8), "float8_e8m0fnu"), outputs=["K", "V"])
+        assert (found["K"] == in_e4m3 * 0.5).all() and (found["V"] == in_e5m2 * 2).all()
+
+    def test_8_bit_floats_in_other_orders(self, attn):
+        codes = np.arange(12, dtype=np.uint8).reshape(3, 4)
+        whole = attn.run(Q=np.ones((1, 4), "f4"), K=DLPackArray(codes, "float8_e5m2"), V="K", outputs=["K"])["K"]
+        column_major = DLPackArray(np.asfortranarray(codes), "float8_e5m2")
+        assert (attn.run(Q=np.ones((1, 4), "f4"), K=column_major, V="K", outputs=["K"])["K"] == whole).all()
+
     def test_no_elements(self, attn):
         assert context(attn, Q=np.zeros((0, 8)), K=np.zeros((3, 8)), V=np.zeros((3, 2))).shape == (0, 2)
 
@@ -229,8 +245,9 @@ class TestErrors:
         (dict(Q=Q, K=K[:, :5], V=V), 65, "K: expected (*, 8) to match Q (4, 8), found (4, 5)"),
         (dict(Q=Q, K=K, V=V, caussal=True), 65, "unknown key 'caussal' (did you mean 'causal'?)"),
         (dict(Q="no.npy", K=K, V=V), 66, "no.npy: No such file or directory"),
-        (dict(Q=Q.astype(complex), K=K, V=V), 65, "Q: expected float16, bfloat16, float32, float64, int8 to int64, "
-                                                  "uint8 to uint64 or bool, found dtype complex128"),
+        (dict(Q=Q.astype(complex), K=K, V=V), 65, "Q: expected float16, bfloat16, float32, float64, an 8-bit float "
+                                                  "such as float8_e4m3fn, int8 to int64, uint8 to uint64 or bool, "
+                                                  "found dtype complex128"),
         (dict(Q=np.array([["x"]]), K=K, V=V), 65, "found dtype str32"),
         (dict(Q=Q, K=K, V=V, threads=-1), 2, "threads: expected an integer from 0 to 1024, found -1"),
         (dict(Q=Q, K=K, V=V, nan="never"), 2, 'nan: expected allow, refuse or warn, found "never"'),

@@ -4,7 +4,8 @@ import ctypes
 
 import numpy as np
 
-CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}
+CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6,
+         "float8_e4m3fn": 10, "float8_e5m2": 12, "float8_e8m0fnu": 14}
 CPU, CUDA = 1, 2
 
 

@@ -14,8 +14,10 @@
 
 #include "attn/base/dtype.h"
 #include "attn/base/error.h"
+#include "attn/base/number_code.h"
 #include "attn/base/text.h"
 #include "attn/io/elements.h"
+#include "attn/tensor/gathered_rows.h"
 
 namespace attn {
 namespace {
@@ -82,6 +84,10 @@ bool takes_other_order(std::string_view& dtype) {
   return (order == '<') != (std::endian::native == std::endian::little);
 }
 
+Tensor numbers_of_codes(const Tensor& elements, std::optional<Code> code) {
+  return code ? coded_tensor(*code, elements) : elements;
+}
+
 }  // namespace
 
 Tensor input_tensor(const attn_tensor& given, ReadBudget& budget, std::size_t& copied) {
@@ -90,14 +96,14 @@ Tensor input_tensor(const attn_tensor& given, ReadBudget& budget, std::size_t& c
     throw Error(ErrorKind::usage, Problem{.subject = name, .message = "has no dtype or no shape"});
   std::string_view dtype_text = given.dtype;
   const bool is_swapped = takes_other_order(dtype_text);
-  const std::optional<DType> dtype = dtype_named(dtype_text);
+  const std::optional<Code> code = code_named(dtype_text);
+  const std::optional<DType> dtype = code ? DType::u8 : dtype_named(dtype_text);
   if (!dtype)
     throw Error(ErrorKind::data,
                 Problem{.subject = name,
-                        .expected = "float16, bfloat16, float32, float64, int8 to int64, uint8 to "
-                                    "uint64 or bool",
-                        .found = "dtype " + printable(given.dtype),
-                        .hint = "pass 8-bit floats as uint8 bytes with k_type or the like"});
+                        .expected = "float16, bfloat16, float32, float64, an 8-bit float such as "
+                                    "float8_e4m3fn, int8 to int64, uint8 to uint64 or bool",
+                        .found = "dtype " + printable(given.dtype)});
   if (given.rank > Shape::kMaxAxes)
     throw Error(ErrorKind::data,
                 Problem{.subject = name,
@@ -105,7 +111,7 @@ Tensor input_tensor(const attn_tensor& given, ReadBudget& budget, std::size_t& c
                         .found = std::to_string(given.rank)});
   const Shape shape(given.shape, given.shape + given.rank);
   const std::size_t count = within(name, [&] { return element_count(shape); });
-  if (count == 0) return {*dtype, shape};
+  if (count == 0) return {code ? DType::f32 : *dtype, shape};
   if (given.data == nullptr)
     throw Error(ErrorKind::usage, Problem{.subject = name, .message = "has no data"});
   const auto* data = static_cast<const std::byte*>(given.data);
@@ -114,13 +120,14 @@ Tensor input_tensor(const attn_tensor& given, ReadBudget& budget, std::size_t& c
                         reinterpret_cast<std::uintptr_t>(data) % element == 0 &&
                         is_contiguous(given, shape, element) &&
                         (*dtype != DType::boolean || has_only_bits(data, count));
-  if (in_place) return {*dtype, shape, {std::shared_ptr<void>(), data}};
+  if (in_place) return numbers_of_codes({*dtype, shape, {std::shared_ptr<void>(), data}}, code);
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(count, element, &bytes))
     bytes = std::numeric_limits<std::size_t>::max();
   budget.charge(bytes, name, "copy");
   copied += bytes;
   Tensor copy = copied_tensor(given, *dtype, shape);
+  if (code) return numbers_of_codes(copy, code);
   return is_swapped ? byte_swapped(std::move(copy)) : copy;
 }
 

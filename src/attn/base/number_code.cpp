@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace attn {
 namespace {
@@ -56,6 +57,19 @@ Numbers make_numbers(Code code) {
 }
 
 }  // namespace
+
+std::optional<Code> code_named(std::string_view name) {
+  constexpr std::array<std::pair<std::string_view, Code>, 5> kNames = {{
+      {"float8_e4m3fn", Code::e4m3},
+      {"float8_e5m2", Code::e5m2},
+      {"float8_e4m3fnuz", Code::e4m3fnuz},
+      {"float8_e5m2fnuz", Code::e5m2fnuz},
+      {"float8_e8m0fnu", Code::e8m0},
+  }};
+  for (const auto& [known, code] : kNames)
+    if (known == name) return code;
+  return std::nullopt;
+}
 
 const Numbers& numbers_of(Code code) {
   static const std::array<Numbers, 7> all = [] {

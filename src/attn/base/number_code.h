@@ -4,6 +4,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 namespace attn {
 
@@ -18,6 +20,9 @@ enum class Code : std::uint8_t {
   e8m0,      ///< 2^(code - 127); 0xff is NaN
   e2m1,      ///< two in a byte, the first in its low half: 0, 0.5, 1, 1.5, 2, 3, 4, 6; bit 3: sign
 };
+
+/// The code of 8-bit floats with this name in ml_dtypes and PyTorch, such as "float8_e4m3fn".
+std::optional<Code> code_named(std::string_view name);
 
 /// The numbers of all bytes; for e2m1, of the 4-bit codes 0 to 15.
 const std::array<float, 256>& numbers_of(Code code);
