@@ -201,6 +201,7 @@ MORE_FLAGS = [
     ([*RUN, "--qk-norm", "rms"], "q_norm_weight q_layernorm q_ln query_norm", "--q-norm norm.npy"),
     ([*RUN, "--qk-norm", "rms"], "k_norm_weight k_layernorm k_ln key_norm", "--k-norm norm.npy"),
     (RUN, "attn_sinks sink_logits s_aux", "--sinks sinks.npy"), (RUN, "additive_mask", "--bias bias.npy"),
+    (RUN, "score_mod bias_expression", "--bias-rule -abs(q-k)"), (RUN, "mask_mod mask_expression", "--mask-rule q>=k"),
     (RUN, "rel_attn_bias", "--relative-bias buckets.npy"), (RUN, "causal_masking autoregressive", "--causal"),
     (RUN, "kv_mask", "--key-mask keys.npy"), (RUN, "sliding_window_size", "--window 2,1"),
     (RUN, "kv_lengths kv_seqlens nonpad_kv_seqlen seq_lens cache_seqlens context_lens valid_len valid_lengths",
@@ -296,6 +297,7 @@ JOB_KEYS = [
     *((name, "outputs", ["weights"]) for name in ("output", "ouputs")),
     ("temprature", "temperature", 3), ("soft_cap", "softcap", 1), ("segment_ids", "documents", [0, 0, 1, 1, 2, 2]),
     ("qkv_layout", "layout", "blhd"), ("softmax_axes", "softmax_axis", "all"), ("dtype", "compute", "f32"),
+    ("score_mod", "bias_rule", "0.5 * k"), ("bias_ruel", "bias_rule", "q / 2"), ("mask_mod", "mask_rule", "q >= k"),
     ("clip-qkv", "clip_qkv", 0.5), ("attn_bias", "bias", TENSORS["bias"][0].tolist()),
     ("valid_lens", "key_lengths", 4), ("labels", "tokens", list("abcdef")), ("normalisr", "normaliser", "hardmax"),
 ]

@@ -266,7 +266,7 @@ JOB = {"Q": [[1], [2], [3]], "K": [[1], [2], [3]], "outputs": ["weights"]}
     (["--mask-rule", "t[k]", "--mask-tables", '{"t": [0.5]}'], 65, ["mask_tables.t: expected integers or booleans"]),
     (["--mask-rule", "k[k]", "--mask-tables", '{"k": [1]}'], 65, ["mask_tables.k: expected another name"]),
     (["--mask-rule", "t[q, k]", "--mask-tables", '{"t": [1, 1, 1]}'], 2, ["expected 1 indices of t (3,), found 2"]),
-    (["--mask-tables", '{"t": [1]}'], 2, ["--mask-tables: requires --mask-rule"]),
+    (["--mask-tables", '{"t": [1]}'], 2, ["--mask-tables: requires --mask-rule or --bias-rule"]),
     (["--mask-rule", "q >= k", "--mask-tables", "t"], 2, ["--mask-tables: expected NAME=FILE, found 't'"]),
     (["--mask-rule", "t[k]", "--mask-tables", "t=none.npy"], 66, ["--mask-tables: none.npy: "]),
 ])

@@ -254,6 +254,13 @@ def mask_rule_seeds():
         yield str(number), rule.encode()
 
 
+def bias_rule_seeds():
+    for number, rule in enumerate([
+            "-0.5 * abs(q - k)", "t[k] / (1 + h) - u[q, k % 5]", "-log(1 + abs(q - k)) * (b == h)", "v[k] // 0.25 % 3 - S",
+            "exp2(-h) * sqrt(i + j) - max(exp(-k), 1e-3, L)", "(k == 0 and not q == 0 or g > 0) * log2(k + 1)"]):
+        yield str(number), rule.encode()
+
+
 def words():
     """All strings in the source that may be keys, words or flags."""
     def text_of(*patterns):
@@ -269,7 +276,8 @@ def words():
 SEEDS = {"npy": npy_seeds, "npz": npz_seeds, "safetensors": safetensors_seeds, "json": json_seeds,
          "csv": csv_seeds, "ndjson": ndjson_seeds, "job": job_seeds, "any_file": any_file_seeds,
          "convert": convert_seeds, "command_line": command_line_seeds, "numpy_text": numpy_text_seeds,
-         "expected_text": expected_text_seeds, "gate": gate_seeds, "mask_rule": mask_rule_seeds}
+         "expected_text": expected_text_seeds, "gate": gate_seeds, "mask_rule": mask_rule_seeds,
+         "bias_rule": bias_rule_seeds}
 
 
 def main(folder):

@@ -151,8 +151,9 @@ class Parser {
     return operand;
   }
 
-  static Expression numeric(Expression operand) {
-    if (operand.is_truth_value()) fail_at(operand, "expected a number, found a truth value");
+  Expression numeric(Expression operand) const {
+    if (operand.is_truth_value() && !language_.truths_are_numbers)
+      fail_at(operand, "expected a number, found a truth value");
     return operand;
   }
 
@@ -224,8 +225,9 @@ class Parser {
   std::optional<Kind> multiplication() const {
     if (is_symbol("*")) return Kind::multiply;
     if (is_symbol("/") && language_.has_reals) return Kind::divide;
-    if (is_symbol("//") && !language_.has_reals) return Kind::floor_divide;
-    if (is_symbol("%") && !language_.has_reals) return Kind::remainder;
+    const bool rounds_down = !language_.has_reals || language_.rounds_down;
+    if (is_symbol("//") && rounds_down) return Kind::floor_divide;
+    if (is_symbol("%") && rounds_down) return Kind::remainder;
     return std::nullopt;
   }
 

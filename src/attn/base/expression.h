@@ -13,11 +13,12 @@
 //   element     NAME "[" sum ("," sum)* "]"
 //   argument    (WORD "=")? sum
 //
-// OPERATOR is "*" or, with real numbers, "/", otherwise "//" or "%".
+// OPERATOR is "*" or, with real numbers, "/", or, with integers or Language::rounds_down, "//" or
+// "%".
 //
 // a < b < c means a < b and b < c, as in Python. Comparisons, "and", "or" and "not" have truth
-// values, everything else numbers; operators do not accept the other kind, except that "and", "or"
-// and "not" accept numbers if the language says so.
+// values, everything else numbers; operators do not accept the other kind, unless the language says
+// so.
 #pragma once
 
 #include <cstddef>
@@ -89,8 +90,10 @@ bool holds(Expression::Relation relation, T a, T b) {
 struct Language {
   std::string noun;  ///< what its names are, in messages: "metric"
   std::vector<std::string> names, functions = {}, tables = {};
-  bool has_reals = false;         ///< otherwise numbers are integers
-  bool numbers_are_true = false;  ///< unless they are 0
+  bool has_reals = false;           ///< otherwise numbers are integers
+  bool rounds_down = false;         ///< real numbers have "//" and "%", too
+  bool numbers_are_true = false;    ///< unless they are 0
+  bool truths_are_numbers = false;  ///< 0 and 1
 };
 
 inline constexpr std::size_t kMaxExpressionLength = 4096;  ///< bytes

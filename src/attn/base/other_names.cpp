@@ -56,6 +56,8 @@ constexpr OtherName kOtherNames[] = {
     {input, "value_mask kv_mask", "key_mask"},
     {input, "attn_bias attention_bias position_bias additive_mask", "bias"},
     {input, "relative_attention_bias rel_attn_bias", "relative_bias"},
+    {input, "score_mod bias_expression", "bias_rule"},
+    {input, "mask_mod mask_expression", "mask_rule"},
     {input, "is_causal causal_mask causal_masking use_causal_mask unidirectional autoregressive",
      "causal"},
     {input, "window_size sliding_window sliding_window_size local_window_size", "window", "",

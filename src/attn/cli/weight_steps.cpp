@@ -39,7 +39,7 @@ std::vector<Request> requests_for(const Options& options, const std::function<bo
   std::vector<Request> requests = {Output::queries,
                                    given(Input::past_K) ? Output::present_K : Output::keys,
                                    given(Input::past_V) ? Output::present_V : Output::values};
-  if (options.alibi || !added_inputs(options, given).empty())
+  if (options.alibi || !options.bias_rule.empty() || !added_inputs(options, given).empty())
     requests.emplace_back(Output::masked_scores);
   for (const Input input : {Input::sinks, Input::head_scale})
     if (given(input)) requests.emplace_back(input);
@@ -101,6 +101,7 @@ class StepsReader {
     for (const Input input : added_inputs(steps_.options, given))
       steps_.added.push_back(key_of(input));
     if (steps_.options.alibi) steps_.added.emplace_back("alibi");
+    if (!steps_.options.bias_rule.empty()) steps_.added.emplace_back("bias_rule");
     reason = "The steps of these weights are not shown: the queries and keys do not match them.";
     const auto queries = vectors_of(result_, name(requests[0]));
     const auto keys = vectors_of(result_, name(requests[1]));

@@ -229,7 +229,7 @@ class ErrorOps {
     biases.clear();  // their errors take memory
     const double own = in_.options.softcap > 0 ? 5 * s_ : s_;
     auto [masked, visible] = exact_.mask(scaled.value, exact_biases);
-    if (exact_biases.empty()) {
+    if (exact_biases.empty() && !in_.bias_rule) {
       Tensor error = bounds::each(
           [own](double e, double x) { return std::isfinite(x) ? e + own * std::abs(x) : 0.0; },
           scaled.error, masked);

@@ -128,7 +128,7 @@ class OverflowedRows {
       return mask && is_float(mask->dtype());
     };
     biased_ = in[Input::bias] || adds(in[Input::mask]) || adds(in[Input::key_mask]) ||
-              in[Input::relative_bias] || in[Input::alibi_slopes];
+              in[Input::relative_bias] || in[Input::alibi_slopes] || in.bias_rule;
   }
 
   /// Whether a row of (B, H, rows) with this logsumexp must be recomputed. -inf is the logsumexp of
@@ -330,6 +330,7 @@ const char* fallback_reason(const Inputs& in) {
   unknown.alignment = Alignment::top_left;  // resolved in in.key_ranges, as is the next
   unknown.causal_offset.reset();
   unknown.window = {};
+  unknown.bias_rule.clear();
   unknown.mask_rule.clear();
   unknown.index_block = 1;
   unknown.duplicates = Duplicates::error;

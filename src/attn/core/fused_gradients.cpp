@@ -114,7 +114,7 @@ AttendedDerivatives derivatives_as(const Attended& of, const Tensor& g,
                                  .v = data_of<T>(values),
                                  .biases = {},
                                  .sinks = data_of<T>(sinks)};
-  std::size_t slot = 0;  // in problem.biases, in the same order
+  std::size_t slot = in.bias_rule ? 1 : 0;  // in problem.biases, in the same order
   for (std::size_t i = 0; i < kKernelBiases.size(); ++i) {
     const std::optional<Tensor>& bias = in[kKernelBiases[i]];
     if (!bias || !is_added(kKernelBiases[i], *bias)) continue;

@@ -7,6 +7,7 @@
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/core/axis_lengths.h"
+#include "attn/core/bias_rule.h"
 #include "attn/core/key_lists.h"
 #include "attn/core/layout.h"
 #include "attn/core/mask.h"
@@ -163,9 +164,11 @@ void set_key_lists(const TensorMap& numbers, Inputs& in, AxisLengths& axes) {
 }
 
 /// Errors: data, for a rule or a table that is not valid.
-void set_mask_rule(const TensorMap& tensors, Inputs& in) {
-  if (in.options.mask_rule.empty()) return;
-  in.mask_rule = std::make_shared<const MaskRule>(in.options.mask_rule, tensors, in);
+void set_rules(const TensorMap& tensors, Inputs& in) {
+  if (!in.options.bias_rule.empty())
+    in.bias_rule = std::make_shared<const BiasRule>(in.options.bias_rule, tensors, in);
+  if (!in.options.mask_rule.empty())
+    in.mask_rule = std::make_shared<const MaskRule>(in.options.mask_rule, tensors, in);
 }
 
 /// Gives each batch item its own token positions if something else by position differs.
@@ -230,7 +233,7 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
     if (axes.knows(Axis::D)) set_rotary(numbers, in, axes);
     if (axes.knows(Axis::D)) set_rotary_divisors(tensors, in, axes);
     in.token_positions = make_token_positions(numbers, in, axes);
-    if (axes.problems().empty()) set_mask_rule(tensors, in);
+    if (axes.problems().empty()) set_rules(tensors, in);
     if (axes.problems().empty()) set_key_lists(numbers, in, axes);
     separate_items(in);
     set_token_ids(numbers, in, axes);

@@ -80,6 +80,7 @@ class InputSlots {
   std::deque<std::optional<Tensor>> slots_{1};           ///< the first is empty
 };
 
+class BiasRule;
 class KeyLists;
 class MaskRule;
 
@@ -112,9 +113,10 @@ struct Inputs {
   Tensor query_positions, key_positions;  ///< (B or 1, L), (B or 1, N); int64, for rotary
 
   std::vector<TokenPositions> token_positions;  ///< for each batch item, or one for all
+  std::shared_ptr<const BiasRule> bias_rule;    ///< nullptr: none
   std::shared_ptr<const MaskRule> mask_rule;    ///< nullptr: none
   std::shared_ptr<const KeyLists> key_lists;    ///< of key_indices; nullptr: none
-  /// Of a part of a larger problem: its first batch item and query head, for these two.
+  /// Of a part of a larger problem: its first batch item and query head, for these three.
   std::size_t first_item = 0, first_head = 0;
   /// For each entry of token_positions, a range for each of `rows`; nullopt if the keys that some
   /// query sees by its position are not contiguous, or differ between heads.

@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "attn/core/bias_rule.h"
 #include "attn/core/key_lists.h"
 #include "attn/core/mask.h"
 #include "attn/core/normalise.h"
@@ -157,6 +158,7 @@ KernelProblem<T>::KernelProblem(const Inputs& in) {
   }
   problem.key_ranges_batch =
       in.token_positions.size() == 1 ? 0 : static_cast<std::int64_t>(problem.L);
+  if (in.bias_rule) add_mask(*this, in.bias_rule->values(in), false);
   for (const std::optional<Tensor>* given :
        {&in[Input::bias], &in[Input::mask], &in[Input::key_mask]})
     if (*given)
@@ -185,7 +187,8 @@ const char* unrepresentable_option(const Inputs& in) {
 
 bool has_too_many_biases(const Inputs& in) {
   const auto adds = [&](Input input) { return in[input] && is_added(input, *in[input]); };
-  return adds(Input::bias) + adds(Input::mask) + adds(Input::key_mask) + adds(Input::key_indices) >
+  return (in.bias_rule != nullptr) + adds(Input::bias) + adds(Input::mask) + adds(Input::key_mask) +
+             adds(Input::key_indices) >
          2;
 }
 
@@ -196,7 +199,7 @@ bool has_kernel_problem(const Inputs& in) {
 
 namespace {
 
-/// The bytes of a row of the masks by position that a KernelProblem makes.
+/// The bytes of a row of the masks and biases by position that a KernelProblem makes.
 double bytes_of_mask_row(const Inputs& in) {
   const auto bytes = [](Shape shape, std::size_t of_element) {
     shape[2] = 1;
@@ -205,6 +208,11 @@ double bytes_of_mask_row(const Inputs& in) {
   double sum = in.key_ranges ? 0 : bytes(shape_of_visible_by_position(in), 1);
   if (in[Input::key_indices])
     sum += bytes(in.key_lists->shape_of_log_counts(in), size_of(in.compute));
+  if (in.bias_rule) {
+    const Shape shape = in.bias_rule->shape_of_values(in);
+    if (shape[2] == in.rows.size()) sum += bytes(shape, size_of(in.compute));
+    sum += bytes(shape_of_visible_keys(in), 2);  // if an operation has no result for some pairs
+  }
   return sum;
 }
 

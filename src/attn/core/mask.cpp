@@ -10,6 +10,7 @@
 #include <xtensor/xnoalias.hpp>
 #include <xtensor/xoperation.hpp>
 
+#include "attn/core/bias_rule.h"
 #include "attn/core/key_lists.h"
 #include "attn/core/mask_rule.h"
 #include "attn/core/position_bias.h"
@@ -190,11 +191,12 @@ std::pair<Tensor, VisibleKeys> mask_as(const Tensor& scaled, const Biases<Tensor
   constexpr T kHidden = -std::numeric_limits<T>::infinity();
   Tensor masked = scaled;
   VisibleKeys result{spread(visible_keys(in), scaled.shape()), padding(in)};
-  for (const Bias<Tensor>& bias : biases) {
-    const Tensor added = bias_of_scores(bias, in);
+  const auto add = [&](const Tensor& added) {
     auto sums = mutable_array_of<T>(masked);
     xt::noalias(sums) = sums + array_of<T>(added);
-  }
+  };
+  if (in.bias_rule) add(in.bias_rule->values(in));
+  for (const Bias<Tensor>& bias : biases) add(bias_of_scores(bias, in));
   const std::span<T> scores = masked.mutable_data<T>();
   if (in.options.softcap_order == SoftcapOrder::after_mask) cap(scores, in.options.softcap);
   const std::span<const bool> visible = result.keys.data<bool>();
@@ -237,12 +239,14 @@ Tensor bias_of_scores(const Bias<Tensor>& bias, const Inputs& in) {
 BiasMagnitudes bias_magnitudes(const Biases<Tensor>& biases, const Inputs& in) {
   BiasMagnitudes magnitudes{Tensor(DType::f64, {in.B, in.H, in.rows.size(), in.S}), 0};
   auto sums = mutable_array_of<double>(magnitudes.sums);
-  for (const Bias<Tensor>& bias : biases) {
-    const Tensor wide = cast(bias_of_scores(bias, in), DType::f64);
+  const auto add = [&](const Tensor& bias) {
+    const Tensor wide = cast(bias, DType::f64);
     const auto size = xt::abs(array_of<double>(wide));
     xt::noalias(sums) = sums + xt::where(xt::isfinite(size), size, 0.0);
     ++magnitudes.count;
-  }
+  };
+  if (in.bias_rule) add(in.bias_rule->values(in));
+  for (const Bias<Tensor>& bias : biases) add(bias_of_scores(bias, in));
   return magnitudes;
 }
 

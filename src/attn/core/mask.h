@@ -62,9 +62,9 @@ struct Bias {
 template <class Value>
 using Biases = std::vector<Bias<Value>>;
 
-/// Masked scores (B, H, R, S) and what was masked. The additive mask, the bias, ALiBi and the
-/// relative bias are added, and then, with SoftcapOrder::after_mask, the softcap is applied. Hidden
-/// scores are -inf, even if they were NaN. `scaled` (B, H, R, S) has the rows in.rows of L queries.
+/// Masked scores (B, H, R, S) and what was masked. The bias rule and the biases are added, and
+/// then, with SoftcapOrder::after_mask, the softcap is applied. Hidden scores are -inf, even if
+/// they were NaN. `scaled` (B, H, R, S) has the rows in.rows of L queries.
 std::pair<Tensor, VisibleKeys> mask_scores(const Tensor& scaled, const Biases<Tensor>& biases,
                                            const Inputs& in);
 

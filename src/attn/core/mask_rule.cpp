@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <limits>
 #include <optional>
 #include <utility>
 
-#include "attn/base/error.h"
+#include "attn/core/rule_parts.h"
 
 namespace attn {
 namespace rule {
@@ -15,18 +16,17 @@ using Kind = Expression::Kind;
 using Relation = Expression::Relation;
 using Int = std::int64_t;
 
-/// The names of an expression.
-enum class Name { q, k, i, j, b, h, g, L, S };
-constexpr std::array<std::pair<std::string_view, Name>, 9> kNames = {{{"q", Name::q},
-                                                                      {"k", Name::k},
-                                                                      {"i", Name::i},
-                                                                      {"j", Name::j},
-                                                                      {"b", Name::b},
-                                                                      {"h", Name::h},
-                                                                      {"g", Name::g},
-                                                                      {"L", Name::L},
-                                                                      {"S", Name::S}}};
 constexpr std::array<std::string_view, 3> kFunctions = {"abs", "min", "max"};
+
+const RuleKind& mask_rules() {
+  static const RuleKind kKind = {.key = "mask_rule",
+                                 .numbers = DType::i64,
+                                 .language = {.noun = "name",
+                                              .names = {},
+                                              .functions = {kFunctions.begin(), kFunctions.end()},
+                                              .numbers_are_true = true}};
+  return kKind;
+}
 
 /// The numbers that a part of the expression may have for some keys. Truth values are 0 and 1.
 struct Bounds {
@@ -61,31 +61,6 @@ class RangeBounds {
   }
   std::size_t count_;
   std::vector<Bounds> tree_;  ///< from 1 on; the elements are the last half
-};
-
-/// A table as (items, rows, columns).
-struct Table {
-  std::string name;
-  std::vector<Int> elements;
-  std::size_t items = 1, rows = 1, columns = 0;
-  bool has_rows = false;
-  std::vector<RangeBounds> bounds = {};  ///< of each row of each item
-
-  const Int* row(std::size_t item, std::size_t row) const {
-    return elements.data() + ((items == 1 ? 0 : item) * rows + row) * columns;
-  }
-};
-
-/// A part of the expression. Its operands come before it in the list of parts.
-struct Part {
-  Kind kind;
-  std::size_t position;  ///< in the text
-  Int number = 0;
-  Name name = Name::q;
-  std::size_t of = 0;  ///< index in kFunctions or in the tables
-  std::vector<std::size_t> operands = {};
-  std::vector<Relation> relations = {};
-  bool is_of_key = false;  ///< differs between keys
 };
 
 namespace {
@@ -171,140 +146,26 @@ Bounds arithmetic(Kind kind, const Bounds& a, const Bounds& b) {
 
 }  // namespace
 
-struct Compiled {
-  std::vector<Part> parts;  ///< the whole expression is the last one
-  std::vector<Table> tables;
-  bool of_items = false, of_heads = false;
-  Int L = 0, S = 0;
-  std::size_t heads_of_group = 1;
-};
-
-namespace {
-
-[[noreturn]] void fail(const std::string& message) {
-  throw Error(ErrorKind::data, Problem{.subject = "mask_rule", .message = message});
-}
-
-bool is_reserved(const std::string& name) {
-  const auto is_name = [&](const auto& entry) { return entry.first == name; };
-  return std::any_of(kNames.begin(), kNames.end(), is_name) ||
-         std::find(kFunctions.begin(), kFunctions.end(), name) != kFunctions.end() ||
-         name == "and" || name == "or" || name == "not";
-}
-
-/// Errors: data, for a name or a shape that a table cannot have.
-Table table_of(const std::string& key, const Tensor& tensor) {
-  const auto refuse = [&](const std::string& expected, const std::string& found) {
-    throw Error(ErrorKind::data, Problem{.subject = key, .expected = expected, .found = found});
-  };
-  const std::string name = key.substr(kMaskTables.size());
-  const auto is_letter = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-  };
-  const bool is_word = !name.empty() && is_letter(name[0]) &&
-                       std::all_of(name.begin(), name.end(),
-                                   [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
-  if (!is_word) refuse("a name of letters, digits and '_'", "'" + name + "'");
-  if (is_reserved(name)) refuse("another name", "'" + name + "', which mask_rule defines");
-  if (is_float(tensor.dtype()))
-    refuse("integers or booleans", std::string(name_of(tensor.dtype())));
-  if (tensor.rank() < 1 || tensor.rank() > 3)
-    refuse("one to three axes", "shape " + to_string(tensor.shape()));
-  const Tensor integers = cast(tensor, DType::i64);
-  const auto elements = integers.data<Int>();
-  return {.name = name,
-          .elements = {elements.begin(), elements.end()},
-          .columns = tensor.shape().back()};
-}
-
-/// Builds the list of parts from the tree of the parser.
-class Compiler {
- public:
-  Compiler(const std::string& text, const TensorMap& tensors, const Inputs& in,
-           std::vector<Part>& parts, std::vector<Table>& tables)
-      : in_(in), parts_(parts), tables_(tables) {
-    for (const auto& [key, tensor] : tensors) {
-      if (!key.starts_with(kMaskTables)) continue;
-      tables_.push_back(table_of(key, tensor));
-      shapes_.push_back(tensor.shape());
-    }
-    add(parse_mask_rule(text, tensors));
-    for (Table& table : tables_)
+struct Compiled : Parts {
+  explicit Compiled(Parts all) : Parts(std::move(all)), bounds(tables.size()) {
+    for (const Part& part : parts) {
+      if (part.kind != Kind::index || !bounds[part.of].empty()) continue;
+      const Table& table = tables[part.of];
+      const auto elements = table.elements.data<Int>();
       for (std::size_t row = 0; table.columns > 0 && row < table.items * table.rows; ++row)
-        table.bounds.emplace_back(table.elements.data() + row * table.columns, table.columns);
-  }
-
-  bool of_items = false, of_heads = false;
-
- private:
-  std::size_t add(const Expression& expression) {
-    Part part{.kind = expression.kind, .position = expression.position};
-    part.number = expression.integer, part.relations = expression.relations;
-    if (part.kind == Kind::name) set_name(expression, part);
-    if (part.kind == Kind::call) set_function(expression, part);
-    if (part.kind == Kind::index) set_table(expression, part);
-    for (const Expression& operand : expression.operands) {
-      part.operands.push_back(add(operand));
-      part.is_of_key |= parts_[part.operands.back()].is_of_key;
+        bounds[part.of].emplace_back(elements.data() + row * table.columns, table.columns);
     }
-    parts_.push_back(std::move(part));
-    return parts_.size() - 1;
   }
 
-  void set_name(const Expression& expression, Part& part) {
-    for (const auto& [name, meaning] : kNames)
-      if (name == expression.name) part.name = meaning;
-    part.is_of_key = part.name == Name::k || part.name == Name::j;
-    of_items |= part.name == Name::b;
-    of_heads |= part.name == Name::h || part.name == Name::g;
-  }
-
-  static void set_function(const Expression& expression, Part& part) {
-    for (const std::string& word : expression.keywords)
-      if (!word.empty()) fail_at(expression, expression.name + " has no argument '" + word + "'");
-    part.of = static_cast<std::size_t>(
-        std::find(kFunctions.begin(), kFunctions.end(), expression.name) - kFunctions.begin());
-    const std::size_t count = expression.operands.size();
-    if (expression.name == "abs" ? count != 1 : count < 2)
-      fail_at(expression,
-              "expected " +
-                  std::string(expression.name == "abs" ? "one argument" : "two or more arguments") +
-                  " of " + expression.name + ", found " + std::to_string(count));
-  }
-
-  void set_table(const Expression& expression, Part& part) {
-    while (tables_[part.of].name != expression.name) ++part.of;
-    Table& table = tables_[part.of];
-    const Shape& shape = shapes_[part.of];
-    const std::size_t indices = expression.operands.size();
-    const bool has_items = indices + 1 == shape.size() && shape[0] == in_.B;
-    if (indices > 2 || (indices != shape.size() && !has_items))
-      fail_at(expression, "expected " + std::to_string(std::min<std::size_t>(2, shape.size())) +
-                              " indices of " + table.name + " " + to_string(shape) + ", found " +
-                              std::to_string(indices));
-    if (table.items > 1 && !has_items)
-      fail_at(expression, table.name + " has different numbers of indices");
-    table.items = has_items ? in_.B : 1;
-    table.has_rows = indices == 2;
-    table.rows = table.has_rows ? shape[shape.size() - 2] : 1;
-    of_items |= table.items > 1;
-  }
-
-  const Inputs& in_;
-  std::vector<Part>& parts_;
-  std::vector<Table>& tables_;
-  std::vector<Shape> shapes_;  ///< of the tables
+  std::vector<std::vector<RangeBounds>> bounds;  ///< of each row of each item of each table
 };
-
-}  // namespace
 
 class Evaluator {
  public:
   Evaluator(const Compiled& rule, const TokenPositions& tokens, std::size_t item, std::size_t head)
       : rule_(rule),
         tokens_(tokens),
-        item_(item),
-        head_(static_cast<Int>(head)),
+        pair_{.item = item, .head = static_cast<Int>(head)},
         bounds_(rule.parts.size()),
         narrow_(rule.parts.size()),
         wide_(rule.parts.size()) {
@@ -320,7 +181,7 @@ class Evaluator {
 
   /// RuleRows::show(), and RuleRows::narrow() if `visible` is null.
   bool evaluate(std::size_t query, std::size_t begin, std::size_t end, bool* visible) {
-    query_ = static_cast<Int>(query), position_ = tokens_.queries.position(query);
+    pair_.query = static_cast<Int>(query), pair_.position = tokens_.queries.position(query);
     visible_ = visible, run_begin_ = run_end_ = begin;
     for (std::size_t n = 0; n < rule_.parts.size(); ++n)
       if (!rule_.parts[n].is_of_key) bounds_[n] = bounds_of(rule_.parts[n]);
@@ -373,37 +234,13 @@ class Evaluator {
     return {x.least > 0 || x.most < 0 ? 1 : 0, is_zero ? 0 : 1, true};
   }
 
-  Int number_of(Name name) const {
-    switch (name) {
-      case Name::q:
-        return position_;
-      case Name::i:
-        return query_;
-      case Name::b:
-        return static_cast<Int>(item_);
-      case Name::h:
-        return head_;
-      case Name::g:
-        return head_ / static_cast<Int>(rule_.heads_of_group);
-      case Name::L:
-        return rule_.L;
-      case Name::S:
-        return rule_.S;
-      case Name::k:
-      case Name::j:
-        break;
-    }
-    return 0;
-  }
-
-  /// The bounds of a part for keys [begin_, end_), from those of its operands.
   Bounds bounds_of(const Part& part) const {
     const auto of = [&](std::size_t n) { return bounds_[part.operands[n]]; };
     switch (part.kind) {
       case Kind::number:
         return exactly(part.number);
       case Kind::name:
-        if (!part.is_of_key) return exactly(number_of(part.name));
+        if (!part.is_of_key) return exactly(number_of(part.name, pair_, rule_));
         if (part.name == Name::k && !k_is_j_) return positions_->of(begin_, end_ - 1);
         return {static_cast<Int>(begin_), static_cast<Int>(end_) - 1, true};
       case Kind::negate:
@@ -455,11 +292,12 @@ class Evaluator {
     const Bounds row = table.has_rows ? bounds_[part.operands[0]] : exactly(0);
     const Bounds column = bounds_[part.operands.back()];
     if (!is_within(row, table.rows) || !is_within(column, table.columns)) return {};
-    const std::size_t first = (table.items == 1 ? 0 : item_) * table.rows;
-    Bounds found = table.bounds[first + static_cast<std::size_t>(row.least)].of(
+    const std::size_t first = (table.items == 1 ? 0 : pair_.item) * table.rows;
+    const std::vector<RangeBounds>& bounds = rule_.bounds[part.of];
+    Bounds found = bounds[first + static_cast<std::size_t>(row.least)].of(
         static_cast<std::size_t>(column.least), static_cast<std::size_t>(column.most));
     for (Int other = row.least + 1; other <= row.most; ++other) {
-      const Bounds more = table.bounds[first + static_cast<std::size_t>(other)].of(
+      const Bounds more = bounds[first + static_cast<std::size_t>(other)].of(
           static_cast<std::size_t>(column.least), static_cast<std::size_t>(column.most));
       found = {std::min(found.least, more.least), std::max(found.most, more.most), true};
     }
@@ -550,9 +388,10 @@ class Evaluator {
         return each([&](std::size_t n) { return a[n] == 0 ? 1 : 0; });
       case Kind::index: {
         const Table& table = rule_.tables[part.of];
+        const std::span<const Int> elements = table.of_item<Int>(pair_.item);
         return each([&](std::size_t n) {
           const auto row = table.has_rows ? static_cast<std::size_t>(a[n]) : 0;
-          return table.row(item_, row)[b[n]];
+          return elements[row * table.columns + static_cast<std::size_t>(b[n])];
         });
       }
       case Kind::call:
@@ -603,10 +442,14 @@ class Evaluator {
   }
 
   [[noreturn]] void fail_here(const Part& part, const std::string& message) const {
-    const auto text = [](Int x) { return std::to_string(x); };
-    fail(message + " at character " + std::to_string(part.position) +
-         " for b = " + std::to_string(item_) + ", h = " + text(head_) + ", q = " + text(position_) +
-         ", k = " + text(tokens_.keys.position(key_)));
+    fail_at_pair(mask_rules(), part, message, pair());
+  }
+
+  /// Of key_.
+  Pair pair() const {
+    Pair pair = pair_;
+    pair.key = static_cast<Int>(key_), pair.key_position = tokens_.keys.position(key_);
+    return pair;
   }
 
   /// The value of a part for key_, with checks.
@@ -622,8 +465,7 @@ class Evaluator {
       case Kind::number:
         return part.number;
       case Kind::name:
-        if (!part.is_of_key) return number_of(part.name);
-        return part.name == Name::k ? tokens_.keys.position(key_) : static_cast<Int>(key_);
+        return number_of(part.name, pair(), rule_);
       case Kind::negate:
         return checked(arithmetic(Kind::subtract, 0, of(0)), kOverflow);
       case Kind::floor_divide:
@@ -648,7 +490,8 @@ class Evaluator {
                                 " is not in [0, " + std::to_string(length) + ")");
         };
         check(row, table.rows), check(column, table.columns);
-        return table.row(item_, static_cast<std::size_t>(row))[column];
+        return table.of_item<Int>(pair_.item)[static_cast<std::size_t>(row) * table.columns +
+                                              static_cast<std::size_t>(column)];
       }
       case Kind::comparison: {
         Int a = of(0);
@@ -675,8 +518,7 @@ class Evaluator {
 
   const Compiled& rule_;
   const TokenPositions& tokens_;
-  std::size_t item_;
-  Int head_, query_ = 0, position_ = 0;
+  Pair pair_;                             ///< without a key
   bool k_is_j_ = true;                    ///< the position of each key is its index
   std::optional<RangeBounds> positions_;  ///< of the keys, otherwise
   std::size_t begin_ = 0, end_ = 0, key_ = 0;
@@ -690,30 +532,12 @@ class Evaluator {
 }  // namespace rule
 
 Expression parse_mask_rule(const std::string& text, const TensorMap& tensors) {
-  Language language{.noun = "name", .names = {}, .numbers_are_true = true};
-  for (const auto& [name, meaning] : rule::kNames) language.names.emplace_back(name);
-  for (const std::string_view name : rule::kFunctions) language.functions.emplace_back(name);
-  for (const std::string& key : tensors.names_below(kMaskTables))
-    language.tables.push_back(key.substr(kMaskTables.size()));
-  return parse_expression(text, 0, language);
+  return parse_expression(text, 0, rule::language_of(rule::mask_rules(), tensors));
 }
 
-MaskRule::MaskRule(const std::string& text, const TensorMap& tensors, const Inputs& in) {
-  auto compiled = std::make_unique<rule::Compiled>();
-  compiled->L = static_cast<std::int64_t>(in.L),
-  compiled->S = static_cast<std::int64_t>(in.P + in.N);
-  compiled->heads_of_group = in.G == 0 ? 1 : std::max<std::size_t>(1, in.H / in.G);
-  try {
-    const rule::Compiler compiler(text, tensors, in, compiled->parts, compiled->tables);
-    compiled->of_items = compiler.of_items, compiled->of_heads = compiler.of_heads;
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::usage) throw;
-    Problem problem = error.problems().front();
-    problem.subject = "mask_rule";
-    throw Error(ErrorKind::data, std::move(problem));
-  }
-  compiled_ = std::move(compiled);
-}
+MaskRule::MaskRule(const std::string& text, const TensorMap& tensors, const Inputs& in)
+    : compiled_(std::make_unique<const rule::Compiled>(
+          rule::parts_of(rule::mask_rules(), text, tensors, in))) {}
 
 MaskRule::~MaskRule() = default;
 bool MaskRule::uses_items() const { return compiled_->of_items; }

@@ -5,17 +5,9 @@
 //   q >= k and q // 512 == k // 512      causal chunks of 512 tokens
 //   image[q] == image[k]                 a table of the job says to which image each token belongs
 //
-// base/expression.h has the grammar. The names are
-//
-//   q, k     the positions of the query and of the key that causality and windows compare: q
-//            includes the offset, and with documents both count from the start of the document
-//   i, j     the indices of the query and of the key
-//   b, h, g  the indices of the batch item, the query head and the key/value head
-//   L, S     the numbers of queries and of keys, without appended keys
-//
-// with the functions abs, min and max. // and % round down, as in Python. A table has one or two
-// axes, and may have one of batch items in front of them: t[x] is t[b, x] then. Numbers other than
-// 0 are true. Integers have 64 bits.
+// base/expression.h has the grammar, and core/rule_parts.h the names and tables. The functions are
+// abs, min and max. // and % round down, as in Python. Numbers other than 0 are true. Integers have
+// 64 bits.
 //
 // Whole spans of keys are decided at once: interval arithmetic bounds each part of the expression.
 #pragma once
@@ -41,8 +33,9 @@ struct Compiled;
 class Evaluator;
 }  // namespace rule
 
-/// The most memory that an element of a table takes in a rule, with the bounds of ranges.
-inline constexpr std::size_t kBytesOfTableElement = 64;
+/// The most memory that an element of a table takes in both kinds of rules, with the bounds of
+/// ranges.
+inline constexpr std::size_t kBytesOfTableElement = 72;
 
 /// A mask rule and its tables. Immutable.
 class MaskRule {

@@ -224,6 +224,7 @@ struct Options {
   Alignment alignment = Alignment::top_left;
   std::optional<std::int64_t> causal_offset;  ///< replaces the offset of `alignment`
   Window window;
+  std::string bias_rule;  ///< is added to the scores (core/bias_rule.h); "": none
   std::string mask_rule;  ///< hides the keys for which it is false (core/mask_rule.h); "": none
   std::int64_t index_block = 1;  ///< keys of each of key_indices
   Duplicates duplicates = Duplicates::error;

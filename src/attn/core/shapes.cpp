@@ -121,7 +121,7 @@ DType result_dtype(const TensorMap& tensors, Compute compute) {
     return std::any_of(tensors.begin(), tensors.end(), [&](const auto& entry) {
       if (entry.second.dtype() != dtype) return false;
       const auto input = input_named(entry.first);
-      return !input ||
+      return input &&
              (row_of(*input).kind != InputKind::table && row_of(*input).kind != InputKind::flag &&
               row_of(*input).kind != InputKind::seed);
     });

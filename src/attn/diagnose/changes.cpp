@@ -215,7 +215,8 @@ bool has_bias(const Variant& variant) {
     return tensor != nullptr && is_float(tensor->dtype());
   };
   return is_added(Input::mask) || is_added(Input::key_mask) || variant.has(Input::bias) ||
-         variant.has(Input::alibi_slopes) || variant.has(Input::relative_bias);
+         variant.has(Input::alibi_slopes) || variant.has(Input::relative_bias) ||
+         !variant.options.bias_rule.empty();
 }
 
 Tensor viewed_as_heads(const Tensor& x) {

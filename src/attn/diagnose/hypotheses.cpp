@@ -922,6 +922,18 @@ constexpr Hypothesis kAttentionTable[] = {
 
     {"bias.dropped", kAttention,
      [](Variant& p, const Inputs&) { return without(p, {Input::bias}, "without --bias"); }},
+    {"bias.rule_dropped", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!in.bias_rule) return std::nullopt;
+       p.options.bias_rule.clear();
+       return flag("without --bias-rule", "'" + in.options.bias_rule + "'");
+     }},
+    {"bias.rule_negated", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!in.bias_rule) return std::nullopt;
+       p.options.bias_rule = "-(" + in.options.bias_rule + ")";
+       return flag("--bias-rule '" + p.options.bias_rule + "'", "'" + in.options.bias_rule + "'");
+     }},
     {"bias.negated", kAttention,
      [](Variant& p, const Inputs&) -> Found {
        if (!p.has(Input::bias)) return std::nullopt;
