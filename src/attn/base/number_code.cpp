@@ -59,14 +59,14 @@ Numbers make_numbers(Code code) {
 }  // namespace
 
 std::optional<Code> code_named(std::string_view name) {
-  constexpr std::array<std::pair<std::string_view, Code>, 5> kNames = {{
+  constexpr std::array<std::pair<std::string_view, Code>, 5> kCodes = {{
       {"float8_e4m3fn", Code::e4m3},
       {"float8_e5m2", Code::e5m2},
       {"float8_e4m3fnuz", Code::e4m3fnuz},
       {"float8_e5m2fnuz", Code::e5m2fnuz},
       {"float8_e8m0fnu", Code::e8m0},
   }};
-  for (const auto& [known, code] : kNames)
+  for (const auto& [known, code] : kCodes)
     if (known == name) return code;
   return std::nullopt;
 }
