@@ -44,6 +44,7 @@ FAMILIES = {
     "jax-grad": Family("jax.nn.dot_product_attention, gradients", "jax", "jax_gradients", "attention", amplified=10),
     "jax-grad-layouts": Family("jax.numpy operations, gradients", "jax", "jax_gradients", "layouts", amplified=10),
     "torch-flex": Family("torch FlexAttention", "torch", "torch_family", "flex"),
+    "torch-bias-rule": Family("torch FlexAttention, biases as text", "torch", "torch_family", "bias_rule"),
     "keras-mha": Family("Keras MultiHeadAttention", "keras", "keras_family", "multi_head"),
     "keras-additive": Family("Keras AdditiveAttention", "keras", "keras_family", "additive"),
     **{f"transformers-{name}": Family(f"{title} layer", "transformers", "layers_family", name)

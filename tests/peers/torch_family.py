@@ -253,3 +253,56 @@ def flex():
             return {"context": context, "logsumexp": aux.lse}
 
         yield Case(f"flex {seed}", dtype, job, *both(compute, dtype))
+
+
+def bias_rules(draw, H, L, S):
+    """Name -> (bias_rule, mask_tables, causal_offset, the bias for b, h, q and k)."""
+    offset, width = draw.choose.randint(-3, 9), draw.pick(2, 3, 5)
+    slopes, learned = draw.normal(H).round(4), draw.normal(8, H)
+    grid = draw.normal(2 * width - 1, 2 * max(L, S, width) - 1)
+    of_grid, middle = torch.from_numpy(grid), max(L, S, width) - 1
+    of_heads, of_distances = torch.from_numpy(slopes), torch.from_numpy(learned)
+    return {
+        "ALiBi": ("-slopes[h] * abs(q - k)", {"slopes": slopes}, offset,
+                  lambda b, h, q, k: -of_heads[h] * (q + offset - k).abs()),
+        "distances": ("learned[min(abs(q - k), 7), h]", {"learned": learned}, offset,
+                      lambda b, h, q, k: of_distances[(q + offset - k).abs().clamp(max=7), h]),
+        "KERPLE": ("-0.75 * log(1 + exp2(-h) * abs(q - k))", {}, offset,
+                   lambda b, h, q, k: -0.75 * torch.log(1 + torch.exp2(-h.double()) * (q + offset - k).abs().double())),
+        "grid": (f"t[q % {width} - k % {width} + {width - 1}, q // {width} - k // {width} + {middle}]", {"t": grid}, 0,
+                 lambda b, h, q, k: of_grid[q % width - k % width + width - 1, q // width - k // width + middle]),
+        "items": ("(b + 0.5) * (q % 3 == k % 3) - sqrt(k)", {}, 0,
+                  lambda b, h, q, k: (b + 0.5) * (q % 3 == k % 3) - torch.sqrt(k.double())),
+    }
+
+
+def bias_rule():
+    """Functions of scores that add a bias, which the job has as text. Both compute it in float64."""
+    for seed in range(100):
+        draw, dtype = Draw("bias rule", seed), ["float64", "float32"][seed % 2]
+        B, G, times = draw.pick(1, 2), draw.pick(1, 2), draw.pick(1, 1, 2)
+        H, L, S = G * times, draw.pick(1, 4, 9, 16), draw.pick(1, 6, 16)
+        job = {"Q": draw.normal(B, H, L, 4, dtype=dtype), "K": draw.normal(B, G, S, 4, dtype=dtype),
+               "V": draw.normal(B, G, S, 8, dtype=dtype), "outputs": ["context", "logsumexp"]}
+        rules = bias_rules(draw, H, L, S)
+        name = list(rules)[seed // 2 % len(rules)]
+        job["bias_rule"], tables, offset, bias = rules[name]
+        if tables:
+            job["mask_tables"] = {table: x.tolist() for table, x in tables.items()}
+        if offset:
+            job["causal_offset"] = offset
+        softcap = draw.pick(None, None, 2.0)
+        if softcap:
+            job["softcap"] = softcap
+
+        def change(score, b, h, q, k):
+            if softcap:
+                score = softcap * torch.tanh(score / softcap)
+            return score + bias(b, h, q, k).to(score.dtype)
+
+        def compute(d):
+            q, k, v = (tensor(job[x], d) for x in "QKV")
+            context, aux = flex_attention(q, k, v, change, enable_gqa=times > 1, return_aux=AuxRequest(lse=True))
+            return {"context": context, "logsumexp": aux.lse}
+
+        yield Case(f"bias rule {name}, {seed}", dtype, job, *both(compute, dtype))
