@@ -256,6 +256,89 @@ void recompute_overflowed(kernel::Problem<T>& problem, const Tensor& values, Ten
       to[i] = std::ldexp(std::clamp(from[i], -limit, limit), shift);
 }
 
+/// Neighbouring queries of one document, and the keys of which they see some.
+struct PackedDocument {
+  RowRange queries;
+  std::size_t first_key = 0, keys = 0;
+};
+
+/// The documents of packed tokens if they can be computed one by one; fewer than two otherwise. As
+/// a problem of its own, a document has the bytes that it has as a batch item, and no key is
+/// packed or compared for queries that do not see it.
+template <class T>
+std::vector<PackedDocument> documents_of(const Inputs& in, const kernel::Problem<T>& problem,
+                                         const kernel::Results<T>& results) {
+  const bool is_plain = problem.distances.data == nullptr && problem.masks[0].data == nullptr &&
+                        problem.biases[0].data == nullptr && results.remainder == nullptr;
+  const bool has_matrices = results.scores || results.scaled || results.masked || results.weights;
+  std::vector<PackedDocument> documents;
+  if (in.B != 1 || in.E > 0 || !in.key_ranges || !is_plain || has_matrices ||
+      in.options.empty_rows != EmptyRows::zero)
+    return documents;
+  const TokenPositions::Side& queries = in.token_positions.front().queries;
+  if (queries.documents.empty()) return documents;
+  for (std::size_t row = 0; row < in.rows.size(); ++row) {
+    const std::size_t query = in.rows[row];
+    const bool is_next = row == 0 || queries.segment(query) != queries.segment(in.rows[row - 1]);
+    if (is_next) documents.push_back({{row, 0}});
+    PackedDocument& document = documents.back();
+    ++document.queries.count;
+    const kernel::KeyRange& range = (*in.key_ranges)[row];
+    if (range.begin >= range.end) continue;
+    const auto end = static_cast<std::size_t>(range.end);
+    document.first_key = static_cast<std::size_t>(range.center - queries.position(query));
+    document.keys = std::max(document.keys, end - document.first_key);
+  }
+  return documents;
+}
+
+/// Keys or values from key `first` on.
+kernel::Operand rows_from(kernel::Operand operand, std::size_t first) {
+  const auto rows = static_cast<std::ptrdiff_t>(first);
+  if (operand.rows != nullptr) {
+    operand.rows += rows;
+    if (operand.decoding.starts != nullptr) operand.decoding.starts += rows;
+  } else if (operand.data != nullptr) {
+    const auto bytes = static_cast<std::ptrdiff_t>(size_of(operand.dtype));
+    operand.data = static_cast<const std::byte*>(operand.data) + rows * operand.strides.row * bytes;
+  }
+  return operand;
+}
+
+template <class T>
+void attend_document(const PackedDocument& document, const kernel::Problem<T>& all,
+                     const kernel::Results<T>& to) {
+  const auto [first, count] = document.queries;
+  const auto first_key = static_cast<std::int64_t>(document.first_key);
+  std::vector<kernel::KeyRange> ranges(all.key_ranges + first, all.key_ranges + first + count);
+  for (kernel::KeyRange& range : ranges) {
+    if (range.begin >= range.end) range.begin = range.end = first_key;
+    range.begin -= first_key, range.end -= first_key, range.center -= first_key;
+  }
+  kernel::Problem<T> problem = all;
+  problem.L = count, problem.S = document.keys;
+  problem.key_ranges = ranges.data(), problem.key_ranges_batch = 0;
+  problem.q = rows_from(all.q, first);
+  problem.k = rows_from(all.k, document.first_key);
+  problem.v = rows_from(all.v, document.first_key);
+  std::vector<T> logsumexp(all.H * count);
+  kernel::Results<T> results = to;
+  results.logsumexp = logsumexp.data();
+  results.context += static_cast<std::ptrdiff_t>(first) * to.context_strides.row;
+  kernel::attend(problem, results, thread_pool());
+  for (std::size_t h = 0; h < all.H; ++h)
+    std::copy_n(&logsumexp[h * count], count, to.logsumexp + h * all.L + first);
+}
+
+template <class T>
+void attend_documents(const std::vector<PackedDocument>& documents,
+                      const kernel::Problem<T>& problem, const kernel::Results<T>& results) {
+  const auto attend = [&](std::size_t i) { attend_document(documents[i], problem, results); };
+  if (documents.size() >= thread_pool().threads() && results.key_part == nullptr)
+    return run_in_parallel(documents.size(), thread_pool().threads(), attend);
+  for (std::size_t i = 0; i < documents.size(); ++i) attend(i);
+}
+
 template <class T>
 FusedResult attend_as(const Tensor& queries, const Tensor& keys, const Tensor& values,
                       const Inputs& in, const FusedRequest& request) {
@@ -278,7 +361,11 @@ FusedResult attend_as(const Tensor& queries, const Tensor& keys, const Tensor& v
   results.context_strides = strides_of(*context);
   results.key_part = in.key_part;
   set_row_outputs(results, outputs, request, {in.B, in.H, problem.L, in.S}, in, overflowed);
-  kernel::attend(problem, results, thread_pool());
+  const std::vector<PackedDocument> documents = documents_of(in, problem, results);
+  if (documents.size() > 1)
+    attend_documents(documents, problem, results);
+  else
+    kernel::attend(problem, results, thread_pool());
   const auto logs = outputs[index_of(Output::logsumexp)]->template data<T>();
   for (std::size_t i = 0; i < logs.size(); ++i)
     if (overflowed.contains(i, logs[i])) result.overflowed.push_back(i);
