@@ -79,18 +79,19 @@ def random_job(rng, folder):
             save("W_O", H * width, M)
         add_projection_options(rng, job, save, (H, G, width, M))
     else:
-        for name, rows, heads in ("Q", L, H), ("K", S, G), ("V", S, G):
-            save(name, B, heads, rows, width)
+        save("Q", B, H, L, width)
+        add_keys(rng, numbers, job, folder, save, (B, H, G, S, width))
     job["heads"], job["kv_heads"] = H, G
     if not embedded:
         del job["heads"], job["kv_heads"]
-        if rng.random() < 0.1:
+        if "K" in job and rng.random() < 0.1:
             past = rng.randint(1, 300)
             save("past_K", B, G, past, width)
             save("past_V", B, G, past, width)
             S += past
     add_options(rng, numbers, job, folder, (B, H, L, S), embedded)
     add_more_options(rng, numbers, job, folder, save, (B, H, G, L, S, width))
+    add_positions(rng, numbers, job, folder, (B, H, L, S))
     names = rng.sample(ROW_OUTPUTS, rng.randint(1, 3)) + rng.sample(KEY_OUTPUTS, rng.randint(0, 1))
     if B * H * L * S < 2_000_000:
         names += rng.sample(MATRICES, rng.randint(0, 2))
@@ -101,9 +102,54 @@ def random_job(rng, folder):
     if rng.random() < GRADIENTS and B * H * L * S < 2_000_000:
         rows = len(job.get("rows", range(L)))
         save("grad_context", *((B, rows, H * width) if embedded else (B, H, rows, width)))
-        names += ["delta", "grad_embeddings", "grad_W_K"] if embedded else ["delta", "grad_Q", "grad_K", "grad_V"]
+        of_keys = ["grad_K", "grad_V"] if "K" in job else []
+        names += ["delta", "grad_embeddings", "grad_W_K"] if embedded else ["delta", "grad_Q", *of_keys]
     job["outputs"] = list(dict.fromkeys(names))
     return job
+
+
+def add_keys(rng, numbers, job, folder, save, axes):  # pylint: disable=too-many-arguments
+    """K and V, as they are, of 8 bits with scales, or in pages."""
+    B, H, G, S, width = axes
+    kind = rng.random()
+    if kind < 0.12:
+        size = rng.choice([1, 3, 16])
+        pages = -(-S // size)
+        np.save(folder / "table.npy", numbers.permutation(B * pages + 1)[:B * pages].reshape(B, pages))
+        save("K_pages", B * pages + 1, size, G, width)
+        save("V_pages", B * pages + 1, size, G, width)
+        job |= {"block_table": "table.npy", "key_lengths": [rng.randint(max(0, S - 40), S) for _ in range(B)]}
+        return
+    for name in "KV":
+        save(name, B, G, S, width)
+        if kind < 0.2:
+            np.save(folder / f"{name}.npy", numbers.integers(-127, 128, (B, G, S, width), dtype="int8"))
+        if kind < 0.25:
+            job[f"{name.lower()}_scale"] = [rng.uniform(0.01, 0.02) for _ in range(G)]
+    if kind < 0.25:
+        job["q_scale"] = [rng.uniform(0.5, 1.5) for _ in range(H)]
+
+
+def add_positions(rng, numbers, job, folder, axes):
+    """Rules, lists of keys and left padding."""
+    B, H, L, S = axes
+    if rng.random() < 0.1:
+        job["mask_rule"] = rng.choice(["q >= k and (q - k < 100 or k < 4)", "k // 64 == q // 64", "(q + k) % 3 > 0", "k % 5 != b",
+                                       "q >= k or (q + h) % 2 == 0", "kind[k % 20] != kind[q % 20]"])
+    if rng.random() < 0.1 and B * H * L * S < 10_000_000:
+        job["bias_rule"] = rng.choice(["-0.1 * abs(q - k)", "-slopes[h % 4] * abs(q - k)", "sqrt(abs(k)) / (1 + i) - b",
+                                       "exp2(-h) * (k % 7 == 0)", "kind[j % 20] / 4"])
+    rules = job.get("mask_rule", "") + job.get("bias_rule", "")
+    if "[" in rules:
+        tables = {"kind": [rng.randint(0, 3) for _ in range(20)], "slopes": [0.5, 0.125, 0.25, 0.0625]}
+        job["mask_tables"] = {name: table for name, table in tables.items() if name in rules}
+    if rng.random() < 0.08:
+        step = rng.randint(1, 8)
+        listed = numbers.integers(0, step, (L, 1)) + step * np.arange(max(1, min(40, S // step)))
+        np.save(folder / "listed.npy", np.where(listed < S, listed, -1))
+        job["key_indices"] = "listed.npy"
+    if rng.random() < 0.06:
+        job["key_starts"] = [rng.randint(0, S) for _ in range(B)]
 
 
 def add_projection_options(rng, job, save, axes):
@@ -192,7 +238,7 @@ def add_options(rng, numbers, job, folder, axes, embedded):
     if rng.random() < 0.15 and L * S < 3_000_000:
         np.save(folder / "bias.npy", numbers.standard_normal((L, S)).astype("float32"))
         job["bias"] = "bias.npy"
-    if rng.random() < 0.2:
+    if rng.random() < 0.2 and "key_lengths" not in job:
         job["key_lengths"] = [rng.randint(0, S) for _ in range(B)]
     if rng.random() < 0.15:
         job["alibi"] = True
