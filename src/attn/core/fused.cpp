@@ -266,8 +266,8 @@ struct PackedDocument {
 /// a problem of its own, a document has the bytes that it has as a batch item, and no key is
 /// packed or compared for queries that do not see it.
 template <class T>
-std::vector<PackedDocument> documents_of(const Inputs& in, const kernel::Problem<T>& problem,
-                                         const kernel::Results<T>& results) {
+std::vector<PackedDocument> packed_documents(const Inputs& in, const kernel::Problem<T>& problem,
+                                             const kernel::Results<T>& results) {
   const bool is_plain = problem.distances.data == nullptr && problem.masks[0].data == nullptr &&
                         problem.biases[0].data == nullptr && results.remainder == nullptr;
   const bool has_matrices = results.scores || results.scaled || results.masked || results.weights;
@@ -361,7 +361,7 @@ FusedResult attend_as(const Tensor& queries, const Tensor& keys, const Tensor& v
   results.context_strides = strides_of(*context);
   results.key_part = in.key_part;
   set_row_outputs(results, outputs, request, {in.B, in.H, problem.L, in.S}, in, overflowed);
-  const std::vector<PackedDocument> documents = documents_of(in, problem, results);
+  const std::vector<PackedDocument> documents = packed_documents(in, problem, results);
   if (documents.size() > 1)
     attend_documents(documents, problem, results);
   else
