@@ -400,7 +400,7 @@ def test_arrays_in_a_dictionary(attn):
     assert np.array_equal(by_rule, context(attn, Q=Q, K=K, V=V, mask=documents[:, None] == documents))
     numbers = np.array([0.5, -1.25, 0, 3])
     by_rule = context(attn, Q=Q, K=K, V=V, bias_rule="t[q] * k", mask_tables={"t": numbers})
-    assert np.array_equal(by_rule, context(attn, Q=Q, K=K, V=V, bias=numbers[:, None] * np.arange(4)))
+    assert np.array_equal(by_rule, context(attn, Q=Q, K=K, V=V, bias=np.float32(numbers[:, None] * np.arange(4))))
     rotary = {"kind": "half", "scaling": "longrope", "original_length": 2, "factor": 2}
     factors = {"short_factor": np.array([1.0, 1, 2, 4]), "long_factor": np.array([1.0, 2, 4, 8])}
     lists = {name: list(values) for name, values in factors.items()}
