@@ -107,50 +107,59 @@ const std::vector<Convention>& conventions() {
   return table;
 }
 
+namespace {
+
+/// nullptr: there is none.
+const Convention* convention_named(const std::string& name) {
+  for (const Convention& convention : conventions())
+    if (convention.name == name) return &convention;
+  return nullptr;
+}
+
+}  // namespace
+
 void set_results_of_convention(const std::string& name, Options& options) {
-  for (const Convention& c : conventions()) {
-    if (c.name != name) continue;
-    options.empty_rows = c.empty_rows;
-    options.lse_base = c.lse_base;
-    options.lse_sinks = c.lse_sinks;
-    options.lse_empty = c.lse_empty;
-  }
+  const Convention* c = convention_named(name);
+  if (c == nullptr) return;
+  options.empty_rows = c->empty_rows;
+  options.lse_base = c->lse_base;
+  options.lse_sinks = c->lse_sinks;
+  options.lse_empty = c->lse_empty;
 }
 
 Options convention_options(const std::string& name, const TensorMap& tensors) {
   Options options;
+  const Convention* c = convention_named(name);
+  if (c == nullptr) return options;
   const Tensor* rows = find(tensors, contains(tensors, Input::Q) ? Input::Q : Input::embeddings);
   const std::size_t rank = rows == nullptr ? 0 : rows->rank();
   const auto is_boolean = [&](Input mask) {
     return contains(tensors, mask) && !is_float(at(tensors, mask).dtype());
   };
-  for (const Convention& c : conventions()) {
-    if (c.name != name) continue;
-    if (rank == 4) options.layout = c.layout;
-    if (rank == 3 && c.packs_tokens) options.layout = Layout::thd;
-    options.page_layout = c.page_layout;
-    options.batch_second = c.batch_second && rank == 3;
-    if (is_boolean(Input::mask) || is_boolean(Input::key_mask))
-      options.mask_polarity = c.mask_polarity;
-    if (contains(tensors, Input::mask)) options.short_mask = c.short_mask;
-    options.alignment =
-        contains(tensors, Input::key_lengths) ? c.alignment_of_lengths : c.alignment;
-    options.weights_layout = c.weights_layout;
-  }
+  if (rank == 4) options.layout = c->layout;
+  if (rank == 3 && c->packs_tokens) options.layout = Layout::thd;
+  options.page_layout = c->page_layout;
+  options.batch_second = c->batch_second && rank == 3;
+  if (is_boolean(Input::mask) || is_boolean(Input::key_mask))
+    options.mask_polarity = c->mask_polarity;
+  if (contains(tensors, Input::mask)) options.short_mask = c->short_mask;
+  options.alignment =
+      contains(tensors, Input::key_lengths) ? c->alignment_of_lengths : c->alignment;
+  options.weights_layout = c->weights_layout;
   set_results_of_convention(name, options);
   if (!contains(tensors, Input::sinks)) options.lse_sinks = true;
   return options;
 }
 
 void apply_mask_convention(const std::string& name, TensorMap& tensors) {
+  const Convention* convention = convention_named(name);
   const Tensor* rows = find(tensors, contains(tensors, Input::Q) ? Input::Q : Input::embeddings);
   const Tensor* mask = find(tensors, Input::mask);
-  if (rows == nullptr || rows->rank() != 3 || mask == nullptr || mask->rank() != 3) return;
+  if (convention == nullptr || !convention->mask_by_batch || rows == nullptr || rows->rank() != 3 ||
+      mask == nullptr || mask->rank() != 3)
+    return;
   const Shape shape = mask->shape();
-  for (const Convention& c : conventions())
-    if (c.name == name && c.mask_by_batch)
-      tensors.set(std::string(name_of(Input::mask)),
-                  mask->reshaped({shape[0], 1, shape[1], shape[2]}));
+  tensors.set(std::string(name_of(Input::mask)), mask->reshaped({shape[0], 1, shape[1], shape[2]}));
 }
 
 std::string conventions_table() {
