@@ -296,10 +296,9 @@ class ErrorOps {
   Bounded reported_logsumexp(const Bounded& natural) const {
     const Tensor reported = exact_.reported_logsumexp(natural.value);
     if (in_.options.lse_base == std::numbers::e) return {reported, natural.error};
-    const Tensor converted = exact_.in_lse_base(natural.value);
     const double factor = 1 / std::log(in_.options.lse_base);
     return {reported, bounds::plus(bounds::times(natural.error, factor),
-                                   bounds::times(bounds::magnitude(converted), 2 * s_))};
+                                   bounds::times(bounds::magnitude(reported), 2 * s_))};
   }
 
   /// The factor 1 / (1 - p) has two roundings, the product a third.

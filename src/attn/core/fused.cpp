@@ -322,9 +322,11 @@ void attend_document(const PackedDocument& document, const kernel::Problem<T>& a
   problem.k = rows_from(all.k, document.first_key);
   problem.v = rows_from(all.v, document.first_key);
   std::vector<T> logsumexp(all.H * count);
-  kernel::Results<T> results = to;
+  kernel::Results<T> results;
   results.logsumexp = logsumexp.data();
-  results.context += static_cast<std::ptrdiff_t>(first) * to.context_strides.row;
+  results.context = to.context + static_cast<std::ptrdiff_t>(first) * to.context_strides.row;
+  results.context_strides = to.context_strides;
+  results.key_part = to.key_part;
   kernel::attend(problem, results, thread_pool());
   for (std::size_t h = 0; h < all.H; ++h)
     std::copy_n(&logsumexp[h * count], count, to.logsumexp + h * all.L + first);
