@@ -9,25 +9,11 @@ import numpy as np
 import pytest
 
 from support.attn import assert_error, attn, json_lines
+from support.rule_table import Table
 
 RANDOM_JOBS = 80
 FUNCTIONS = dict(abs=abs, min=min, max=max, exp=math.exp, exp2=lambda x: 2.0**x, log=math.log, log2=math.log2,
                  sqrt=math.sqrt)
-
-
-class Table:
-    """A table in which an index must exist, as in attn."""
-
-    def __init__(self, elements):
-        self.elements = elements
-
-    def __getitem__(self, index):
-        found = self.elements
-        for i in index if isinstance(index, tuple) else (index,):
-            if i != math.floor(i) or not 0 <= i < len(found):
-                raise IndexError(i)
-            found = found[int(i)]
-        return found
 
 
 def python_bias(rule, L, S, *, B=1, H=1, G=None, offset=0, tables=None, causal=False):

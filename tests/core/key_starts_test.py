@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from support.attn import assert_error, attn
+from support.jobs import run_arrays, start_arrays
 
 B, H, G, L, S, D = 3, 4, 2, 4, 9, 5
 
@@ -16,15 +17,8 @@ def tensors(seed=0, L=L):
             "V": rng.standard_normal((B, G, S, D))}
 
 
-def run(folder, tensors, outputs="context,weights,logsumexp", **options):
-    np.savez(folder / "in.npz", **tensors)
-    job = {name: f"in.npz#{name}" for name in tensors} | options | {"outputs": outputs.split(",")}
-    (folder / "job.json").write_text(json.dumps(job))
-    done = attn("run", folder / "job.json", "-o", folder / "out.npz", "--force")
-    if done.returncode:
-        return done
-    with np.load(folder / "out.npz") as out:
-        return dict(out)
+def run(folder, tensors, outputs=("context", "weights", "logsumexp"), **options):
+    return run_arrays(folder, tensors, outputs=list(outputs), **options)
 
 
 @pytest.mark.parametrize("path", ["auto", "reference"])
@@ -87,18 +81,18 @@ def test_positions_count_from_it_in_a_mask_rule(tmp_path):
     ([0, 1], "one whole number for each of the 3 batch items"), ([0, 1, S + 1], f"lengths from 0 to {S}"),
     ([0, -1, 2], f"lengths from 0 to {S}"), ([0.5, 1, 1], "key_starts")])
 def test_bad_starts(tmp_path, starts, problem):
-    assert_error(run(tmp_path, tensors(), key_starts=starts), 65, problem)
+    assert_error(start_arrays(tmp_path, tensors(), key_starts=starts), 65, problem)
 
 
 def test_documents_have_no_start(tmp_path):
-    assert_error(run(tmp_path, tensors(L=S), key_starts=[0, 1, 2], documents=[0] * 4 + [1] * 5), 65,
+    assert_error(start_arrays(tmp_path, tensors(L=S), key_starts=[0, 1, 2], documents=[0] * 4 + [1] * 5), 65,
                  "documents have no padding before their keys")
 
 
 def test_diagnosis_names_visible_padding(tmp_path):
     t = tensors(5)
-    result = run(tmp_path, t, causal="bottom-right", outputs="context")
+    result = run(tmp_path, t, causal="bottom-right", outputs=["context"])
     np.savez(tmp_path / "wrong.npz", context=result["context"])
-    run(tmp_path, t, key_starts=[1, 2, 3], causal="bottom-right", outputs="context")
+    run(tmp_path, t, key_starts=[1, 2, 3], causal="bottom-right", outputs=["context"])
     done = attn("compare", tmp_path / "wrong.npz", "--reference", tmp_path / "job.json", "--diagnose", "--json")
     assert [found["id"] for found in json.loads(done.stdout)["tensors"][0]["diagnosis"]] == ["mask.key_starts_dropped"]

@@ -6,26 +6,20 @@ import numpy as np
 import pytest
 
 from support.attn import assert_error, attn
+from support.jobs import run_arrays, start_arrays
 
 B, H, L, S, D = 2, 3, 4, 6, 5
 SINKS = [0.5, -1.0, 40.0]
 
 
-def run(folder, *flags, outputs=("logsumexp", "context", "weights"), **options):
+def run(folder, outputs=("logsumexp", "context", "weights"), **options):
+    """The outputs of a job, and its tensors."""
     rng = np.random.default_rng(4)
     tensors = {"Q": rng.standard_normal((B, H, L, D)), "K": rng.standard_normal((B, H, S, D)),
-               "V": rng.standard_normal((B, H, S, D)), "grad_logsumexp": rng.standard_normal((B, H, L)),
-               "grad_context": rng.standard_normal((B, H, L, D))}
-    if not any(name.startswith("grad_") for name in outputs):
-        del tensors["grad_logsumexp"], tensors["grad_context"]
-    np.savez(folder / "in.npz", **tensors)
-    job = {name: f"in.npz#{name}" for name in tensors} | options | {"outputs": list(outputs)}
-    (folder / "job.json").write_text(json.dumps(job))
-    done = attn("run", folder / "job.json", "-o", folder / "out.npz", "--force", *flags)
-    if done.returncode:
-        return done
-    with np.load(folder / "out.npz") as out:
-        return tensors | dict(out)
+               "V": rng.standard_normal((B, H, S, D))}
+    if any(name.startswith("grad_") for name in outputs):
+        tensors |= {"grad_logsumexp": rng.standard_normal((B, H, L)), "grad_context": rng.standard_normal((B, H, L, D))}
+    return tensors | run_arrays(folder, tensors, outputs=list(outputs), **options)
 
 
 def scores(t):
@@ -113,7 +107,7 @@ def test_diagnosis_names_another_convention(tmp_path, made_with, finding):
 
 
 def test_lse_sinks_requires_sinks(tmp_path):
-    assert_error(run(tmp_path, lse_sinks="excluded"), 65, "lse_sinks")
+    assert_error(start_arrays(tmp_path, {"Q": np.eye(2), "K": np.eye(2)}, lse_sinks="excluded"), 65, "lse_sinks")
 
 
 @pytest.mark.parametrize("convention, base, empty, sinks", [

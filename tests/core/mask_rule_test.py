@@ -8,23 +8,9 @@ import numpy as np
 import pytest
 
 from support.attn import assert_error, attn, json_lines, under_sanitizer
+from support.rule_table import Table
 
 RANDOM_JOBS = 60
-
-
-class Table:
-    """A table in which an index must exist, as in attn."""
-
-    def __init__(self, elements):
-        self.elements = elements
-
-    def __getitem__(self, index):
-        found = self.elements
-        for i in index if isinstance(index, tuple) else (index,):
-            if not 0 <= i < len(found):
-                raise IndexError(i)
-            found = found[i]
-        return found
 
 
 def python_mask(rule, L, S, *, B=1, H=1, G=None, offset=0, tables=None):

@@ -6,24 +6,19 @@ import numpy as np
 import pytest
 
 from support.attn import assert_error, attn
+from support.jobs import run_arrays, start_arrays
 
 B, H, L, S, D = 2, 3, 4, 6, 5
 
 
-def run(folder, *flags, outputs=("context",), **options):
+def tensors(*more):
     rng = np.random.default_rng(7)
-    tensors = {"Q": rng.standard_normal((B, H, L, D)), "K": rng.standard_normal((B, H, S, D)),
-               "V": rng.standard_normal((B, H, S, D))}
-    for name in options.pop("with_tensors", ()):
-        tensors[name] = rng.standard_normal((B, H, L, D))
-    np.savez(folder / "in.npz", **tensors)
-    job = {name: f"in.npz#{name}" for name in tensors} | options | {"outputs": list(outputs)}
-    (folder / "job.json").write_text(json.dumps(job))
-    done = attn("run", folder / "job.json", "-o", folder / "out.npz", "--force", *flags)
-    if done.returncode:
-        return done
-    with np.load(folder / "out.npz") as out:
-        return dict(out)
+    return {"Q": rng.standard_normal((B, H, L, D)), "K": rng.standard_normal((B, H, S, D)),
+            "V": rng.standard_normal((B, H, S, D))} | {name: rng.standard_normal((B, H, L, D)) for name in more}
+
+
+def run(folder, outputs=("context",), with_tensors=(), **options):
+    return run_arrays(folder, tensors(*with_tensors), outputs=list(outputs), **options)
 
 
 @pytest.mark.parametrize("path", ["auto", "reference"])
@@ -70,4 +65,4 @@ def test_diagnosis(tmp_path, made_with, named):
 
 @pytest.mark.parametrize("number", [0, -1, "nan", [2]])
 def test_it_is_a_positive_number(tmp_path, number):
-    assert_error(run(tmp_path, o_scale=number), 65, "o_scale")
+    assert_error(start_arrays(tmp_path, tensors(), o_scale=number), 65, "o_scale")

@@ -38,12 +38,17 @@ def write_jobs(folder, seeds, name="job{:04}.json"):
     return paths
 
 
-def run_arrays(folder, tensors, **job):
-    """Runs a job of these arrays and keys; returns its outputs by name."""
+def start_arrays(folder, tensors, **job):
+    """Runs a job of these arrays and keys, job.json; returns the finished process."""
     np.savez(folder / "in.npz", **tensors)
     job = {**job, **{name: f"in.npz#{name}" for name in tensors}}
     (folder / "job.json").write_text(json.dumps(job))
-    done = attn("run", "job.json", "-o", "out.npz", "--force", cwd=folder)
+    return attn("run", "job.json", "-o", "out.npz", "--force", cwd=folder)
+
+
+def run_arrays(folder, tensors, **job):
+    """The same; returns its outputs by name."""
+    done = start_arrays(folder, tensors, **job)
     assert done.returncode == 0, done.stderr.decode()
     with np.load(folder / "out.npz") as found:
         return dict(found)
