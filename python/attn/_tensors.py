@@ -104,9 +104,11 @@ def _require_cpu(name: str, array: Any) -> None:
 def _of_dlpack(name: str, array: Any) -> Tensor:
     capsule = array.__dlpack__()  # releases the array when it is deleted
     tensor = _DLTensor.from_address(_pointer_of(capsule, b"dltensor"))
-    dtype = _CODES_OF_8_BITS.get(tensor.code) or _CODES.get(tensor.code, f"DLPack type {tensor.code}, ")
-    if dtype != "bool" and tensor.code not in _CODES_OF_8_BITS:
-        dtype += str(tensor.bits)
+    dtype = _CODES_OF_8_BITS.get(tensor.code, "")
+    if not dtype:
+        dtype = _CODES.get(tensor.code, f"DLPack type {tensor.code}, ")
+        if dtype != "bool":
+            dtype += str(tensor.bits)
     if tensor.lanes != 1:
         dtype += f"x{tensor.lanes}"
     rank = tensor.ndim
