@@ -28,7 +28,7 @@ TENSORS = {
     "bias": RNG.standard_normal((H, L, L)), "buckets": RNG.standard_normal((8, H)), "sinks": RNG.standard_normal(H),
     "past": RNG.standard_normal((B, H, 3, D)), "lengths": np.array([3, 5]), "ids": np.array([0, 0, 1, 1, 2, 2]),
     "positions": np.array([4, 5, 6, 7, 8, 9]), "cu": np.array([0, 2, 6]), "norm": RNG.standard_normal(D),
-    "bk": RNG.standard_normal(H * D), **{name: RNG.standard_normal((B, L, D)) for name in ("q3", "k3", "v3")}}
+    "half": np.full(1, 0.5), "bk": RNG.standard_normal(H * D), **{name: RNG.standard_normal((B, L, D)) for name in ("q3", "k3", "v3")}}
 QKV = ["--q", "q4.npy", "--k", "k4.npy", "--v", "v4.npy"]
 GROUPED = ["--q", "x.npy", "--k", "x.npy", "--v", "x.npy", "--heads", "4"]
 WORDS = ["--embeddings", "x.npy", "--w-q", "w.npy", "--w-k", "u.npy", "--w-v", "w.npy"]
@@ -181,6 +181,8 @@ def test_a_suggested_flag_is_the_one_that_was_meant(folder, command, typed, mean
 PAST, ROPE = ["--past-k", "past.npy", "--past-v", "past.npy"], [*RUN, "--rotary", "half"]
 PLAIN = ["run", *QKV]
 SMALL = ["run", "--q", "x.npy", "--k", "y.npy"]
+LATENT = ["run", *JSON, "--q-nope", "q4.npy", "--q-pe", "q4.npy", "--scale", "1"]
+PAGES = ["--block-table", "[[0],[1]]", "--key-lengths", "lengths.npy"]
 LLAMA3 = ["--rotary-scaling", "llama3", "--rotary-factor", "2", "--rotary-original-length", "4"]
 MORE_FLAGS = [
     ([*RUN[:1], *RUN[3:]], "query_layer", "--q q4.npy"), (["run", *JSON, *QKV[:2], *QKV[4:]], "key_layer", "--k k4.npy"),
@@ -210,6 +212,13 @@ MORE_FLAGS = [
     (RUN, "output_scale out_scale o_descale", "--o-scale 2"),
     (RUN, "key_leftpad leftpad_k cache_leftpad left_pad left_padding", "--key-starts lengths.npy"),
     (RUN, "topk_indices topk_idx topk_idxs sparse_indices block_indices", "--key-indices lists.npy"),
+    ([*LATENT, *PAGES, "--k-pe-pages", "k3.npy"], "ckv_cache", "--ckv-pages v3.npy"),
+    ([*LATENT, *PAGES, "--ckv-pages", "v3.npy"], "kpe_cache", "--k-pe-pages k3.npy"),
+    ([*LATENT, "--k-pe", "k3.npy"], "compressed_kv kv_c", "--ckv v3.npy"),
+    ([*LATENT, "--ckv", "v3.npy"], "kpe", "--k-pe k3.npy"),
+    ([*LATENT, "--ckv", "v3.npy", "--k-pe", "k3.npy"], "kpe_scale", "--k-pe-scale half.npy"),
+    (RUN, "ckv_scale", "--k-scale sinks.npy"),
+    (["run", *JSON, *QKV[:4], "--scale", "1"], "head_dim_v", "--value-width 3"),
     (RUN, "q_descale", "--q-scale sinks.npy"),
     (RUN, "k_descale", "--k-scale sinks.npy"),
     (RUN, "v_descale", "--v-scale sinks.npy"),

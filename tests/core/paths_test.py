@@ -21,6 +21,8 @@ PACKED = {"Q": (B, L, H * D), "K": (B, S, G * D), "V": (B, S, G * D)}
 PAGES = {"Q": (B, H, L, D), "K_pages": (4, 3, G, D), "V_pages": (4, 3, G, D)}
 TABLE = {"block_table": [[0, 1], [2, 3]], "key_lengths": [4, 6]}
 PAGE_LISTS = {"kv_indptr": [0, 2, 4], "kv_indices": [0, 1, 2, 3], "last_page_len": [1, 3]}
+LATENT = {"Q_nope": (B, H, L, D), "Q_pe": (B, H, L, 2), "CKV": (B, S, D), "K_pe": (B, S, 2)}
+LATENT_PAGES = {"Q_nope": (B, H, L, D), "Q_pe": (B, H, L, 2), "CKV_pages": (4, 3, D), "K_pe_pages": (4, 3, 2)}
 HALF = D // 2
 
 # For each key of a job: jobs that use it. A tuple is the shape of a random tensor. "base" replaces the
@@ -69,6 +71,12 @@ JOBS = {
     **{f"{x}_{key}": [{f"{x}_scale": 0.5, f"{x}_{key}": value}]
        for x in "qkv" for key, value in [("scale", (G, ) if x != "q" else (H,)), ("zero_point", 3), ("global_scale", 2.0)]},
     **{f"{x}_type": [{f"{x}_type": "e4m3", x.upper(): np.ones((B, H if x == "q" else G, L, D), int)}] for x in "qkv"},
+    **{key: [{"base": LATENT, "scale": 0.3}] for key in ("Q_nope", "Q_pe", "CKV", "K_pe")},
+    **{key: [{"base": LATENT_PAGES, **TABLE, "scale": 0.3}] for key in ("CKV_pages", "K_pe_pages")},
+    "W_UV": [{"base": LATENT, "scale": 0.3, "W_UV": (H, D, 3)}],
+    "k_pe_scale": [{"base": LATENT, "scale": 0.3, "k_pe_scale": 0.5}],
+    "k_pe_type": [{"base": {**LATENT, "K_pe": np.ones((B, S, 2), int)}, "scale": 0.3, "k_pe_type": "e4m3"}],
+    "value_width": [{"base": {"Q": (B, H, L, D), "KV_pages": (4, 3, D)}, **TABLE, "value_width": 3, "scale": 0.3}],
     "bias_K": [{"bias_K": (G * D,), "bias_V": (G * D,)},
                {"bias_K": (G * D,), "bias_V": (G * D,), "causal": True, "mask": (L, S)}],
     "bias_V": [{"bias_K": (G * D,), "bias_V": (G * D,)}],

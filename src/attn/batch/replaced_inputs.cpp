@@ -45,7 +45,7 @@ std::vector<std::string> output_names(const Document& document) {
   const std::vector<std::string> listed =
       outputs ? strings_of(outputs->value) : std::vector<std::string>();
   if (listed.empty()) {
-    constexpr const char* kSources[] = {"W_O", "model", "draws"};
+    constexpr const char* kSources[] = {"W_O", "W_UV", "model", "draws"};
     return names_of(
         default_outputs(std::any_of(std::begin(kSources), std::end(kSources), [&](const char* key) {
           return document.find(key) != nullptr;

@@ -29,6 +29,8 @@ enum class Axis {
   Mk,       ///< width of the source of the keys
   Mv,       ///< width of the source of the values
   Mo,       ///< width of an output
+  Du,       ///< width of a context times W_UV
+  HDu,      ///< H * Du
   A,        ///< hidden width of the additive score functions
   DDk,      ///< D + Dk
   angles,   ///< column pairs that rotary positions rotate
@@ -40,8 +42,8 @@ inline constexpr std::size_t kAxisCount = static_cast<std::size_t>(Axis::layer) 
 /// "B", "H*Dv".
 constexpr std::string_view name_of(Axis axis) {
   constexpr std::array<std::string_view, kAxisCount> kNames = {
-      "B",    "H",    "G", "L",  "N",  "P",  "S", "D",    "Dk",  "Dv",      "H*D",  "G*D",
-      "G*Dv", "H*Dv", "M", "Mk", "Mv", "Mo", "A", "D+Dk", "r/2", "buckets", "layer"};
+      "B",    "H", "G",  "L",  "N",  "P",  "S",    "D", "Dk",   "Dv",  "H*D",     "G*D",  "G*Dv",
+      "H*Dv", "M", "Mk", "Mv", "Mo", "Du", "H*Du", "A", "D+Dk", "r/2", "buckets", "layer"};
   return kNames[static_cast<std::size_t>(axis)];
 }
 

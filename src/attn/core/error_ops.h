@@ -113,12 +113,12 @@ class ErrorOps {
       const Tensor magnitudes = bounds::magnitude(x.value), w = bounds::magnitude(W->value);
       total = bounds::plus(
           bounds::plus(bounds::product(x.error, w), bounds::product(magnitudes, W->error)),
-          bounds::times(bounds::product(magnitudes, w), sum_of_products(W->value.shape()[0])));
+          bounds::times(bounds::product(magnitudes, w), sum_of_products(x.value.shape().back())));
     }
     if (b) {  // added to any of the partial sums of the product
       const Tensor size = bounds::magnitude(b->value);
       const auto e = b->error.data<double>(), bias = size.data<double>();
-      const double of_sums = W ? bounds::growth(W->value.shape()[0]) * s_ : 0;
+      const double of_sums = W ? bounds::growth(x.value.shape().back()) * s_ : 0;
       const auto out = total.mutable_data<double>();
       for (std::size_t i = 0; i < out.size(); ++i)
         out[i] += e[i % e.size()] + of_sums * bias[i % e.size()];
@@ -360,6 +360,12 @@ class ErrorOps {
   /// The context is rounded to the stored dtype before it is projected.
   Bounded join_heads(const Bounded& x) const {
     return {exact_.join_heads(x.value), exact_.join_heads(stored(x).error), true};
+  }
+
+  /// The same for the contexts that W_UV multiplies.
+  Bounded swap_batch_and_heads(const Bounded& x) const {
+    return {exact_.swap_batch_and_heads(x.value), exact_.swap_batch_and_heads(stored(x).error),
+            true};
   }
 
   /// The error of x after rounding to the stored dtype. What is exactly 0 stays 0.

@@ -179,8 +179,8 @@ class Formula {
       case Output::context:  // (B, rows, H * Dv)
         return ops_.join_heads(at(Output::head_context));
       case Output::output:  // (B, rows, Mo)
-        return ops_.project(at(Output::context), given(Input::W_O), given(Input::b_O),
-                            Output::output);
+        return ops_.project(in_[Input::W_UV] ? expanded_context() : at(Output::context),
+                            given(Input::W_O), given(Input::b_O), Output::output);
       case Output::delta:
         break;  // core/gradients.h
     }
@@ -194,6 +194,13 @@ class Formula {
           ops_.input_normalised(ops_.add_positions(ops_.given(Input::embeddings)),
                                 given(Input::input_norm_weight), given(Input::input_norm_bias));
     return *all_inputs_;
+  }
+
+  /// The contexts of latent attention times W_UV, (B, rows, H * Du).
+  Value expanded_context() {
+    const Value context = ops_.swap_batch_and_heads(at(Output::head_context));
+    return ops_.join_heads(ops_.swap_batch_and_heads(
+        ops_.project(context, given(Input::W_UV), std::nullopt, Output::output)));
   }
 
   Value memory() { return in_[Input::memory] ? ops_.given(Input::memory) : all_inputs(); }

@@ -298,6 +298,8 @@ kernel::Operand rows_from(kernel::Operand operand, std::size_t first) {
   if (operand.rows != nullptr) {
     operand.rows += rows;
     if (operand.decoding.starts != nullptr) operand.decoding.starts += rows;
+    if (operand.rest != nullptr)
+      operand.rest = std::make_shared<const kernel::Operand>(rows_from(*operand.rest, first));
   } else if (operand.data != nullptr) {
     const auto bytes = static_cast<std::ptrdiff_t>(size_of(operand.dtype));
     operand.data = static_cast<const std::byte*>(operand.data) + rows * operand.strides.row * bytes;

@@ -97,15 +97,22 @@ class GradOps {
     return record(
         exact_.project(x.value, value_of(W), value_of(b), stage), {x, W, b},
         [=, this](const Tensor& g) {
-          const Tensor rows = g.reshaped({g.shape()[0] * g.shape()[1], g.shape()[2]});
+          // Matrices of W, each with its rows of x and g.
+          const std::size_t count = W && W->value.rank() == 3 ? W->value.shape()[0] : 1;
+          const Shape& shape = g.shape();
+          const std::size_t all = element_count({shape.begin(), shape.end() - 1});
+          const Tensor rows = g.reshaped(count > 1 ? Shape{count, all / count, shape.back()}
+                                                   : Shape{all, shape.back()});
           if (b)
             tape_.pass(*b, [&] {
               return sum_to(rows, {1, rows.shape()[1]}).reshaped(b->value.shape());
             });
           if (W)
             tape_.pass(*W, [&] {
-              const Tensor given = x.value.reshaped({rows.shape()[0], x.value.shape()[2]});
-              return transposed_matrices(transposed_product(rows, given));
+              Shape of_x = rows.shape();
+              of_x.back() = x.value.shape().back();
+              return transposed_matrices(transposed_product(rows, x.value.reshaped(of_x)))
+                  .reshaped(W->value.shape());
             });
           tape_.pass(x, [&] { return W ? chained_product(g, transposed_matrices(W->value)) : g; });
         });
@@ -322,6 +329,10 @@ class GradOps {
   Traced join_heads(const Traced& x) {
     return unary(x, exact_.join_heads(x.value),
                  [H = in_.H](const Tensor& g) { return attn::split_heads(g, H); });
+  }
+
+  Traced swap_batch_and_heads(const Traced& x) {
+    return unary(x, exact_.swap_batch_and_heads(x.value), attn::swap_batch_and_heads);
   }
 
  protected:

@@ -110,8 +110,13 @@ class GradErrorOps {
     return record(
         errors_.project(x.bounded, bounded_of(W), bounded_of(b), stage), {x, W, b},
         [=, this](const Bounded& g) {
+          // Matrices of W, each with its rows of x and g.
+          const std::size_t count =
+              W && W->bounded.value.rank() == 3 ? W->bounded.value.shape()[0] : 1;
           const Shape& shape = g.value.shape();
-          const Shape flat{shape[0] * shape[1], shape[2]};
+          const std::size_t all = element_count({shape.begin(), shape.end() - 1});
+          const Shape flat =
+              count > 1 ? Shape{count, all / count, shape.back()} : Shape{all, shape.back()};
           const Bounded rows{g.value.reshaped(flat), g.error.reshaped(flat), true};
           if (b)
             tape_.pass(*b, [&] {
@@ -120,10 +125,13 @@ class GradErrorOps {
             });
           if (W)
             tape_.pass(*W, [&] {
-              const Shape given{flat[0], x.bounded.value.shape()[2]};
+              Shape given = flat;
+              given.back() = x.bounded.value.shape().back();
               const Bounded factors{transposed_matrices(x.bounded.value.reshaped(given)),
                                     transposed_matrices(x.bounded.error.reshaped(given))};
-              return product_of(factors, rows);
+              const Bounded product = product_of(factors, rows);
+              const Shape& of_W = W->bounded.value.shape();
+              return Bounded{product.value.reshaped(of_W), product.error.reshaped(of_W)};
             });
           tape_.pass(x, [&] {
             if (!W) return g;
@@ -289,6 +297,10 @@ class GradErrorOps {
                  [H = in_.H](const Tensor& g) { return attn::split_heads(g, H); });
   }
 
+  TracedBound swap_batch_and_heads(const TracedBound& x) {
+    return unary(x, errors_.swap_batch_and_heads(x.bounded), attn::swap_batch_and_heads);
+  }
+
  private:
   [[noreturn]] static void throw_unbounded() {
     throw Error(ErrorKind::internal, "no error bound is known for this derivative");
@@ -340,7 +352,8 @@ class GradErrorOps {
   /// a (..., m, k) times b (k, n), both stored before.
   Bounded product_of(const Bounded& a, const Bounded& b) const {
     const Tensor x = bounds::magnitude(a.value), y = bounds::magnitude(b.value);
-    Tensor error = bounds::times(bounds::product(x, y), errors_.sum_of_products(y.shape()[0]));
+    Tensor error =
+        bounds::times(bounds::product(x, y), errors_.sum_of_products(y.shape()[y.rank() - 2]));
     error = bounds::plus_product(std::move(error), a.error, y);
     error = bounds::plus_product(std::move(error), x, b.error);
     return {chained_product(bounds::wide(a.value), bounds::wide(b.value)), std::move(error)};

@@ -124,8 +124,8 @@ void set_seeds(const TensorMap& numbers, Inputs& in, AxisLengths& axes) {
   for (const auto& [seed, of] : kSeeds) {
     const Tensor* given = find(numbers, seed);
     if (given == nullptr) continue;
-    if (of == Output::output && !in[Input::W_O])
-      return axes.problem(seed, {.message = "requires W_O"});
+    if (of == Output::output && !in[Input::W_O] && !in[Input::W_UV])
+      return axes.problem(seed, {.message = "requires W_O or W_UV"});
     const auto fits = [&](Output output) {
       return given->shape() == to_user_shape(output, full_shape(output, in), in);
     };

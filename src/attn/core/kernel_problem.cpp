@@ -120,27 +120,35 @@ kernel::Operand operand_of(const Tensor& tensor) {
   return {tensor.raw(), tensor.dtype(), strides_of(tensor)};
 }
 
-kernel::Operand row_operand_of(const Tensor& tensor) {
-  const RowTable* table = row_table_of(tensor);
-  // The kernels read factors by key/value head.
-  const bool has_groups = table != nullptr && table->factors && table->factors->group > 1;
-  if (table == nullptr || has_groups) return operand_of(tensor);
-  const DType dtype = table->pool.dtype();
-  kernel::Operand operand{
-      table->pool.raw() + static_cast<std::size_t>(table->first) * size_of(dtype),
-      dtype,
-      {0, table->head, 0, 1},
-      table->rows->data(),
-      static_cast<std::int64_t>(table->keys)};
-  operand.decoding.is_used = table->is_stored();
-  operand.decoding.code = table->code;
-  if (const auto& factors = table->factors) {
+namespace {
+
+kernel::Operand operand_of(const RowTable& table) {
+  const DType dtype = table.pool.dtype();
+  kernel::Operand operand{table.pool.raw() + static_cast<std::size_t>(table.first) * size_of(dtype),
+                          dtype,
+                          {0, table.head, 0, 1},
+                          table.rows->data(),
+                          static_cast<std::int64_t>(table.keys)};
+  operand.decoding.is_used = table.is_decoded();
+  operand.decoding.code = table.code;
+  operand.width = table.width;
+  if (table.rest) operand.rest = std::make_shared<const kernel::Operand>(operand_of(*table.rest));
+  if (const auto& factors = table.factors) {
     operand.decoding.factors = factors->factors.data();
     if (!factors->zeros.empty()) operand.decoding.zeros = factors->zeros.data();
     if (!factors->starts.empty()) operand.decoding.starts = factors->starts.data();
     operand.decoding.head = factors->head, operand.decoding.columns = factors->columns;
   }
   return operand;
+}
+
+}  // namespace
+
+kernel::Operand row_operand_of(const Tensor& tensor) {
+  const RowTable* table = row_table_of(tensor);
+  // The kernels read factors by key/value head.
+  const bool has_groups = table != nullptr && table->factors && table->factors->group > 1;
+  return table == nullptr || has_groups ? operand_of(tensor) : operand_of(*table);
 }
 
 template <class T>

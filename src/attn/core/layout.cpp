@@ -79,7 +79,8 @@ Shape full_shape(Output output, const Inputs& in) {
                     : axis == Axis::L  ? in.rows.size()
                     : axis == Axis::S  ? in.S
                     : axis == Axis::Dv ? in.Dv
-                                       : in[Input::W_O]->shape()[1]);
+                    : in[Input::W_O]   ? in[Input::W_O]->shape()[1]
+                                       : in.H * in[Input::W_UV]->shape()[2]);
   return shape;
 }
 

@@ -208,7 +208,8 @@ struct Options {
   Layout layout = Layout::bhld;
   PoolLayout page_layout = PoolLayout::nhd;  ///< make_job() replaces pages by keys and values
   /// make_job() replaces stored queries, keys and values by numbers.
-  StoredType q_type = StoredType::as_given, k_type = q_type, v_type = q_type;
+  StoredType q_type = StoredType::as_given, k_type = q_type, v_type = q_type, k_pe_type = q_type;
+  std::int64_t value_width = 0;  ///< V is so many columns of K, also made by make_job(); 0: no
   WeightsLayout weights_layout = WeightsLayout::in_out;
   bool batch_second = false;  ///< 3-D inputs and results are (L, B, M) instead of (B, L, M)
   Score score = Score::dot;

@@ -14,18 +14,33 @@
 namespace attn {
 namespace {
 
+enum class PoolKind { keys_or_values, both, latent };
 /// The axes of a pool, one letter each: P pages, s slots, G heads, D columns, h heads of keys and
 /// values in turn, 2 keys and values, 1 an axis of length 1.
 struct PoolForm {
-  bool combined;  ///< KV_pages
+  PoolKind kind;
   PoolLayout layout;
   std::string_view axes;
 };
 constexpr PoolForm kForms[] = {
-    {false, PoolLayout::nhd, "PsGD"},         {false, PoolLayout::hnd, "PGsD"},
-    {true, PoolLayout::nhd, "P2sGD"},         {true, PoolLayout::hnd, "P2GsD"},
-    {true, PoolLayout::interleaved, "P1hsD"}, {true, PoolLayout::interleaved, "PshD"},
+    {PoolKind::keys_or_values, PoolLayout::nhd, "PsGD"},
+    {PoolKind::keys_or_values, PoolLayout::hnd, "PGsD"},
+    {PoolKind::both, PoolLayout::nhd, "P2sGD"},
+    {PoolKind::both, PoolLayout::hnd, "P2GsD"},
+    {PoolKind::both, PoolLayout::interleaved, "P1hsD"},
+    {PoolKind::both, PoolLayout::interleaved, "PshD"},
+    {PoolKind::latent, PoolLayout::nhd, "PsD"},
+    {PoolKind::latent, PoolLayout::nhd, "Ps1D"},
+    {PoolKind::latent, PoolLayout::hnd, "PsD"},
+    {PoolKind::latent, PoolLayout::hnd, "P1sD"},
 };
+
+PoolKind kind_of(Input input, const Options& options) {
+  const bool is_of_one = input == Input::K_pages || input == Input::V_pages;
+  return is_of_one                 ? PoolKind::keys_or_values
+         : options.value_width > 0 ? PoolKind::latent
+                                   : PoolKind::both;
+}
 
 std::string text_of(std::string_view axes) {
   std::string text;
@@ -48,17 +63,41 @@ bool fits(const Shape& shape, std::string_view axes) {
 std::optional<std::pair<Pool, Pool>> pools_of(Input input, const TensorMap& tensors,
                                               const Options& options, ProblemList& problems) {
   const Tensor& tensor = at(tensors, input);
-  const Storage& storage = storage_of(input == Input::V_pages ? Input::V : Input::K);
+  const Storage& storage = input == Input::K_pe_pages
+                               ? kRotaryStorage
+                               : storage_of(input == Input::V_pages ? Input::V : Input::K);
   const Stored stored = stored_elements(input, tensor, storage, options, problems);
   std::string expected;
   for (const PoolForm& form : kForms) {
-    if (form.combined != (input == Input::KV_pages) || form.layout != options.page_layout) continue;
+    if (form.kind != kind_of(input, options) || form.layout != options.page_layout) continue;
     if (fits(stored.data.shape(), form.axes))
       return pools_of(stored, stored.data.shape(), form.axes);
     expected += (expected.empty() ? "" : " or ") + text_of(form.axes);
   }
-  report(problems, input, expected, to_string(tensor.shape()));
+  if (expected.empty())
+    problems.add({.subject = "page_layout",
+                  .expected = "nhd or hnd for a latent cache",
+                  .found = "interleaved"});
+  else
+    report(problems, input, expected, to_string(tensor.shape()));
   return std::nullopt;
+}
+
+/// Checks the widths of the pools of a latent cache; D is that of the queries.
+void check_widths(const Pool& keys, const Pool* rotary, std::size_t D, std::size_t columns,
+                  ProblemList& problems) {
+  const auto check = [&](const Pool& pool, Input input, std::size_t width) {
+    if (pool.width != width)
+      report(problems, input, "width " + std::to_string(width) + " of the queries",
+             std::to_string(pool.width));
+  };
+  if (rotary == nullptr) return check(keys, Input::KV_pages, std::max(D, columns));
+  check(keys, Input::CKV_pages, columns);
+  check(*rotary, Input::K_pe_pages, D - columns);
+  if (rotary->pages != keys.pages || rotary->slots != keys.slots)
+    report(problems, Input::K_pe_pages,
+           "the pages and page size of CKV_pages " + to_string(keys.data.shape()),
+           to_string(rotary->data.shape()));
 }
 
 std::string of_item(std::size_t b) { return " for batch item " + std::to_string(b); }
@@ -265,7 +304,8 @@ Tensor list(const std::vector<std::int64_t>& values) {
 }  // namespace
 
 bool has_pages(const TensorMap& tensors) {
-  return contains(tensors, Input::K_pages) || contains(tensors, Input::KV_pages);
+  return contains(tensors, Input::K_pages) || contains(tensors, Input::KV_pages) ||
+         contains(tensors, Input::CKV_pages);
 }
 
 PagedCache::PagedCache(const TensorMap& tensors, const Options& options)
@@ -280,11 +320,21 @@ PagedCache::PagedCache(const TensorMap& tensors, const Options& options)
     problems.add({.subject = "v_type",
                   .expected = "that of k_type, since KV_pages holds both",
                   .found = "another one"});
-  const Input first = combined ? Input::KV_pages : Input::K_pages;
-  const auto keys = pools_of(first, tensors, options, problems);
-  const auto values = combined ? keys : pools_of(Input::V_pages, tensors, options, problems);
+  const bool is_split = contains(tensors, Input::CKV_pages);
+  const auto keys = pools_of(combined   ? Input::KV_pages
+                             : is_split ? Input::CKV_pages
+                                        : Input::K_pages,
+                             tensors, options, problems);
+  const auto values =
+      combined || is_split ? keys : pools_of(Input::V_pages, tensors, options, problems);
+  if (is_split)
+    if (const auto pools = pools_of(Input::K_pe_pages, tensors, options, problems))
+      rotary_ = pools->first;
   if (!problems.empty()) problems.raise(ErrorKind::data);
   keys_ = keys->first, values_ = values->second;
+  if (options.value_width > 0)
+    check_widths(keys_, rotary_ ? &*rotary_ : nullptr, Q.back(),
+                 static_cast<std::size_t>(options.value_width), problems);
   if (values_.pages != keys_.pages || values_.slots != keys_.slots || values_.heads != keys_.heads)
     report(problems, Input::V_pages,
            "the pages, page size and heads of K_pages " + to_string(keys_.data.shape()),
@@ -307,8 +357,12 @@ std::size_t PagedCache::keys_of_item() const {
 std::size_t PagedCache::bytes() const {
   const std::size_t rows = saturating_product({items(), keys_of_item()});
   std::size_t bytes = 0;
-  for (const auto& [pool, input] : {std::pair(&keys_, Input::K), std::pair(&values_, Input::V)}) {
-    bytes = saturating_sum(bytes, bytes_of_rows(pool->data, rows, storage_of(input), tensors_));
+  const Pool* const rotary = rotary_ ? &*rotary_ : nullptr;
+  for (const auto& [pool, storage] :
+       {std::pair(&keys_, &storage_of(Input::K)), std::pair(&values_, &storage_of(Input::V)),
+        std::pair(rotary, &kRotaryStorage)}) {
+    if (pool == nullptr) continue;
+    bytes = saturating_sum(bytes, bytes_of_rows(pool->data, rows, *storage, tensors_));
     if (!is_float(pool->data.dtype()) && pool->code == Code::none)
       bytes = saturating_sum(
           bytes, saturating_product({rows, pool->heads, pool->width, size_of(pool->data.dtype())}));
@@ -316,23 +370,41 @@ std::size_t PagedCache::bytes() const {
   return bytes;
 }
 
-void PagedCache::gather(TensorMap& all, ProblemList& problems) const {
+void PagedCache::fill(PoolRows& rows) const {
   const std::size_t S = keys_of_item();
-  const auto rows_of = [&](const Pool& pool, Input input, const PoolRows* like) {
-    return PoolRows(pool, storage_of(input), tensors_, options_, items(), S, problems, like);
-  };
-  PoolRows keys = rows_of(keys_, Input::K, nullptr), values = rows_of(values_, Input::V, &keys);
   for (std::size_t b = 0, at = 0; b < lengths_.size(); at += packed_ ? lengths_[b] : S, ++b)
     for (std::size_t i = 0, j = 0; j < lengths_[b]; ++i, j += keys_.slots)
-      for (PoolRows* rows : {&keys, &values})
-        rows->set(at + j, static_cast<std::size_t>(pages_[b][i]), 0,
-                  std::min(keys_.slots, lengths_[b] - j));
-  const auto set = [&](Input input, PoolRows& rows, const Pool& pool) {
-    const Tensor tensor = std::move(rows).tensor(options_.layout == Layout::bhld);
+      rows.set(at + j, static_cast<std::size_t>(pages_[b][i]), 0,
+               std::min(keys_.slots, lengths_[b] - j));
+}
+
+void PagedCache::gather(TensorMap& all, ProblemList& problems) const {
+  const std::size_t S = keys_of_item();
+  const auto set = [&](Input input, RowTable table) {
+    const Tensor rows = tensor_of(std::move(table), options_.layout == Layout::bhld);
+    const Shape& shape = rows.shape();
     all.set(std::string(name_of(input)),
-            options_.layout == Layout::thd ? tensor.reshaped({S, pool.heads, pool.width}) : tensor);
+            options_.layout == Layout::thd ? rows.reshaped({shape[1], shape[2], shape[3]}) : rows);
   };
-  set(Input::K, keys, keys_), set(Input::V, values, values_);
+  const auto set_latent = [&](RowTable keys, RowTable values) {
+    set(Input::K, std::move(keys));
+    set(Input::V, limited_to(std::move(values), static_cast<std::size_t>(options_.value_width)));
+  };
+  const auto rows_of = [&](const Pool& pool, const Storage& storage, const PoolRows* like) {
+    PoolRows rows(pool, storage, tensors_, options_, items(), S, problems, like);
+    fill(rows);
+    return rows;
+  };
+  PoolRows rows = rows_of(keys_, storage_of(Input::K), nullptr);
+  if (options_.value_width == 0) {
+    PoolRows values = rows_of(values_, storage_of(Input::V), &rows);
+    set(Input::K, std::move(rows).table());
+    return set(Input::V, std::move(values).table());
+  }
+  std::optional<PoolRows> rotary;
+  if (rotary_) rotary.emplace(rows_of(*rotary_, kRotaryStorage, &rows));
+  const RowTable keys = std::move(rows).table();
+  set_latent(rotary ? joined_columns(keys, std::move(*rotary).table()) : keys, keys);
 }
 
 TensorMap PagedCache::gathered() const {

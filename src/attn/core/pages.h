@@ -3,7 +3,10 @@
 //   K_pages and V_pages    (P, page size, G, D), or (P, G, page size, D) with PoolLayout::hnd
 //   KV_pages               both in one pool: (P, 2, page size, G, D) or (P, 2, G, page size, D);
 //                          heads of keys and values in turn with PoolLayout::interleaved:
-//                          (P, 1, 2G, page size, D) or (P, page size, 2G, D)
+//                          (P, 1, 2G, page size, D) or (P, page size, 2G, D); with
+//                          Options::value_width, keys whose first columns are the values:
+//                          (P, page size, D), (P, page size, 1, D) or (P, 1, page size, D)
+//   CKV_pages, K_pe_pages  these columns and the others (core/latent.h), each in such a pool
 //   block_table (B, n) and key_lengths (B)             pages of each sequence in order
 //   kv_indptr (B + 1), kv_indices, last_page_len (B)   the same: sequence b has the pages
 //       kv_indices[kv_indptr[b]] to kv_indices[kv_indptr[b + 1] - 1], and last_page_len[b] keys in
@@ -16,6 +19,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "attn/core/input_table.h"
@@ -26,9 +30,9 @@
 namespace attn {
 
 /// The inputs that are replaced by keys and values.
-inline constexpr std::array kPageInputs = {Input::K_pages,      Input::V_pages,   Input::KV_pages,
-                                           Input::block_table,  Input::kv_indptr, Input::kv_indices,
-                                           Input::last_page_len};
+inline constexpr std::array kPageInputs = {
+    Input::K_pages,     Input::V_pages,   Input::KV_pages,   Input::CKV_pages,    Input::K_pe_pages,
+    Input::block_table, Input::kv_indptr, Input::kv_indices, Input::last_page_len};
 
 bool has_pages(const TensorMap& tensors);
 
@@ -51,12 +55,15 @@ class PagedCache {
  private:
   std::size_t items() const { return packed_ ? 1 : lengths_.size(); }
   std::size_t keys_of_item() const;
+  /// Sets the rows of a table of keys to the slots of their pages.
+  void fill(PoolRows& rows) const;
   void gather(TensorMap& all, ProblemList& problems) const;  ///< sets K and V
 
   const TensorMap& tensors_;
   Options options_;
   bool packed_ = false;
   Pool keys_, values_;
+  std::optional<Pool> rotary_;                    ///< of K_pe_pages
   std::vector<std::size_t> lengths_;              ///< of each sequence
   std::vector<std::vector<std::int64_t>> pages_;  ///< those with keys
 };

@@ -89,7 +89,7 @@ class CostOps {
   Cost project(const Cost& x, const std::optional<Cost>& W, const std::optional<Cost>& b, Output) {
     Cost y{x.shape, x.is_integer && is_integer(W) && is_integer(b)};
     if (W) {
-      y.shape.back() = W->shape[1];
+      y.shape.back() = W->shape.back();
       y.flops = 2 * real_product(y.shape) * static_cast<double>(x.shape.back());
     }
     return W || b ? made(y) : y;
@@ -184,6 +184,9 @@ class CostOps {
 
   Cost join_heads(const Cost& x) {
     return made({{x.shape[0], x.shape[2], x.shape[1] * x.shape[3]}, x.is_integer});
+  }
+  Cost swap_batch_and_heads(const Cost& x) {
+    return made({{x.shape[1], x.shape[0], x.shape[2], x.shape[3]}, x.is_integer});
   }
 
  private:
@@ -310,12 +313,14 @@ std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in, bool wit
   std::set<const std::byte*> pools;
   for (const auto& [name, tensor] : tensors) {
     if (const GatheredRows* rows = tensor.rows()) {
-      const RowTable& table = *rows->table();
-      bytes = saturating_sum(bytes, table.rows->size() * sizeof(std::int64_t));
-      if (table.factors)
-        bytes = saturating_sum(bytes, table.factors->factors.size() * sizeof(double) +
-                                          table.factors->starts.size() * sizeof(std::int64_t));
-      if (pools.insert(table.pool.raw()).second) bytes = saturating_sum(bytes, table.pool.bytes());
+      for (const RowTable* part = rows->table().get(); part != nullptr; part = part->rest.get()) {
+        bytes = saturating_sum(bytes, part->rows->size() * sizeof(std::int64_t));
+        if (part->factors)
+          bytes = saturating_sum(bytes, part->factors->factors.size() * sizeof(double) +
+                                            part->factors->starts.size() * sizeof(std::int64_t));
+        if (pools.insert(part->pool.raw()).second)
+          bytes = saturating_sum(bytes, part->pool.bytes());
+      }
       if (!with_gathered) continue;
     }
     const DType used = is_float(tensor.dtype()) ? in.compute : DType::i64;

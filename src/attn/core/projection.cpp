@@ -41,6 +41,12 @@ Tensor swap_first_axes(const Tensor& tensor) {
       .reshaped({shape[1], shape[0], shape[2]});
 }
 
+Tensor swap_batch_and_heads(const Tensor& tensor) {
+  const Shape& shape = tensor.shape();
+  return swap_first_axes(tensor.reshaped({shape[0], shape[1], shape[2] * shape[3]}))
+      .reshaped({shape[1], shape[0], shape[2], shape[3]});
+}
+
 Tensor take_rows(const Tensor& tensor, const std::vector<std::size_t>& rows) {
   Shape shape = tensor.shape();
   const std::size_t n = shape[shape.size() - 2];

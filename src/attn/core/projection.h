@@ -25,6 +25,9 @@ Tensor swap_middle_axes(const Tensor& tensor);
 /// (A, B, C) -> (B, A, C).
 Tensor swap_first_axes(const Tensor& tensor);
 
+/// (B, H, L, D) -> (H, B, L, D).
+Tensor swap_batch_and_heads(const Tensor& tensor);
+
 /// The rows with these indices: (..., N, D) -> (..., rows.size(), D).
 Tensor take_rows(const Tensor& tensor, const std::vector<std::size_t>& rows);
 

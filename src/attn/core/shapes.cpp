@@ -307,7 +307,8 @@ std::string advice_on_layout(const Tensor& W, const AxisList& expected, const Op
 /// W_Q, W_K, W_V, W_O or W_gate. `advice` is used if the other layout does not fit either.
 void take_weights(Input input, const Tensor& W, const Options& options, AxisLengths& axes,
                   const std::string& advice = "") {
-  const AxisList& expected = row_of(input).axes;
+  const bool is_expanded = input == Input::W_O && axes.knows(Axis::HDu);
+  const AxisList expected = is_expanded ? AxisList{Axis::HDu, Axis::Mo} : row_of(input).axes;
   const std::string other = advice_on_layout(W, expected, options, axes);
   axes.take(input, W, expected, other.empty() ? advice : other);
 }
@@ -482,6 +483,9 @@ void check_parts(const TensorMap& tensors, const Options& options, AxisLengths& 
   join_axis(Axis::HDv, Axis::H, Axis::Dv, axes);
   join_axis(Axis::GD, Axis::G, Axis::Dk, axes);
   join_axis(Axis::GDv, Axis::G, Axis::Dv, axes);
+  if (const Tensor* W_UV = find(tensors, Input::W_UV))
+    axes.take(Input::W_UV, *W_UV, row_of(Input::W_UV).axes);
+  join_axis(Axis::HDu, Axis::H, Axis::Du, axes);
   if (const Tensor* W_O = find(tensors, Input::W_O)) take_weights(Input::W_O, *W_O, options, axes);
   if (const Tensor* W_gate = find(tensors, Input::W_gate))
     take_weights(Input::W_gate, *W_gate, options, axes);

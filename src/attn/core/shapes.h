@@ -60,6 +60,7 @@ std::vector<std::size_t> chosen_rows(const std::vector<std::int64_t>& rows, std:
 /// Determines the axes of a problem: B (if there is a batch axis), H, G, L, D, Dk, Dv,
 /// S = P + N + E (past keys, new ones, and those appended for every query),
 ///   HD = H * D, GD = G * Dk, GDv = G * Dv, HDv = H * Dv   the widths of packed tensors
+///   Du, HDu = H * Du                                     of contexts times W_UV
 ///   M, Mk, Mo                                            of embeddings, memory and output
 /// and those of the tensors of options (check_option_shapes()).
 /// Dk is D unless the score function has weights between queries and keys. If no problem was

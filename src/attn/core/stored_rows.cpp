@@ -131,7 +131,7 @@ const Storage* storage_described_by(Input input) {
   for (const Storage& storage : kStorage)
     if (input == storage.scale || input == storage.zero_point || input == storage.global_scale)
       return &storage;
-  return nullptr;
+  return input == kRotaryStorage.scale ? &kRotaryStorage : nullptr;
 }
 
 Stored stored_elements(Input input, const Tensor& tensor, const Storage& storage,
@@ -192,17 +192,20 @@ PoolRows::PoolRows(const Pool& pool, const Storage& storage, const TensorMap& te
                        : std::make_shared<RowTable::Starts>(items * keys, RowTable::kZeros);
   table_.rows = rows_;
   add_factors(storage, tensors, options, problems);
+  const bool is_number =
+      pool.code == Code::none && (is_float(pool.data.dtype()) || !table_.factors);
+  if (is_number) table_.own_dtype = pool.data.dtype();
 }
 
 void PoolRows::add_factors(const Storage& storage, const TensorMap& tensors, const Options& options,
                            ProblemList& problems) {
   const Tensor* scale = find(tensors, storage.scale);
-  const Tensor* zero = find(tensors, storage.zero_point);
-  const Tensor* global = find(tensors, storage.global_scale);
+  const Tensor* zero = storage.zero_point ? find(tensors, *storage.zero_point) : nullptr;
+  const Tensor* global = storage.global_scale ? find(tensors, *storage.global_scale) : nullptr;
   const std::size_t block = block_of(options.*storage.type);
   if (scale == nullptr && zero == nullptr && global == nullptr && block == 0) return;
   if (global != nullptr && global->size() != 1)
-    return report(problems, storage.global_scale, "one number", to_string(global->shape()));
+    return report(problems, *storage.global_scale, "one number", to_string(global->shape()));
   if (block > 0 && pool_.width % block != 0)
     return report(problems, storage.of,
                   "a width that is a multiple of " + std::to_string(block) + " for " +
@@ -211,7 +214,7 @@ void PoolRows::add_factors(const Storage& storage, const TensorMap& tensors, con
   const Shape shape = scale ? scale->shape() : zero ? zero->shape() : Shape{};
   const std::optional<std::string> axes = axes_of_scale(shape, pool_, block);
   if (!axes || (scale == nullptr && block > 0))
-    return report(problems, scale || block > 0 ? storage.scale : storage.zero_point,
+    return report(problems, scale || block > 0 ? storage.scale : *storage.zero_point,
                   expected_shapes(pool_, block), scale || zero ? to_string(shape) : "none");
   const DType dtype = table_.pool.dtype();
   if (!is_float(dtype) && dtype != DType::i8 && dtype != DType::u8)
@@ -229,7 +232,7 @@ void PoolRows::add_factors(const Storage& storage, const TensorMap& tensors, con
     factors.zeros = elements(cast(*zero, DType::f64));
     if (zero->size() == 1) factors.zeros.assign(factors.factors.size(), factors.zeros[0]);
     if (zero->size() != 1 && zero->shape() != shape)
-      return report(problems, storage.zero_point, "one number, or shape " + to_string(shape),
+      return report(problems, *storage.zero_point, "one number, or shape " + to_string(shape),
                     to_string(zero->shape()));
   }
   factors.columns = pool_.width;
@@ -257,13 +260,6 @@ void PoolRows::set(std::size_t row, std::size_t page, std::size_t slot, std::siz
   if (!shares_rows_) fill(*rows_, p * pool_.page + s * pool_.slot, pool_.slot);
   if (table_.factors && !table_.factors->starts.empty())
     fill(table_.factors->starts, p * factors_of_page_ + s * factors_of_slot_, factors_of_slot_);
-}
-
-Tensor PoolRows::tensor(bool by_head) && {
-  const bool is_number =
-      table_.code == Code::none && (is_float(pool_.data.dtype()) || !table_.factors);
-  return gathered_tensor(std::make_shared<const RowTable>(std::move(table_)),
-                         is_number ? pool_.data.dtype() : DType::f32, by_head);
 }
 
 namespace {
@@ -309,9 +305,10 @@ bool is_stored(const Storage& storage, const TensorMap& tensors, const Options& 
   // The kernels read 16-bit keys and values, too, without a copy in the type of the computation.
   const bool is_half = (tensor->dtype() == DType::f16 || tensor->dtype() == DType::bf16) &&
                        storage.of != Input::Q && axes_of(storage.of, tensor->shape(), options);
-  return is_coded || is_half || options.*storage.type != StoredType::as_given ||
-         contains(tensors, storage.scale) || contains(tensors, storage.zero_point) ||
-         contains(tensors, storage.global_scale);
+  const bool has_columns_of_values = storage.of == Input::K && options.value_width > 0;
+  return is_coded || is_half || has_columns_of_values ||
+         options.*storage.type != StoredType::as_given || contains(tensors, storage.scale) ||
+         contains(tensors, *storage.zero_point) || contains(tensors, *storage.global_scale);
 }
 
 /// The numbers of a stored tensor with the axes in which it is given.
@@ -340,7 +337,23 @@ Tensor numbers_of_tensor(const Storage& storage, const TensorMap& tensors, const
         rows.set(slot * pool.pages + page, page, slot, 1);
   Shape shape = stored.data.shape();
   shape.back() *= codes_per_byte(stored.code);
-  return std::move(rows).tensor(before('G', 's')).reshaped(shape);
+  return tensor_of(std::move(rows).table(), before('G', 's')).reshaped(shape);
+}
+
+/// The first Options::value_width columns of each head of K.
+Tensor values_of(const Tensor& K, const Options& options, ProblemList& problems) {
+  const GatheredRows& rows = *K.rows();
+  const std::size_t width = rows.table()->columns();
+  const auto columns = static_cast<std::size_t>(options.value_width);
+  if (columns > width) {
+    problems.add({.subject = "value_width",
+                  .expected = "at most " + std::to_string(width) + ", the width of K",
+                  .found = std::to_string(columns)});
+    return K;
+  }
+  Shape shape = K.shape();
+  shape.back() = shape.back() / width * columns;
+  return tensor_of(limited_to(*rows.table(), columns), rows.by_head()).reshaped(shape);
 }
 
 }  // namespace
@@ -354,7 +367,7 @@ std::size_t bytes_of_rows(const Tensor& stored, std::size_t rows, const Storage&
                           const TensorMap& tensors) {
   std::size_t bytes = saturating_product({rows, sizeof(std::int64_t)});
   const Tensor* scale = find(tensors, storage.scale);
-  if (scale == nullptr) scale = find(tensors, storage.zero_point);
+  if (scale == nullptr && storage.zero_point) scale = find(tensors, *storage.zero_point);
   if (scale == nullptr) return bytes;
   // Where the factors of each row start; factors and zero points; elements that become float64.
   bytes = saturating_sum(bytes, saturating_product({rows, sizeof(std::int64_t)}));
@@ -388,6 +401,8 @@ TensorMap with_stored_numbers(const TensorMap& tensors, const Options& options) 
     all.set(name,
             is_one ? numbers_of_tensor(storage_of(*input), tensors, options, problems) : tensor);
   }
+  if (const Tensor* K = find(all, Input::K); K != nullptr && options.value_width > 0)
+    if (problems.empty()) all.set(std::string(name_of(Input::V)), values_of(*K, options, problems));
   if (!problems.empty()) problems.raise(ErrorKind::data);
   return all;
 }

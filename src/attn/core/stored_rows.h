@@ -35,7 +35,8 @@ void report(ProblemList& problems, Input input, std::string expected, std::strin
 
 /// The inputs that tell how a tensor is stored.
 struct Storage {
-  Input of, scale, zero_point, global_scale;
+  Input of, scale;
+  std::optional<Input> zero_point, global_scale;
   StoredType Options::*type;
   std::string_view type_key;
 };
@@ -47,6 +48,9 @@ inline constexpr std::array kStorage = {
     Storage{Input::V, Input::v_scale, Input::v_zero_point, Input::v_global_scale, &Options::v_type,
             "v_type"},
 };
+/// That of K_pe and of its pages.
+inline constexpr Storage kRotaryStorage{Input::K_pe,  Input::k_pe_scale,   std::nullopt,
+                                        std::nullopt, &Options::k_pe_type, "k_pe_type"};
 constexpr const Storage& storage_of(Input input) {
   return kStorage[input == Input::Q ? 0 : input == Input::K ? 1 : 2];
 }
@@ -92,8 +96,7 @@ class PoolRows {
   /// Rows [row, row + count) of the items * keys rows are those of slots [slot, slot + count).
   void set(std::size_t row, std::size_t page, std::size_t slot, std::size_t count);
 
-  /// The dtype is that of stored floats, otherwise f32.
-  Tensor tensor(bool by_head) &&;
+  RowTable table() && { return std::move(table_); }
 
  private:
   void add_factors(const Storage& storage, const TensorMap& tensors, const Options& options,
@@ -110,14 +113,15 @@ class PoolRows {
 std::size_t bytes_of_rows(const Tensor& stored, std::size_t rows, const Storage& storage,
                           const TensorMap& tensors);
 
-/// Whether Q, K or V is stored as codes or with scales, or K or V in 16 bits.
+/// Whether Q, K or V is stored as codes or with scales, K or V in 16 bits, or V as columns of K.
 bool has_stored(const TensorMap& tensors, const Options& options);
 
 /// The memory of with_stored_numbers(); saturates.
 std::size_t bytes_of_stored(const TensorMap& tensors, const Options& options);
 
 /// The tensors with the numbers of Q, K and V, which are decoded when they are read, instead of
-/// what is stored. Errors: data, for scales that do not fit.
+/// what is stored; with Options::value_width, V if it is not given. Errors: data, for scales that
+/// do not fit.
 TensorMap with_stored_numbers(const TensorMap& tensors, const Options& options);
 
 }  // namespace attn

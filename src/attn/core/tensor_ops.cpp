@@ -199,4 +199,8 @@ Tensor TensorOps::join_heads(const Tensor& head_context) const {
   return side_by_side(head_context);
 }
 
+Tensor TensorOps::swap_batch_and_heads(const Tensor& x) const {
+  return attn::swap_batch_and_heads(x);
+}
+
 }  // namespace attn

@@ -68,6 +68,7 @@ class TensorOps {
   Tensor gated(const Tensor& context, const Tensor& gates) const;
   Tensor divided(const Tensor& x, double divisor) const;
   Tensor join_heads(const Tensor& head_context) const;
+  Tensor swap_batch_and_heads(const Tensor& x) const;
 
  private:
   Position position() const;

@@ -190,7 +190,8 @@ Evaluated evaluate(const Variant& given, Output output, const std::vector<std::s
   const bool is_changed = output == Output::logsumexp ? !changes
                           : counts_hidden             ? changes
                                                       : changes && is_of_weights;
-  if (variant.row_change != RowChange::none && !is_changed)
+  const bool is_expanded = projects && variant.has(Input::W_UV);
+  if (variant.row_change != RowChange::none && (!is_changed || is_expanded))
     throw Error(ErrorKind::usage, "a change without effect on this output");
   check_outputs(requests, variant.tensors, in.options);
   if (counts_hidden && !projects)

@@ -442,6 +442,11 @@ class Explainer {
     }
     if (!from_.has(Output::output)) return;
     heading("Output");
+    if (from_.given(Input::W_UV)) {
+      words(std::string("The context of each head is multiplied by its matrix of W_UV") +
+            (from_.given(Input::W_O) ? ", and these products, concatenated, by W_O." : "."));
+      return lines({{name("Y"), {of_queries(from_.first(Output::output))}}});
+    }
     std::vector<Math> formula = {name("C"), subscript(name("W"), name("O"))};
     if (from_.given(Input::b_O)) {
       formula.push_back(sign("+"));

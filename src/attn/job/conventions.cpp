@@ -4,6 +4,7 @@
 #include <array>
 
 #include "attn/core/input_table.h"
+#include "attn/core/latent.h"
 
 namespace attn {
 namespace {
@@ -116,6 +117,12 @@ const Convention* convention_named(const std::string& name) {
   return nullptr;
 }
 
+/// The queries, or the embeddings from which they are computed; nullptr: neither.
+const Tensor* given_rows(const TensorMap& tensors) {
+  const Tensor* queries = given_queries(tensors);
+  return queries != nullptr ? queries : find(tensors, Input::embeddings);
+}
+
 }  // namespace
 
 void set_results_of_convention(const std::string& name, Options& options) {
@@ -131,7 +138,7 @@ Options convention_options(const std::string& name, const TensorMap& tensors) {
   Options options;
   const Convention* c = convention_named(name);
   if (c == nullptr) return options;
-  const Tensor* rows = find(tensors, contains(tensors, Input::Q) ? Input::Q : Input::embeddings);
+  const Tensor* rows = given_rows(tensors);
   const std::size_t rank = rows == nullptr ? 0 : rows->rank();
   const auto is_boolean = [&](Input mask) {
     return contains(tensors, mask) && !is_float(at(tensors, mask).dtype());
@@ -153,7 +160,7 @@ Options convention_options(const std::string& name, const TensorMap& tensors) {
 
 void apply_mask_convention(const std::string& name, TensorMap& tensors) {
   const Convention* convention = convention_named(name);
-  const Tensor* rows = find(tensors, contains(tensors, Input::Q) ? Input::Q : Input::embeddings);
+  const Tensor* rows = given_rows(tensors);
   const Tensor* mask = find(tensors, Input::mask);
   if (convention == nullptr || !convention->mask_by_batch || rows == nullptr || rows->rank() != 3 ||
       mask == nullptr || mask->rank() != 3)

@@ -12,6 +12,7 @@
 #include "attn/base/name.h"
 #include "attn/base/text.h"
 #include "attn/core/input_table.h"
+#include "attn/core/latent.h"
 #include "attn/job/conventions.h"
 #include "attn/job/field_value.h"
 #include "attn/job/random_spec.h"
@@ -91,16 +92,16 @@ Field choice(std::string key, std::string help,
   return field;
 }
 
+constexpr std::pair<const char*, StoredType> kStoredTypes[] = {
+    {"e4m3", StoredType::e4m3},         {"e5m2", StoredType::e5m2},
+    {"e4m3fnuz", StoredType::e4m3fnuz}, {"e5m2fnuz", StoredType::e5m2fnuz},
+    {"nvfp4", StoredType::nvfp4},       {"mxfp4", StoredType::mxfp4}};
+
 Field stored_type(std::string key, std::string help, StoredType& (*member)(Options&),
-                  KeyRequirement requirement) {
+                  Requirements requirements) {
   return choice<StoredType>(std::move(key), std::move(help),
-                            {{"e4m3", StoredType::e4m3},
-                             {"e5m2", StoredType::e5m2},
-                             {"e4m3fnuz", StoredType::e4m3fnuz},
-                             {"e5m2fnuz", StoredType::e5m2fnuz},
-                             {"nvfp4", StoredType::nvfp4},
-                             {"mxfp4", StoredType::mxfp4}},
-                            member, {std::move(requirement)});
+                            {std::begin(kStoredTypes), std::end(kStoredTypes)}, member,
+                            std::move(requirements));
 }
 
 /// The precision of the arithmetic, which is not the dtype of inputs and results.
@@ -176,11 +177,13 @@ Field common(Field field) {
 // The table.
 
 std::vector<Field> tensor_fields() {
-  const KeyRequirement kPages = needs({Input::K_pages, Input::KV_pages});
+  const KeyRequirement kPages = needs({Input::K_pages, Input::KV_pages, Input::CKV_pages});
   const KeyRequirement kPageTable = needs({Input::block_table, Input::kv_indptr});
   const KeyRequirement kNoOtherKeys =
       excludes({Input::K, Input::V, Input::past_K, Input::documents, Input::cu_seqlens_k});
-  const KeyRequirement kStoredKeys = needs({Input::K, Input::K_pages, Input::KV_pages});
+  const KeyRequirement kStoredKeys =
+      needs({Input::K, Input::K_pages, Input::KV_pages, Input::CKV, Input::CKV_pages});
+  const KeyRequirement kNoColumnsOfKeys = excludes({"value_width", Input::Q_nope});
   const KeyRequirement kNoPast = excludes({Input::past_K});
   const KeyRequirement kStoredValues = needs({Input::V, Input::V_pages, Input::KV_pages});
   const KeyRequirement no_direct_inputs = excludes({Input::Q, Input::K, Input::V});
@@ -277,14 +280,15 @@ std::vector<Field> tensor_fields() {
       tensor(Input::g_score, "norm of v_score: the output weights are g v / |v|", {kPairScore}),
       tensor(Input::grad_context,
              "gradient of a loss by context or head_context, for the outputs grad_Q, grad_K, ..."),
-      tensor(Input::grad_output, "gradient of a loss by output", {needs({Input::W_O})}),
+      tensor(Input::grad_output, "gradient of a loss by output",
+             {needs({Input::W_O, Input::W_UV})}),
       tensor(Input::grad_weights, "gradient of a loss by weights (B, H, L, S)"),
       tensor(Input::grad_logsumexp, "gradient of a loss by logsumexp (B, H, L)"),
       tensor(Input::K_pages, "pool of pages with keys (P, page size, G, D), instead of K",
              {needs({Input::Q}), kPageTable, kNoOtherKeys, excludes({Input::KV_pages})}),
       tensor(Input::V_pages, "pool of pages with values (P, page size, G, Dv)"),
       tensor(Input::KV_pages, "pool of pages with keys and values (P, 2, page size, G, D)",
-             {needs({Input::Q}), kPageTable, kNoOtherKeys}),
+             {needs({Input::Q, Input::Q_nope}), kPageTable, kNoOtherKeys}),
       tensor(Input::block_table,
              "pages of each sequence (B, n); its keys are the first key_lengths",
              {kPages, needs({Input::key_lengths, Input::last_page_len})}),
@@ -306,11 +310,32 @@ std::vector<Field> tensor_fields() {
              {kStoredKeys, kNoPast}),
       tensor(Input::k_global_scale, "one number that multiplies k_scale",
              {needs({Input::k_scale})}),
-      tensor(Input::v_scale, "multiply stored V by this, as k_scale", {kStoredValues, kNoPast}),
+      tensor(Input::v_scale, "multiply stored V by this, as k_scale",
+             {kStoredValues, kNoPast, kNoColumnsOfKeys}),
       tensor(Input::v_zero_point, "subtract this from stored V before v_scale",
-             {kStoredValues, kNoPast}),
+             {kStoredValues, kNoPast, kNoColumnsOfKeys}),
       tensor(Input::v_global_scale, "one number that multiplies v_scale",
              {needs({Input::v_scale})}),
+      tensor(Input::Q_nope,
+             "queries of latent attention, multiplied by W_UK (B, H, L, R), instead of Q",
+             {needs({Input::CKV, Input::CKV_pages, Input::KV_pages}),
+              excludes({Input::embeddings, Input::Q, Input::K, Input::V, "rotary.kind",
+                        "value_width"})}),
+      tensor(Input::Q_pe, "their columns with rotary positions (B, H, L, Dr)"),
+      tensor(Input::CKV, "latent vectors (B, S, R), keys of Q_nope and values, for all heads",
+             {needs({Input::Q_nope}),
+              excludes({Input::K, Input::V, Input::past_K, Input::K_pages, Input::KV_pages})}),
+      tensor(Input::K_pe, "keys of Q_pe with rotary positions (B, S, Dr), for all heads"),
+      tensor(Input::CKV_pages, "pool of pages with CKV (P, page size, R)",
+             {needs({Input::Q_nope}), kPageTable, kNoOtherKeys,
+              excludes({Input::CKV, Input::K_pages, Input::KV_pages})}),
+      tensor(Input::K_pe_pages, "pool of pages with K_pe (P, page size, Dr)"),
+      tensor(Input::W_UV,
+             "value weights of latent attention (H, R, Dv): output is the context of each head "
+             "times it",
+             {needs({Input::Q_nope, "value_width"})}),
+      tensor(Input::k_pe_scale, "multiply stored K_pe by this, as k_scale",
+             {needs({Input::K_pe, Input::K_pe_pages})}),
   });
 }
 
@@ -342,24 +367,29 @@ std::vector<Field> attention_fields() {
           {{"bhld", Layout::bhld}, {"blhd", Layout::blhd}, {"thd", Layout::thd}},
           [](Options& o) -> Layout& { return o.layout; },
           {when({"blhd"}, needs(Fact::four_axes)), when({"thd"}, needs(Fact::three_axes_of_Q))})),
-      stored_type(
-          "q_type", "number format of the uint8 elements of Q",
-          [](Options& o) -> StoredType& { return o.q_type; }, needs({Input::Q})),
+      stored_type("q_type", "number format of the uint8 elements of Q",
+                  [](Options& o) -> StoredType& { return o.q_type; }, {needs({Input::Q})}),
       stored_type(
           "k_type", "number format of the uint8 elements of K",
           [](Options& o) -> StoredType& { return o.k_type; },
-          needs({Input::K, Input::K_pages, Input::KV_pages})),
-      stored_type(
-          "v_type", "number format of the uint8 elements of V",
-          [](Options& o) -> StoredType& { return o.v_type; },
-          needs({Input::V, Input::V_pages, Input::KV_pages})),
+          {needs({Input::K, Input::K_pages, Input::KV_pages, Input::CKV, Input::CKV_pages})}),
+      stored_type("v_type", "number format of the uint8 elements of V",
+                  [](Options& o) -> StoredType& { return o.v_type; },
+                  {needs({Input::V, Input::V_pages, Input::KV_pages})}),
+      stored_type("k_pe_type", "number format of the uint8 elements of K_pe",
+                  [](Options& o) -> StoredType& { return o.k_pe_type; },
+                  {needs({Input::K_pe, Input::K_pe_pages})}),
+      integer(
+          "value_width", "N", "values are the first N columns of K or KV_pages", 1,
+          [](Options& o) -> std::int64_t& { return o.value_width; },
+          {needs({Input::K, Input::KV_pages}), excludes({Input::V, Input::past_K, "rotary.kind"})}),
       choice<PoolLayout>("page_layout",
                          "axes of pages: nhd (page size, heads, D), hnd or interleaved",
                          {{"nhd", PoolLayout::nhd},
                           {"hnd", PoolLayout::hnd},
                           {"interleaved", PoolLayout::interleaved}},
                          [](Options& o) -> PoolLayout& { return o.page_layout; },
-                         {needs({Input::K_pages, Input::KV_pages}),
+                         {needs({Input::K_pages, Input::KV_pages, Input::CKV_pages}),
                           when({"interleaved"}, needs({Input::KV_pages}))}),
       choice<bool>("batch_axis", "position of the batch axis in 3-D inputs and results",
                    {{"first", false}, {"second", true}},
@@ -936,7 +966,7 @@ bool is_boolean(const Job& job, Input input) {
 }
 
 bool holds(Fact fact, const Job& job, const Document& document) {
-  const Tensor* Q = find(job.tensors, Input::Q);
+  const Tensor* Q = given_queries(job.tensors);
   const Tensor* rows = Q != nullptr ? Q : find(job.tensors, Input::embeddings);
   switch (fact) {
     case Fact::four_axes:

@@ -14,6 +14,7 @@
 #include "attn/base/version.h"
 #include "attn/core/attention.h"
 #include "attn/core/inputs.h"
+#include "attn/core/latent.h"
 #include "attn/core/layout.h"
 #include "attn/core/pages.h"
 #include "attn/core/stored_rows.h"
@@ -314,6 +315,10 @@ auto with_origins(const Job& job, const Document& document, Compute&& compute) {
   }
 }
 
+const std::string& origin_of(const Job& job, Input input) {
+  return job.origins.at(std::string(name_of(input)));
+}
+
 /// Replaces stored queries, keys and values by their numbers.
 void decode_stored(Job& job, TensorFiles& files) {
   files.budget().charge(bytes_of_stored(job.tensors, job.options), "inputs", "decode");
@@ -321,23 +326,46 @@ void decode_stored(Job& job, TensorFiles& files) {
   for (const auto& [name, tensor] : job.tensors)
     if (const Tensor* now = numbers.find(name); now == nullptr || now->rows() != tensor.rows())
       job.replaced.set(name, tensor);
+  if (contains(numbers, Input::V) && !contains(job.tensors, Input::V)) {
+    job.origins[std::string(name_of(Input::V))] = origin_of(job, Input::K);
+    job.values_given = true;
+  }
   job.tensors = numbers;
+}
+
+/// Replaces the queries of absorbed latent attention by Q and, unless they are in pages, its keys
+/// by K and V.
+void join_latent(Job& job, TensorFiles& files) {
+  files.budget().charge(bytes_of_latent(job.tensors), "inputs", "join");
+  const TensorMap joined = with_latent_rows(job.tensors, job.options);
+  for (const auto& [name, tensor] : job.tensors)
+    if (!joined.contains(name)) job.replaced.set(name, tensor);
+  for (const auto& [made, from] :
+       {std::pair(Input::Q, Input::Q_nope), std::pair(Input::K, Input::CKV),
+        std::pair(Input::V, Input::CKV)})
+    if (contains(joined, made)) job.origins[std::string(name_of(made))] = origin_of(job, from);
+  job.tensors = joined;
+  job.values_given = true;
 }
 
 /// Replaces pages by K and V, which get the files of the pools as their origins. Causal masks and
 /// windows are then aligned to the last key, unless the job states something else.
 void gather_pages(Job& job, const Document& document, TensorFiles& files) {
   const bool combined = contains(job.tensors, Input::KV_pages);
+  const bool is_latent = contains(job.tensors, Input::CKV_pages);
   const PagedCache cache(job.tensors, job.options);
   files.budget().charge(cache.bytes(), "pages", "gather");
   const TensorMap gathered = cache.gathered();
   for (const auto& [name, tensor] : job.tensors)
     if (!gathered.contains(name)) job.replaced.set(name, tensor);
   job.tensors = gathered;
-  for (const auto& [made, from] :
-       {std::pair(Input::K, combined ? Input::KV_pages : Input::K_pages),
-        std::pair(Input::V, combined ? Input::KV_pages : Input::V_pages)})
-    job.origins[std::string(name_of(made))] = job.origins.at(std::string(name_of(from)));
+  for (const auto& [made, from] : {std::pair(Input::K, combined    ? Input::KV_pages
+                                                       : is_latent ? Input::CKV_pages
+                                                                   : Input::K_pages),
+                                   std::pair(Input::V, combined    ? Input::KV_pages
+                                                       : is_latent ? Input::CKV_pages
+                                                                   : Input::V_pages)})
+    job.origins[std::string(name_of(made))] = origin_of(job, from);
   job.values_given = true;
   const Entry* causal = document.find("causal");
   const bool aligned = document.find("alignment") != nullptr ||
@@ -392,9 +420,9 @@ Json provenance(const Job& job, const Inputs& in, const Plan& plan, Document doc
 
 }  // namespace
 
-std::vector<Request> default_outputs(bool has_W_O) {
+std::vector<Request> default_outputs(bool has_output) {
   std::vector<Request> outputs = {Output::scores, Output::weights, Output::context};
-  if (has_W_O) outputs.emplace_back(Output::output);
+  if (has_output) outputs.emplace_back(Output::output);
   return outputs;
 }
 
@@ -504,7 +532,7 @@ Job make_job(const Document& given, TensorFiles& files) {
     if (entry.field->apply) entry.field->apply(entry.value, job.options);
   }
   if (job.options.layout == Layout::thd && job.options.heads == 0)
-    if (const Tensor* Q = find(job.tensors, Input::Q); Q != nullptr && Q->rank() == 3)
+    if (const Tensor* Q = given_queries(job.tensors); Q != nullptr && Q->rank() == 3)
       job.options.heads = static_cast<std::int64_t>(Q->shape()[1]);
   apply_weights_layout(job, document, files);
   job.alignment_given = is_alignment_given(document);
@@ -517,11 +545,17 @@ Job make_job(const Document& given, TensorFiles& files) {
   check_key_requirements(job, document);
   if (has_stored(job.tensors, job.options))
     with_origins(job, document, [&] { decode_stored(job, files); });
+  if (has_latent(job.tensors)) with_origins(job, document, [&] { join_latent(job, files); });
+  with_origins(job, document, [&] { require_scale(job.options); });
   if (has_pages(job.tensors))
     with_origins(job, document, [&] { gather_pages(job, document, files); });
-  job.options.q_type = job.options.k_type = job.options.v_type = StoredType::as_given;
+  job.options.q_type = job.options.k_type = job.options.v_type = job.options.k_pe_type =
+      StoredType::as_given;
+  job.options.value_width = 0;
   job.outputs = outputs_named(strings(document.find("outputs")), job, document);
-  if (job.outputs.empty()) job.outputs = default_outputs(contains(job.tensors, Input::W_O));
+  if (job.outputs.empty())
+    job.outputs =
+        default_outputs(contains(job.tensors, Input::W_O) || contains(job.tensors, Input::W_UV));
   files.budget().charge(bytes_of_conversions(job.tensors, job.options), "inputs", "convert");
   return job;
 }

@@ -59,7 +59,7 @@ std::vector<Request> outputs_named(const std::vector<std::string>& names, const 
                                    const Document& document);
 
 /// The outputs of a job that lists none.
-std::vector<Request> default_outputs(bool has_W_O);
+std::vector<Request> default_outputs(bool has_output);
 
 /// The files that the job's tensors are read from. Reads nothing but the indexes of sharded
 /// checkpoints, of which the files with the job's tensors count. Errors: as

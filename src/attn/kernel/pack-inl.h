@@ -197,14 +197,15 @@ class Rows {
         columns_(columns),
         element_bytes_(size_of(matrix.dtype)),
         row_bytes_(matrix.row * static_cast<std::int64_t>(element_bytes_)),
-        in_place_(matrix.dtype == dtype_of<T> && matrix.column == 1 && !matrix.decoding) {}
+        in_place_(matrix.dtype == dtype_of<T> && matrix.column == 1 && !matrix.decoding &&
+                  !matrix.rest) {}
 
   bool in_place() const { return in_place_; }
   bool is_table() const { return matrix_.rows != nullptr; }
-  /// Of a row, rounded up to elements.
+  /// Of a row without `rest`, rounded up to elements.
   std::size_t bytes() const {
     const std::size_t codes = matrix_.decoding ? codes_per_byte(matrix_.decoding->code) : 1;
-    return columns_ * element_bytes_ / codes;
+    return (matrix_.rest ? matrix_.width : columns_) * element_bytes_ / codes;
   }
 
   /// The distance in bytes between rows [first, first + count), 0 if it is not the same for all.
@@ -225,10 +226,12 @@ class Rows {
       return buffer;
     }
     if (in_place_) return reinterpret_cast<const T*>(row);
+    const std::size_t own = matrix_.rest ? matrix_.width : columns_;
     if (matrix_.decoding)
-      decode_row(matrix_, i, row, columns_, buffer);
+      decode_row(matrix_, i, row, own, buffer);
     else
-      widen(row, matrix_.dtype, matrix_.column, columns_, buffer);
+      widen(row, matrix_.dtype, matrix_.column, own, buffer);
+    if (own < columns_) copy_rest(i, buffer + own);
     return buffer;
   }
 
@@ -240,6 +243,14 @@ class Rows {
   }
 
  private:
+  /// The columns of `rest` in row i.
+  HWY_NOINLINE void copy_rest(std::size_t i, T* to) const {
+    const Rows rest(matrix_of(*matrix_.rest, matrix_.batch, matrix_.head),
+                    columns_ - matrix_.width);
+    const T* const from = rest.at(i, to);
+    for (std::size_t j = 0; from != to && j < rest.columns_; ++j) to[j] = from[j];
+  }
+
   Matrix matrix_;
   std::size_t columns_, element_bytes_;
   std::int64_t row_bytes_;

@@ -25,6 +25,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -59,6 +60,9 @@ struct Operand {
   const std::int64_t* rows = nullptr;
   std::int64_t rows_batch = 0;  ///< batch stride of `rows`
   Decoding decoding = {};       ///< requires `rows` and contiguous columns
+  /// Has the columns after the first `width` of each row; nullptr: none. Requires `rows`.
+  std::shared_ptr<const Operand> rest = {};
+  std::size_t width = 0;
 };
 
 /// The keys that a query may see.

@@ -87,6 +87,9 @@ Matrix matrix_of(const Operand& operand, std::size_t batch, std::size_t head) {
     if (decoding.factors) matrix.factors = decoding.factors + first;
     if (decoding.zeros) matrix.zeros = decoding.zeros + first;
   }
+  if (operand.rest)
+    matrix.rest = operand.rest.get(), matrix.width = operand.width, matrix.batch = batch,
+    matrix.head = head;
   return matrix;
 }
 
@@ -136,6 +139,8 @@ double stored_element(const Matrix& matrix, std::ptrdiff_t row, std::size_t j) {
 
 template <class T>
 T element(const Matrix& matrix, std::size_t i, std::size_t j) {
+  if (matrix.rest != nullptr && j >= matrix.width)
+    return element<T>(matrix_of(*matrix.rest, matrix.batch, matrix.head), i, j - matrix.width);
   const std::ptrdiff_t row =
       matrix.rows ? matrix.rows[i] : static_cast<std::int64_t>(i) * matrix.row;
   if (row < 0) return 0;

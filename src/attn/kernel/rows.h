@@ -19,6 +19,9 @@ struct Matrix {
   const Decoding* decoding = nullptr;  ///< nullptr: elements are numbers
   const std::int64_t* starts = nullptr;
   const double *factors = nullptr, *zeros = nullptr;  ///< those of the head
+  const Operand* rest = nullptr;                      ///< that of Operand, as are these
+  std::size_t width = 0;
+  std::size_t batch = 0, head = 0;  ///< of the matrix, for `rest`
 };
 /// The matrix of one batch item and head of an operand.
 Matrix matrix_of(const Operand& operand, std::size_t batch, std::size_t head);

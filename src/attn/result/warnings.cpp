@@ -198,12 +198,13 @@ std::string warn_codes(const Job& job) {
   constexpr std::array kStored = {
       std::pair(Input::Q, Input::Q),       std::pair(Input::K, Input::K),
       std::pair(Input::V, Input::V),       std::pair(Input::K_pages, Input::K),
-      std::pair(Input::V_pages, Input::V), std::pair(Input::KV_pages, Input::K)};
+      std::pair(Input::V_pages, Input::V), std::pair(Input::KV_pages, Input::K),
+      std::pair(Input::CKV, Input::K),     std::pair(Input::CKV_pages, Input::K)};
   for (const auto& [given, of] : kStored) {
     const Tensor* stored = find(job.replaced, given);
     const Storage& storage = storage_of(of);
     if (stored == nullptr || stored->dtype() != DType::u8 ||
-        !contains(job.replaced, storage.scale) || contains(job.replaced, storage.zero_point))
+        !contains(job.replaced, storage.scale) || contains(job.replaced, *storage.zero_point))
       continue;
     const GatheredRows* rows = at(job.tensors, of).rows();
     if (rows != nullptr && rows->table()->code != Code::none) continue;

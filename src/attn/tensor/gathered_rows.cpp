@@ -33,17 +33,14 @@ void apply_factors(const RowFactors& f, std::size_t row, std::size_t g, std::siz
   }
 }
 
-/// The numbers of all rows, computed in T.
+/// The numbers of all rows without `rest`, computed in T; rows start `columns` apart in `to`.
 template <class T>
-Tensor decoded_rows(const RowTable& t, bool by_head, Shape shape) {
-  Tensor all(dtype_of<T>, std::move(shape));
-  if (all.size() == 0) return all;
-  T* const to = all.mutable_data<T>().data();
+void decode_rows(const RowTable& t, bool by_head, std::size_t columns, T* to) {
   visit(t.pool.dtype(), [&]<class Stored>(Type<Stored>) {
     const Stored* const pool = t.pool.data<Stored>().data();
     for_each_row(
         t, by_head, [&](std::size_t row, std::size_t g, std::size_t from, std::size_t into) {
-          T* const out = to + into * t.width;
+          T* const out = to + into * columns;
           if (t.code != Code::none)
             decode(t.code, reinterpret_cast<const std::uint8_t*>(pool + from), 0, t.width, out);
           else
@@ -51,15 +48,55 @@ Tensor decoded_rows(const RowTable& t, bool by_head, Shape shape) {
           if (t.factors) apply_factors(*t.factors, row, g, t.width, out);
         });
   });
+}
+
+/// The numbers of all rows, computed in T.
+template <class T>
+Tensor decoded_rows(const RowTable& table, bool by_head, Shape shape) {
+  Tensor all(dtype_of<T>, std::move(shape));
+  if (all.size() == 0) return all;
+  T* to = all.mutable_data<T>().data();
+  for (const RowTable* part = &table; part != nullptr; part = part->rest.get()) {
+    decode_rows(*part, by_head, table.columns(), to);
+    to += part->width;
+  }
   return all;
 }
 
 }  // namespace
 
+DType common_dtype(DType one, DType other) {
+  if (one == other) return one;
+  if (is_float(one) != is_float(other)) return is_float(one) ? one : other;
+  const bool is_double = one == DType::f64 || other == DType::f64 || !is_float(one);
+  return is_double ? DType::f64 : DType::f32;
+}
+
+DType RowTable::dtype() const { return rest ? common_dtype(own_dtype, rest->dtype()) : own_dtype; }
+
+RowTable joined_columns(RowTable first, RowTable second) {
+  const bool is_mixed = first.pool.dtype() != second.pool.dtype();
+  for (RowTable* table : {&first, &second}) {
+    const DType dtype = table->pool.dtype();  // the kernels read floats and single bytes
+    const bool is_read = is_float(dtype) || dtype == DType::i8 || dtype == DType::u8;
+    if (is_mixed && !is_read) table->pool = cast(table->pool, DType::f64);
+  }
+  first.rest = std::make_shared<const RowTable>(std::move(second));
+  return first;
+}
+
+RowTable limited_to(RowTable table, std::size_t columns) {
+  if (columns > table.width && table.rest)
+    table.rest = std::make_shared<const RowTable>(limited_to(*table.rest, columns - table.width));
+  else
+    table.width = columns, table.rest = nullptr;
+  return table;
+}
+
 Shape GatheredRows::shape() const {
   const RowTable& t = *table_;
-  return by_head_ ? Shape{t.items, t.heads, t.keys, t.width}
-                  : Shape{t.items, t.keys, t.heads, t.width};
+  return by_head_ ? Shape{t.items, t.heads, t.keys, t.columns()}
+                  : Shape{t.items, t.keys, t.heads, t.columns()};
 }
 
 const std::byte* GatheredRows::data() const {
@@ -74,11 +111,16 @@ Tensor GatheredRows::gather() const {
   if (t.is_stored()) return decoded_rows<float>(t, by_head_, shape());
   Tensor all(t.pool.dtype(), shape());
   if (all.size() == 0) return all;
-  const std::size_t element = size_of(t.pool.dtype()), bytes = t.width * element;
-  std::byte* const to = all.mutable_raw();
-  for_each_row(t, by_head_, [&](std::size_t, std::size_t, std::size_t from, std::size_t into) {
-    std::memcpy(to + into * bytes, t.pool.raw() + from * element, bytes);
-  });
+  const std::size_t element = size_of(t.pool.dtype()), row_bytes = t.columns() * element;
+  std::byte* to = all.mutable_raw();
+  for (const RowTable* part = &t; part != nullptr; part = part->rest.get()) {
+    const std::size_t bytes = part->width * element;
+    for_each_row(*part, by_head_,
+                 [&](std::size_t, std::size_t, std::size_t from, std::size_t into) {
+                   std::memcpy(to + into * row_bytes, part->pool.raw() + from * element, bytes);
+                 });
+    to += bytes;
+  }
   return all;
 }
 
@@ -88,9 +130,14 @@ Tensor gathered_tensor(std::shared_ptr<const RowTable> table, DType dtype, bool 
       std::make_shared<const GatheredRows>(std::move(table), dtype, by_head, is_computed));
 }
 
+Tensor tensor_of(RowTable table, bool by_head) {
+  const DType dtype = table.dtype();
+  return gathered_tensor(std::make_shared<const RowTable>(std::move(table)), dtype, by_head);
+}
+
 Tensor computed_rows(const Tensor& tensor, DType compute) {
   const GatheredRows* rows = tensor.rows();
-  if (rows == nullptr || !rows->table()->factors || !is_float(compute)) return tensor;
+  if (rows == nullptr || !rows->table()->has_factors() || !is_float(compute)) return tensor;
   return gathered_tensor(rows->table(), compute, rows->by_head(), true).reshaped(tensor.shape());
 }
 
@@ -114,7 +161,7 @@ const RowTable* row_table_of(const Tensor& tensor) {
   if (rows == nullptr) return nullptr;
   const RowTable& t = *rows->table();
   const bool in_order = rows->by_head() || t.heads <= 1 || t.keys <= 1;
-  return in_order && tensor.shape() == Shape{t.items, t.heads, t.keys, t.width} ? &t : nullptr;
+  return in_order && tensor.shape() == Shape{t.items, t.heads, t.keys, t.columns()} ? &t : nullptr;
 }
 
 }  // namespace attn

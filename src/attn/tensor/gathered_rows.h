@@ -26,7 +26,8 @@ struct RowFactors {
 };
 
 /// The row of head g of key j of an item starts at element first + rows[item * keys + j] + g * head
-/// of the pool, and has `width` numbers. -1 in `rows`: all heads of the key are zeros.
+/// of the pool, and has `width` numbers, which those of `rest` follow. -1 in `rows`: all heads of
+/// the key are zeros.
 struct RowTable {
   using Starts = std::vector<std::int64_t>;
   static constexpr std::int64_t kZeros = -1;
@@ -37,9 +38,28 @@ struct RowTable {
   std::int64_t first = 0;
   Code code = Code::none;  ///< others: the elements of the pool are uint8
   std::optional<RowFactors> factors = {};
+  DType own_dtype = DType::f32;               ///< of the numbers without those of `rest`
+  std::shared_ptr<const RowTable> rest = {};  ///< of the same items, keys and heads; may be nullptr
 
-  bool is_stored() const { return code != Code::none || factors; }  ///< has to be decoded
+  std::size_t columns() const { return width + (rest ? rest->columns() : 0); }
+  DType dtype() const;  ///< that represents all numbers
+  bool is_decoded() const { return code != Code::none || factors; }  ///< without `rest`
+  bool has_factors() const { return factors || (rest && rest->has_factors()); }
+  /// Whether the numbers are not the elements of pools of one dtype.
+  bool is_stored() const {
+    return is_decoded() || (rest && (rest->is_stored() || rest->pool.dtype() != pool.dtype()));
+  }
 };
+
+/// That of numbers of both: the same, the float of a float and an integer, otherwise f32, or f64 if
+/// one is f64 or both are integers.
+DType common_dtype(DType one, DType other);
+
+/// The columns of `first`, then those of `second`.
+RowTable joined_columns(RowTable first, RowTable second);
+
+/// The first `columns` columns of each row.
+RowTable limited_to(RowTable table, std::size_t columns);
 
 /// The rows of a table in an order, as elements of a dtype. Thread-safe.
 class GatheredRows {
@@ -71,6 +91,9 @@ class GatheredRows {
 
 Tensor gathered_tensor(std::shared_ptr<const RowTable> table, DType dtype, bool by_head,
                        bool is_computed = false);
+
+/// The same with RowTable::dtype().
+Tensor tensor_of(RowTable table, bool by_head);
 
 /// The tensor with its numbers in the type of the computation; only rows with factors may change.
 Tensor computed_rows(const Tensor& tensor, DType compute);
