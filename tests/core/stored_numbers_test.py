@@ -187,7 +187,7 @@ ERRORS = {
     "values by default": ({"v_scale": 2.0}, "v_scale: requires V, V_pages or KV_pages"),
     "past": ({"k_scale": 1.0, "past_K": np.ones((2, 2, 1, 32)).tolist(), "past_V": np.ones((2, 2, 1, 32)).tolist()},
         "k_scale: cannot be combined with past_K"),
-    "unknown type": ({"k_type": "e4m4"}, "k_type: expected e4m3, e5m2, e4m3fnuz, e5m2fnuz, nvfp4 or mxfp4, found 'e4m4'"),
+    "unknown type": ({"k_type": "e4m4"}, "k_type: expected e4m3, e5m2, e4m3fnuz, e5m2fnuz, nvfp4, mxfp4, flashmla_v32 or flashmla_model1, found 'e4m4'"),
 }
 
 

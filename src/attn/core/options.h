@@ -106,8 +106,10 @@ enum class StoredType {
   e5m2,
   e4m3fnuz,
   e5m2fnuz,
-  nvfp4,  ///< e2m1 with an e4m3 scale for 16 columns
-  mxfp4,  ///< e2m1 with an e8m0 scale for 32 columns
+  nvfp4,         ///< e2m1 with an e4m3 scale for 16 columns
+  mxfp4,         ///< e2m1 with an e8m0 scale for 32 columns
+  flashmla_v32,  ///< caches with codes, scales and rotary columns (core/flashmla.h)
+  flashmla_model1,
 };
 
 /// The axes of W_Q, W_K, W_V, W_O and W_gate in the job. make_job() converts them to (in, out);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "attn/base/error.h"
+#include "attn/core/flashmla.h"
 #include "attn/core/layout.h"
 #include "attn/core/plan.h"
 #include "attn/tensor/gathered_rows.h"
@@ -67,6 +68,10 @@ std::optional<std::pair<Pool, Pool>> pools_of(Input input, const TensorMap& tens
                                ? kRotaryStorage
                                : storage_of(input == Input::V_pages ? Input::V : Input::K);
   const Stored stored = stored_elements(input, tensor, storage, options, problems);
+  if (const StoredType type = options.*storage.type; is_flashmla(type)) {
+    const std::optional<Pool> pool = flashmla_pool(input, stored, type, problems);
+    return pool ? std::optional(std::pair(*pool, *pool)) : std::nullopt;
+  }
   std::string expected;
   for (const PoolForm& form : kForms) {
     if (form.kind != kind_of(input, options) || form.layout != options.page_layout) continue;
@@ -362,7 +367,9 @@ std::size_t PagedCache::bytes() const {
        {std::pair(&keys_, &storage_of(Input::K)), std::pair(&values_, &storage_of(Input::V)),
         std::pair(rotary, &kRotaryStorage)}) {
     if (pool == nullptr) continue;
-    bytes = saturating_sum(bytes, bytes_of_rows(pool->data, rows, *storage, tensors_));
+    bytes = saturating_sum(bytes, is_flashmla(options_.*(storage->type))
+                                      ? bytes_of_flashmla_rows(rows)
+                                      : bytes_of_rows(pool->data, rows, *storage, tensors_));
     if (!is_float(pool->data.dtype()) && pool->code == Code::none)
       bytes = saturating_sum(
           bytes, saturating_product({rows, pool->heads, pool->width, size_of(pool->data.dtype())}));
@@ -370,7 +377,8 @@ std::size_t PagedCache::bytes() const {
   return bytes;
 }
 
-void PagedCache::fill(PoolRows& rows) const {
+template <class Rows>
+void PagedCache::fill(Rows& rows) const {
   const std::size_t S = keys_of_item();
   for (std::size_t b = 0, at = 0; b < lengths_.size(); at += packed_ ? lengths_[b] : S, ++b)
     for (std::size_t i = 0, j = 0; j < lengths_[b]; ++i, j += keys_.slots)
@@ -390,6 +398,12 @@ void PagedCache::gather(TensorMap& all, ProblemList& problems) const {
     set(Input::K, std::move(keys));
     set(Input::V, limited_to(std::move(values), static_cast<std::size_t>(options_.value_width)));
   };
+  if (is_flashmla(options_.k_type)) {
+    FlashMlaRows rows(keys_, options_.k_type, items(), S);
+    fill(rows);
+    const RowTable keys = std::move(rows).table();
+    return set_latent(keys, keys);
+  }
   const auto rows_of = [&](const Pool& pool, const Storage& storage, const PoolRows* like) {
     PoolRows rows(pool, storage, tensors_, options_, items(), S, problems, like);
     fill(rows);

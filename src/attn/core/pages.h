@@ -5,7 +5,8 @@
 //                          heads of keys and values in turn with PoolLayout::interleaved:
 //                          (P, 1, 2G, page size, D) or (P, page size, 2G, D); with
 //                          Options::value_width, keys whose first columns are the values:
-//                          (P, page size, D), (P, page size, 1, D) or (P, 1, page size, D)
+//                          (P, page size, D), (P, page size, 1, D) or (P, 1, page size, D), or a
+//                          cache of core/flashmla.h
 //   CKV_pages, K_pe_pages  these columns and the others (core/latent.h), each in such a pool
 //   block_table (B, n) and key_lengths (B)             pages of each sequence in order
 //   kv_indptr (B + 1), kv_indices, last_page_len (B)   the same: sequence b has the pages
@@ -56,7 +57,8 @@ class PagedCache {
   std::size_t items() const { return packed_ ? 1 : lengths_.size(); }
   std::size_t keys_of_item() const;
   /// Sets the rows of a table of keys to the slots of their pages.
-  void fill(PoolRows& rows) const;
+  template <class Rows>
+  void fill(Rows& rows) const;
   void gather(TensorMap& all, ProblemList& problems) const;  ///< sets K and V
 
   const TensorMap& tensors_;

@@ -18,6 +18,8 @@ Code code_of(StoredType type) {
     case StoredType::as_given:
       return Code::none;
     case StoredType::e4m3:
+    case StoredType::flashmla_v32:
+    case StoredType::flashmla_model1:
       return Code::e4m3;
     case StoredType::e5m2:
       return Code::e5m2;

@@ -93,14 +93,20 @@ Field choice(std::string key, std::string help,
 }
 
 constexpr std::pair<const char*, StoredType> kStoredTypes[] = {
-    {"e4m3", StoredType::e4m3},         {"e5m2", StoredType::e5m2},
-    {"e4m3fnuz", StoredType::e4m3fnuz}, {"e5m2fnuz", StoredType::e5m2fnuz},
-    {"nvfp4", StoredType::nvfp4},       {"mxfp4", StoredType::mxfp4}};
+    {"e4m3", StoredType::e4m3},
+    {"e5m2", StoredType::e5m2},
+    {"e4m3fnuz", StoredType::e4m3fnuz},
+    {"e5m2fnuz", StoredType::e5m2fnuz},
+    {"nvfp4", StoredType::nvfp4},
+    {"mxfp4", StoredType::mxfp4},
+    {"flashmla_v32", StoredType::flashmla_v32},
+    {"flashmla_model1", StoredType::flashmla_model1}};
+constexpr std::size_t kCacheTypes = 2;  // the last ones, of KV_pages only
 
 Field stored_type(std::string key, std::string help, StoredType& (*member)(Options&),
-                  Requirements requirements) {
+                  Requirements requirements, std::size_t omitted = kCacheTypes) {
   return choice<StoredType>(std::move(key), std::move(help),
-                            {std::begin(kStoredTypes), std::end(kStoredTypes)}, member,
+                            {std::begin(kStoredTypes), std::end(kStoredTypes) - omitted}, member,
                             std::move(requirements));
 }
 
@@ -372,7 +378,12 @@ std::vector<Field> attention_fields() {
       stored_type(
           "k_type", "number format of the uint8 elements of K",
           [](Options& o) -> StoredType& { return o.k_type; },
-          {needs({Input::K, Input::K_pages, Input::KV_pages, Input::CKV, Input::CKV_pages})}),
+          {needs({Input::K, Input::K_pages, Input::KV_pages, Input::CKV, Input::CKV_pages}),
+           when({"flashmla_v32", "flashmla_model1"}, needs({Input::KV_pages})),
+           when({"flashmla_v32", "flashmla_model1"},
+                excludes({Input::k_scale, Input::k_zero_point})),
+           when({"flashmla_model1"}, excludes({Input::Q_nope}))},
+          0),
       stored_type("v_type", "number format of the uint8 elements of V",
                   [](Options& o) -> StoredType& { return o.v_type; },
                   {needs({Input::V, Input::V_pages, Input::KV_pages})}),

@@ -13,6 +13,7 @@
 #include "attn/base/text.h"
 #include "attn/base/version.h"
 #include "attn/core/attention.h"
+#include "attn/core/flashmla.h"
 #include "attn/core/inputs.h"
 #include "attn/core/latent.h"
 #include "attn/core/layout.h"
@@ -545,6 +546,8 @@ Job make_job(const Document& given, TensorFiles& files) {
   check_key_requirements(job, document);
   if (has_stored(job.tensors, job.options))
     with_origins(job, document, [&] { decode_stored(job, files); });
+  if (is_flashmla(job.options.k_type) && job.options.value_width == 0)
+    job.options.value_width = kFlashMlaValues;
   if (has_latent(job.tensors)) with_origins(job, document, [&] { join_latent(job, files); });
   with_origins(job, document, [&] { require_scale(job.options); });
   if (has_pages(job.tensors))
