@@ -212,6 +212,7 @@ MORE_FLAGS = [
     (RUN, "output_scale out_scale o_descale", "--o-scale 2"),
     (RUN, "key_leftpad leftpad_k cache_leftpad left_pad left_padding", "--key-starts lengths.npy"),
     (RUN, "topk_indices topk_idx topk_idxs sparse_indices block_indices", "--key-indices lists.npy"),
+    ([*RUN, "--key-indices", "lists.npy"], "topk_length topk_lengths", "--index-counts ids.npy"),
     ([*LATENT, *PAGES, "--k-pe-pages", "k3.npy"], "ckv_cache", "--ckv-pages v3.npy"),
     ([*LATENT, *PAGES, "--ckv-pages", "v3.npy"], "kpe_cache", "--k-pe-pages k3.npy"),
     ([*LATENT, "--k-pe", "k3.npy"], "compressed_kv kv_c", "--ckv v3.npy"),

@@ -131,7 +131,7 @@ ERRORS = {
         "V_pages: expected the pages, page size and heads of K_pages (4, 2, 1, 2), found (4, 3, 1, 2)"),
     "no lengths": ({"block_table": TABLE["block_table"]},
         "block_table: requires key_lengths or last_page_len"),
-    "no table": ({}, "K_pages: requires block_table or kv_indptr"),
+    "no table": ({}, "K_pages: requires block_table, kv_indptr or index_space"),
     "no list": ({"kv_indptr": [0, 2, 3], "last_page_len": [1, 2]}, "kv_indptr: requires kv_indices"),
     "keys as well": (TABLE | {"K": np.zeros((2, 1, 3, 2))}, "K_pages: cannot be combined with K"),
     "width of keys": (TABLE | {"K_pages": np.zeros((4, 2, 1, 3)), "V_pages": np.zeros((4, 2, 1, 3))},

@@ -77,6 +77,8 @@ JOBS = {
     "k_pe_scale": [{"base": LATENT, "scale": 0.3, "k_pe_scale": 0.5}],
     "k_pe_type": [{"base": {**LATENT, "K_pe": np.ones((B, S, 2), int)}, "scale": 0.3, "k_pe_type": "e4m3"}],
     "value_width": [{"base": {"Q": (B, H, L, D), "KV_pages": (4, 3, D)}, **TABLE, "value_width": 3, "scale": 0.3}],
+    "index_space": [{"base": PAGES, "index_space": "cache", "key_indices": [[0, 3]] * L}],
+    "index_counts": [{"index_counts": [1] * L, "key_indices": [[0, 3]] * L}],
     "bias_K": [{"bias_K": (G * D,), "bias_V": (G * D,)},
                {"bias_K": (G * D,), "bias_V": (G * D,), "causal": True, "mask": (L, S)}],
     "bias_V": [{"bias_K": (G * D,), "bias_V": (G * D,)}],

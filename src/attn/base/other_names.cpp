@@ -71,6 +71,7 @@ constexpr OtherName kOtherNames[] = {
     {input, "key_leftpad leftpad_k cache_leftpad left_pad left_padding", "key_starts"},
     {input, "cu_seqlens", "cu_seqlens_q"},
     {input, "topk_indices topk_idx topk_idxs sparse_indices block_indices", "key_indices"},
+    {input, "topk_length topk_lengths", "index_counts"},
     {input, "ckv_cache", "ckv_pages"},
     {input, "kpe_cache", "k_pe_pages"},
     {input, "compressed_kv kv_c", "ckv"},

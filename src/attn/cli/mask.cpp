@@ -35,8 +35,8 @@ constexpr std::string_view kVisibilityKeys[] = {
     "causal",        "alignment",     "window",       "mask_rule",    "mask_tables",
     "mask",          "key_lengths",   "documents",    "key_mask",     "query_lengths",
     "key_documents", "causal_offset", "cu_seqlens_q", "cu_seqlens_k", "mask_polarity",
-    "short_mask",    "key_indices",   "index_block",  "duplicates",   "convention",
-    "rows"};
+    "short_mask",    "key_indices",   "index_block",  "index_counts", "duplicates",
+    "convention",    "rows"};
 constexpr std::size_t kCommonKeys = 8;
 
 /// "8,12" as (L, S), "2,4,8,12" as (B, H, L, S). Errors: usage.

@@ -97,7 +97,8 @@ enum class Input : unsigned char {
   CKV_pages,
   K_pe_pages,
   k_pe_scale,
-  W_UV
+  W_UV,
+  index_counts
 };
 
 /// What an input's elements are.
@@ -334,6 +335,11 @@ inline constexpr auto kInputs = [] {
        .kind = table,
        .has_gradient = false},
       {.input = Input::W_UV, .name = "W_UV", .axes = {H, Dv, Du}},
+      {.input = Input::index_counts,
+       .name = "index_counts",
+       .axes = {},
+       .kind = index,
+       .companion = Input::key_indices},
   });
 }();
 

@@ -77,6 +77,12 @@ enum class Duplicates {
   count,  ///< counts as often as it is listed
 };
 
+/// What the numbers of key_indices count.
+enum class IndexSpace {
+  sequence,  ///< the keys of the query's own sequence
+  cache,     ///< the slots of a pool of pages: page * page size + slot
+};
+
 enum class SoftmaxAxis {
   keys,  ///< the weights of each query sum to 1
   all,   ///< those of a head's selected rows do (scipy.special.softmax without an axis)
@@ -231,6 +237,7 @@ struct Options {
   std::string mask_rule;  ///< hides the keys for which it is false (core/mask_rule.h); "": none
   std::int64_t index_block = 1;  ///< keys of each of key_indices
   Duplicates duplicates = Duplicates::error;
+  IndexSpace index_space = IndexSpace::sequence;  ///< make_job() translates other numbers
   Normaliser normaliser = Normaliser::softmax;
   std::int64_t top_k = 0;  ///< Normaliser::top_k: number of keys with a weight
   double temperature = 1;  ///< divides masked scores, but not sinks, before normalisation

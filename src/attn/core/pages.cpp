@@ -302,6 +302,25 @@ void check_queries(const TensorMap& tensors, bool packed, std::size_t count,
   }
 }
 
+/// Reports what depends on the positions of keys, which are unknown.
+void refuse_positions(const TensorMap& tensors, const Options& options, ProblemList& problems) {
+  const auto refuse = [&](bool is_given, std::string_view key) {
+    if (is_given)
+      problems.add({.subject = std::string(key),
+                    .message = "requires block_table or kv_indptr with index_space cache"});
+  };
+  for (const Input input : {Input::mask, Input::key_mask, Input::bias, Input::dropout_mask,
+                            Input::alibi_slopes, Input::relative_bias, Input::key_lengths,
+                            Input::key_starts, Input::cu_seqlens_q, Input::token_ids})
+    refuse(contains(tensors, input), name_of(input));
+  refuse(options.causal, "causal");
+  refuse(!(options.window == Window{}), "window");
+  refuse(!options.mask_rule.empty(), "mask_rule");
+  refuse(!options.bias_rule.empty(), "bias_rule");
+  refuse(options.alibi, "alibi");
+  refuse(options.rotary.kind != Rotary::Kind::none, "rotary.kind");
+}
+
 Tensor list(const std::vector<std::int64_t>& values) {
   return Tensor::of<std::int64_t>({values.size()}, values);
 }
@@ -345,6 +364,15 @@ PagedCache::PagedCache(const TensorMap& tensors, const Options& options)
            "the pages, page size and heads of K_pages " + to_string(keys_.data.shape()),
            to_string(values_.data.shape()));
   packed_ = contains(tensors, Input::cu_seqlens_q) || options.layout == Layout::thd;
+  if (options.index_space == IndexSpace::cache)
+    listed_ = ListedSlots::checked(tensors, options, keys_.pages * keys_.slots, problems);
+  if (!contains(tensors, Input::block_table) && !contains(tensors, Input::kv_indptr)) {
+    refuse_positions(tensors, options, problems);
+    if (!problems.empty()) problems.raise(ErrorKind::data);
+    for (std::size_t item = 0; item < listed_->items(); ++item)
+      lengths_.push_back(slots_.emplace_back(listed_->used(item)).size());
+    return;
+  }
   std::optional<Sequences> sequences = sequences_of(tensors, keys_, problems);
   if (!problems.empty()) problems.raise(ErrorKind::data);
   check_queries(tensors, packed_, sequences->lengths.size(), problems);
@@ -374,6 +402,7 @@ std::size_t PagedCache::bytes() const {
       bytes = saturating_sum(
           bytes, saturating_product({rows, pool->heads, pool->width, size_of(pool->data.dtype())}));
   }
+  if (listed_) bytes = saturating_sum(bytes, saturating_product({2, listed_->bytes()}));
   return bytes;
 }
 
@@ -381,9 +410,39 @@ template <class Rows>
 void PagedCache::fill(Rows& rows) const {
   const std::size_t S = keys_of_item();
   for (std::size_t b = 0, at = 0; b < lengths_.size(); at += packed_ ? lengths_[b] : S, ++b)
-    for (std::size_t i = 0, j = 0; j < lengths_[b]; ++i, j += keys_.slots)
-      rows.set(at + j, static_cast<std::size_t>(pages_[b][i]), 0,
-               std::min(keys_.slots, lengths_[b] - j));
+    if (!slots_.empty())
+      for (std::size_t j = 0; j < lengths_[b]; ++j) {
+        const auto slot = static_cast<std::size_t>(slots_[b][j]);
+        rows.set(at + j, slot / keys_.slots, slot % keys_.slots, 1);
+      }
+    else
+      for (std::size_t i = 0, j = 0; j < lengths_[b]; ++i, j += keys_.slots)
+        rows.set(at + j, static_cast<std::size_t>(pages_[b][i]), 0,
+                 std::min(keys_.slots, lengths_[b] - j));
+}
+
+Tensor PagedCache::key_indices(std::span<const std::int64_t> starts, ProblemList& problems) const {
+  return listed_->translated([&](std::size_t item, std::size_t query, std::int64_t slot) {
+    const auto at = static_cast<std::size_t>(slot);
+    if (!slots_.empty()) {
+      const auto& all = slots_[item];
+      return std::int64_t(std::lower_bound(all.begin(), all.end(), slot) - all.begin());
+    }
+    const auto next = std::upper_bound(starts.begin(), starts.end(), std::int64_t(query));
+    const auto sequence =
+        packed_ ? static_cast<std::size_t>(next - starts.begin()) - 1 : std::size_t{item};
+    if (sequence >= pages_.size()) return std::int64_t{-1};  // padding
+    const auto& pages = pages_[sequence];
+    const auto page = std::find(pages.begin(), pages.end(), std::int64_t(at / keys_.slots));
+    const std::size_t key =
+        static_cast<std::size_t>(page - pages.begin()) * keys_.slots + at % keys_.slots;
+    if (key >= lengths_[sequence] && problems.empty())
+      report(problems, Input::key_indices,
+             "slots with keys of the query's sequence, or -1 for none," + of_item(item) +
+                 ", query " + std::to_string(query),
+             std::to_string(slot));
+    return static_cast<std::int64_t>(key);
+  });
 }
 
 void PagedCache::gather(TensorMap& all, ProblemList& problems) const {
@@ -433,9 +492,17 @@ TensorMap PagedCache::gathered() const {
   gather(all, problems);
   if (!problems.empty()) problems.raise(ErrorKind::data);
   const std::size_t count = lengths_.size();
+  const auto set_lists = [&] {
+    if (!listed_) return all;
+    const Tensor starts = packed_ ? cast(at(all, Input::cu_seqlens_q), DType::i64) : list({});
+    all.set(std::string(name_of(Input::key_indices)),
+            key_indices(starts.data<std::int64_t>(), problems));
+    if (!problems.empty()) problems.raise(ErrorKind::data);
+    return all;
+  };
   if (!packed_) {
     all.set(std::string(name_of(Input::key_lengths)), list({lengths_.begin(), lengths_.end()}));
-    return all;
+    return set_lists();
   }
   std::vector<std::int64_t> ends{0}, queries;
   for (const std::size_t length : lengths_)
@@ -447,7 +514,7 @@ TensorMap PagedCache::gathered() const {
     all.set(std::string(name_of(Input::cu_seqlens_q)), list(queries));
   }
   all.set(std::string(name_of(Input::cu_seqlens_k)), list(ends));
-  return all;
+  return set_lists();
 }
 
 }  // namespace attn

@@ -13,6 +13,9 @@
 //       kv_indices[kv_indptr[b]] to kv_indices[kv_indptr[b + 1] - 1], and last_page_len[b] keys in
 //       the last of them
 //
+// With IndexSpace::cache, key_indices list slots, page * page size + slot, and become lists of the
+// keys of sequences. Without a table, the keys of a batch item are the slots that it lists.
+//
 // If both tables are given, they must agree. Only slots of keys are read; table entries and slots
 // beyond the length of a sequence may hold anything. Sequences may share pages.
 #pragma once
@@ -21,9 +24,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "attn/core/input_table.h"
+#include "attn/core/listed_slots.h"
 #include "attn/core/options.h"
 #include "attn/core/stored_rows.h"
 #include "attn/tensor/tensor.h"
@@ -60,6 +65,9 @@ class PagedCache {
   template <class Rows>
   void fill(Rows& rows) const;
   void gather(TensorMap& all, ProblemList& problems) const;  ///< sets K and V
+  /// The lists of slots as lists of keys; packed queries of sequence s are [starts[s], starts[s +
+  /// 1]).
+  Tensor key_indices(std::span<const std::int64_t> starts, ProblemList& problems) const;
 
   const TensorMap& tensors_;
   Options options_;
@@ -68,6 +76,9 @@ class PagedCache {
   std::optional<Pool> rotary_;                    ///< of K_pe_pages
   std::vector<std::size_t> lengths_;              ///< of each sequence
   std::vector<std::vector<std::int64_t>> pages_;  ///< those with keys
+  std::optional<ListedSlots> listed_;             ///< with IndexSpace::cache
+  /// Without a table of pages: the listed slots, in place of pages.
+  std::vector<std::vector<std::int64_t>> slots_;
 };
 
 }  // namespace attn

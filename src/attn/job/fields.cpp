@@ -184,7 +184,7 @@ Field common(Field field) {
 
 std::vector<Field> tensor_fields() {
   const KeyRequirement kPages = needs({Input::K_pages, Input::KV_pages, Input::CKV_pages});
-  const KeyRequirement kPageTable = needs({Input::block_table, Input::kv_indptr});
+  const KeyRequirement kPageTable = needs({Input::block_table, Input::kv_indptr, "index_space"});
   const KeyRequirement kNoOtherKeys =
       excludes({Input::K, Input::V, Input::past_K, Input::documents, Input::cu_seqlens_k});
   const KeyRequirement kStoredKeys =
@@ -222,6 +222,8 @@ std::vector<Field> tensor_fields() {
           tensor(Input::mask, "boolean (true: may attend) or additive, broadcast to (B, H, L, S)")),
       tensor(Input::key_indices,
              "keys that each query sees (L, n), (B, L, n), (B, G or H, L, n); -1: none"),
+      tensor(Input::index_counts,
+             "how many of each list of key_indices count: (L), (B, L) or (B, 1)"),
       tensor(Input::bias,
              "numbers added to scaled scores, in addition to a mask; broadcast to (B, H, L, S)"),
       common(tensor(Input::key_mask, "mask over keys only, (S) or (B, S)")),
@@ -504,6 +506,13 @@ std::vector<Field> attention_fields() {
       integer("index_block", "M", "each of key_indices is a block of M keys; default: 1", 1,
               [](Options& o) -> std::int64_t& { return o.index_block; },
               {needs({Input::key_indices})}),
+      choice<IndexSpace>(
+          "index_space",
+          "what key_indices count: keys of the sequence, or slots of the pool of pages",
+          {{"sequence", IndexSpace::sequence}, {"cache", IndexSpace::cache}},
+          [](Options& o) -> IndexSpace& { return o.index_space; },
+          {needs({Input::key_indices}), needs({Input::K_pages, Input::KV_pages, Input::CKV_pages}),
+           excludes({"index_block"})}),
       choice<Duplicates>(
           "duplicates", "a key that key_indices lists more than once for a query",
           {{"error", Duplicates::error}, {"once", Duplicates::once}, {"count", Duplicates::count}},

@@ -17,6 +17,7 @@
 #include "attn/core/inputs.h"
 #include "attn/core/latent.h"
 #include "attn/core/layout.h"
+#include "attn/core/listed_slots.h"
 #include "attn/core/pages.h"
 #include "attn/core/stored_rows.h"
 #include "attn/io/json_tensor.h"
@@ -334,6 +335,20 @@ void decode_stored(Job& job, TensorFiles& files) {
   job.tensors = numbers;
 }
 
+/// Keeps a tensor that is replaced by another form.
+void keep_given(Job& job, Input input) {
+  const std::string name(name_of(input));
+  if (!job.replaced.contains(name)) job.replaced.set(name, job.tensors.at(name));
+}
+
+/// Cuts the lists of keys to their lengths.
+void cut_lists(Job& job) {
+  const TensorMap cut = with_cut_lists(job.tensors, job.options);
+  keep_given(job, Input::key_indices);
+  keep_given(job, Input::index_counts);
+  job.tensors = cut;
+}
+
 /// Replaces the queries of absorbed latent attention by Q and, unless they are in pages, its keys
 /// by K and V.
 void join_latent(Job& job, TensorFiles& files) {
@@ -352,6 +367,7 @@ void join_latent(Job& job, TensorFiles& files) {
 /// Replaces pages by K and V, which get the files of the pools as their origins. Causal masks and
 /// windows are then aligned to the last key, unless the job states something else.
 void gather_pages(Job& job, const Document& document, TensorFiles& files) {
+  if (job.options.index_space == IndexSpace::cache) keep_given(job, Input::key_indices);
   const bool combined = contains(job.tensors, Input::KV_pages);
   const bool is_latent = contains(job.tensors, Input::CKV_pages);
   const PagedCache cache(job.tensors, job.options);
@@ -550,11 +566,14 @@ Job make_job(const Document& given, TensorFiles& files) {
     job.options.value_width = kFlashMlaValues;
   if (has_latent(job.tensors)) with_origins(job, document, [&] { join_latent(job, files); });
   with_origins(job, document, [&] { require_scale(job.options); });
+  if (contains(job.tensors, Input::index_counts))
+    with_origins(job, document, [&] { cut_lists(job); });
   if (has_pages(job.tensors))
     with_origins(job, document, [&] { gather_pages(job, document, files); });
   job.options.q_type = job.options.k_type = job.options.v_type = job.options.k_pe_type =
       StoredType::as_given;
   job.options.value_width = 0;
+  job.options.index_space = IndexSpace::sequence;
   job.outputs = outputs_named(strings(document.find("outputs")), job, document);
   if (job.outputs.empty())
     job.outputs =
