@@ -123,6 +123,15 @@ def test_output_without_W_O_and_gradients(tmp_path):
     assert np.allclose(found["grad_W_UV"], of_W, rtol=1e-12, atol=1e-12)
 
 
+def test_plan_counts_the_product_with_W_UV(tmp_path):
+    layer = Layer()
+    job = write_job(tmp_path, "job", layer.absorbed() | {"scale": layer.scale, "outputs": ["output"]})
+    run = attn("run", "-", "--dry-run", "--format", "json", stdin=job, cwd=tmp_path)
+    [output] = json.loads(run.stdout)["outputs"]
+    rows, width = layer.B * layer.L, layer.H * layer.DV
+    assert output["flops"] == 2 * rows * (layer.R * width + width * layer.M)
+
+
 def test_results_are_within_their_own_bounds(tmp_path):
     layer = Layer()
     job = write_job(tmp_path, "job", layer.absorbed() | {"scale": layer.scale, "causal": True})

@@ -86,12 +86,14 @@ class CostOps {
     return made(x);
   }
 
-  Cost project(const Cost& x, const std::optional<Cost>& W, const std::optional<Cost>& b, Output) {
+  Cost project(const Cost& x, const std::optional<Cost>& W, const std::optional<Cost>& b,
+               Output stage) {
     Cost y{x.shape, x.is_integer && is_integer(W) && is_integer(b)};
     if (W) {
       y.shape.back() = W->shape.back();
       y.flops = 2 * real_product(y.shape) * static_cast<double>(x.shape.back());
     }
+    if (stage == Output::output) y.flops += x.flops;  // of W_UV
     return W || b ? made(y) : y;
   }
 
@@ -183,10 +185,10 @@ class CostOps {
   }
 
   Cost join_heads(const Cost& x) {
-    return made({{x.shape[0], x.shape[2], x.shape[1] * x.shape[3]}, x.is_integer});
+    return made({{x.shape[0], x.shape[2], x.shape[1] * x.shape[3]}, x.is_integer, x.flops});
   }
   Cost swap_batch_and_heads(const Cost& x) {
-    return made({{x.shape[1], x.shape[0], x.shape[2], x.shape[3]}, x.is_integer});
+    return made({{x.shape[1], x.shape[0], x.shape[2], x.shape[3]}, x.is_integer, x.flops});
   }
 
  private:
