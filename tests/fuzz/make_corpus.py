@@ -257,8 +257,11 @@ def mask_rule_seeds():
 def bias_rule_seeds():
     for number, rule in enumerate([
             "-0.5 * abs(q - k)", "t[k] / (1 + h) - u[q, k % 5]", "-log(1 + abs(q - k)) * (b == h)", "v[k] // 0.25 % 3 - S",
-            "exp2(-h) * sqrt(i + j) - max(exp(-k), 1e-3, L)", "(k == 0 and not q == 0 or g > 0) * log2(k + 1)"]):
+            "exp2(-h) * sqrt(i + j) - max(exp(-k), 1e-3, L)", "(k == 0 and not q == 0 or g > 0) * log2(k + 1)",
+            "x[k, h] * 2", "(q - k) % 3 - t[k] // 2", "v[k] * min(q, k, 7) - abs(u[q, k % 5] - i) * (h + 1)"]):
         yield str(number), rule.encode()
+    for name, rule in mask_rule_seeds():  # expressions of integers are in both languages
+        yield f"mask-{name}", rule
 
 
 def words():
