@@ -111,7 +111,7 @@ def test_lists_of_slots_with_a_table(tmp_path):
     found, expected = run_all(tmp_path, [both | {"key_indices": slots, "index_space": "cache"}, both | {"key_indices": of_keys}])
     for name in both["outputs"]:
         assert np.array_equal(bits(found[name]), bits(expected[name])), name
-    packed = {"Q": rng.standard_normal((6, 2, 8)), "layout": "thd", "cu_seqlens_q": [0, 3, 6]}
+    packed = {"Q": rng.standard_normal((6, 2, 8)), "layout": "thd", "cu_seqlens_q": np.array([0, 3, 6], "i4")}
     found, expected = run_all(tmp_path, [both | packed | {"key_indices": slots.reshape(6, 5), "index_space": "cache"},
                                          both | packed | {"key_indices": of_keys.reshape(6, 5)}])
     for name in both["outputs"]:
@@ -166,6 +166,8 @@ ERRORS = {
     "no lists": ({"key_indices": None}, "index_space: requires key_indices"),
     "blocks": ({"index_block": 2}, "index_space: cannot be combined with index_block"),
     "too long": ({"index_counts": [[3], [1]]}, "index_counts: expected 0 to 2, the length of lists, found 3"),
+    "shape of lists and lengths": ({"key_indices": [[[0, 1]]] * 3, "index_counts": [[1], [1]]},
+        "key_indices: expected whole numbers of shape (1, n), (2, 1, n), or with heads as the second of four axes, found (3, 1, 2)"),
     "shape of lengths": ({"index_counts": [[1, 2]]}, "index_counts: expected shape (1,), (2, 1) or (2, 1), found (1, 2)"),
     "bytes": (BYTES | {"KV_pages": np.ones((3, 2, 576), int).tolist()},
         "KV_pages: expected (P, page size, 656) or (P, page size, 1, 656), found (3, 2, 576)"),

@@ -35,6 +35,12 @@ std::optional<Tensor> whole_numbers(Input input, const TensorMap& tensors, Probl
   return std::nullopt;
 }
 
+std::string expected_lists(std::size_t B, std::size_t L) {
+  const std::string queries = std::to_string(L) + ", n)";
+  return "whole numbers of shape (" + queries + ", (" + std::to_string(B) + ", " + queries +
+         ", or with heads as the second of four axes";
+}
+
 }  // namespace
 
 TensorMap with_cut_lists(const TensorMap& tensors, const Options& options) {
@@ -48,7 +54,11 @@ TensorMap with_cut_lists(const TensorMap& tensors, const Options& options) {
   const std::size_t rank = of_lengths.size(), n = shape.empty() ? 0 : shape.back();
   const bool fits = (rank == 1 || (rank == 2 && of_lengths[0] == B)) &&
                     (of_lengths.back() == L || of_lengths.back() == 1);
-  if (!fits || shape.size() < 2 || shape[shape.size() - 2] != L)
+  const bool fits_lists = shape.size() >= 2 && shape.size() <= 4 && shape[shape.size() - 2] == L &&
+                          (shape.size() == 2 || shape[0] == 1 || shape[0] == B);
+  if (!fits_lists)
+    report(problems, Input::key_indices, expected_lists(B, L), to_string(shape));
+  else if (!fits)
     report(problems, Input::index_counts,
            "shape " + to_string({L}) + ", " + to_string({B, L}) + " or " + to_string({B, 1}),
            to_string(of_lengths));
@@ -96,10 +106,7 @@ std::optional<ListedSlots> ListedSlots::checked(const TensorMap& tensors, const 
   if (rank >= 1) lists.n_ = shape.back();
   if (rank < 2 || rank > 4 || shape[rank - 2] != L ||
       (lists.given_items_ != 1 && lists.given_items_ != B)) {
-    report(problems, Input::key_indices,
-           "whole numbers of shape (" + std::to_string(L) + ", n), (" + std::to_string(B) + ", " +
-               std::to_string(L) + ", n), or with heads as the second of four axes",
-           to_string(shape));
+    report(problems, Input::key_indices, expected_lists(B, L), to_string(shape));
     return std::nullopt;
   }
   lists.numbers_ = *numbers;
