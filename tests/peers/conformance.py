@@ -45,6 +45,9 @@ FAMILIES = {
     "jax-grad-layouts": Family("jax.numpy operations, gradients", "jax", "jax_gradients", "layouts", amplified=10),
     "torch-flex": Family("torch FlexAttention", "torch", "torch_family", "flex"),
     "torch-bias-rule": Family("torch FlexAttention, biases as text", "torch", "torch_family", "bias_rule"),
+    **{f"flashinfer-{name}": Family(f"FlashInfer references, {title}", "flashinfer-python", "flashinfer_family", name)
+       for name, title in {"paged": "pages", "ragged": "packed sequences", "latent": "latent attention",
+                           "trtllm": "TensorRT-LLM operators"}.items()},
     "keras-mha": Family("Keras MultiHeadAttention", "keras", "keras_family", "multi_head"),
     "keras-additive": Family("Keras AdditiveAttention", "keras", "keras_family", "additive"),
     **{f"transformers-{name}": Family(f"{title} layer", "transformers", "layers_family", name)
