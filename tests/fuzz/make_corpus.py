@@ -264,6 +264,11 @@ def bias_rule_seeds():
         yield f"mask-{name}", rule
 
 
+def expression_seeds():
+    yield from bias_rule_seeds()
+    yield "call", b"min(a=q, k + 1) - -log(x=-2e3) == doc[t[q], -k] != 0 or not (b or h) and L"
+
+
 def words():
     """All strings in the source that may be keys, words or flags."""
     def text_of(*patterns):
@@ -280,7 +285,7 @@ SEEDS = {"npy": npy_seeds, "npz": npz_seeds, "safetensors": safetensors_seeds, "
          "csv": csv_seeds, "ndjson": ndjson_seeds, "job": job_seeds, "any_file": any_file_seeds,
          "convert": convert_seeds, "command_line": command_line_seeds, "numpy_text": numpy_text_seeds,
          "expected_text": expected_text_seeds, "gate": gate_seeds, "mask_rule": mask_rule_seeds,
-         "bias_rule": bias_rule_seeds}
+         "bias_rule": bias_rule_seeds, "expression": expression_seeds}
 
 
 def main(folder):
