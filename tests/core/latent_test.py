@@ -195,6 +195,15 @@ PAGES = {"CKV_pages": np.ones((3, 2, 4)), "K_pe_pages": np.ones((3, 2, 2)), "blo
 ROWS = PAGES | {"KV_pages": np.ones((3, 2, 6)), "CKV_pages": None, "K_pe_pages": None}
 NO_SCALE = ("scale: expected the scale before W_UK was absorbed, 1/sqrt of the width of a query then, not that of Q_nope and Q_pe "
             "or of a row of the cache, found none")
+@pytest.mark.parametrize("flags, warned", [([], True), (["--k-pe-type", "e4m3"], False)])
+def test_codes_of_rotary_columns_without_their_type_get_a_warning(tmp_path, flags, warned):
+    np.savez(tmp_path / "job.npz", Q_nope=np.ones((1, 1, 1, 4)), Q_pe=np.ones((1, 1, 1, 2)), CKV=np.ones((1, 3, 4)),
+             K_pe=np.ones((1, 3, 2), np.uint8), k_pe_scale=0.5)
+    run = attn("run", "job.npz", "--scale", "1", *flags, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert (b"K_pe: uint8 elements are integers; if they are codes" in run.stderr) == warned
+
+
 ERRORS = {
     "no scale": ({"scale": None}, NO_SCALE),
     "no scale of columns": ({"Q_nope": None, "Q_pe": None, "CKV": None, "K_pe": None, "scale": None, "Q": np.ones((2, 3, 1, 6)),

@@ -423,3 +423,14 @@ def test_keys_in_pages(attn):
     whole = context(attn, Q=q, K=keys, V=values, key_lengths=lengths, causal="bottom-right")
     assert (paged["K"] == keys).all()
     assert (paged["context"] == whole).all()
+
+
+def test_latent_attention(attn):
+    rng = np.random.default_rng(8)
+    nope, pe = rng.standard_normal((2, 3, 2, 8)), rng.standard_normal((2, 3, 2, 4))
+    ckv, k_pe = rng.integers(-9, 9, (2, 5, 8)).astype(np.int8), rng.standard_normal((2, 5, 4)).astype(np.float16)
+    found = attn.run(Q_nope=nope, Q_pe=pe, CKV=ckv, K_pe=k_pe, k_scale=0.25, scale=0.5, outputs=["context", "weights"])
+    scores = 0.5 * (nope @ (0.25 * ckv)[:, None].swapaxes(2, 3) + pe @ k_pe.astype(float)[:, None].swapaxes(2, 3))
+    weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    assert np.allclose(found["weights"], weights, rtol=1e-12)
+    assert np.allclose(found["context"], weights @ (0.25 * ckv)[:, None], rtol=1e-12)

@@ -195,25 +195,31 @@ std::string warn_key_polarity(const Job& job) {
 
 /// Unsigned integers with a scale and without a zero point, which no quantisation makes.
 std::string warn_codes(const Job& job) {
-  constexpr std::array kStored = {
-      std::pair(Input::Q, Input::Q),       std::pair(Input::K, Input::K),
-      std::pair(Input::V, Input::V),       std::pair(Input::K_pages, Input::K),
-      std::pair(Input::V_pages, Input::V), std::pair(Input::KV_pages, Input::K),
-      std::pair(Input::CKV, Input::K),     std::pair(Input::CKV_pages, Input::K)};
-  for (const auto& [given, of] : kStored) {
+  struct Part {
+    Input given;
+    const Storage& storage;
+    bool is_rest = false;  ///< whether it has the last columns of K
+  };
+  const Storage &of_q = storage_of(Input::Q), &of_k = storage_of(Input::K),
+                &of_v = storage_of(Input::V);
+  for (const auto& [given, storage, is_rest] :
+       {Part{Input::Q, of_q}, Part{Input::K, of_k}, Part{Input::V, of_v},
+        Part{Input::K_pages, of_k}, Part{Input::V_pages, of_v}, Part{Input::KV_pages, of_k},
+        Part{Input::CKV, of_k}, Part{Input::CKV_pages, of_k},
+        Part{Input::K_pe, kRotaryStorage, true}, Part{Input::K_pe_pages, kRotaryStorage, true}}) {
     const Tensor* stored = find(job.replaced, given);
-    const Storage& storage = storage_of(of);
     if (stored == nullptr || stored->dtype() != DType::u8 ||
-        !contains(job.replaced, storage.scale) || contains(job.replaced, *storage.zero_point))
+        !contains(job.replaced, storage.scale) ||
+        (storage.zero_point && contains(job.replaced, *storage.zero_point)))
       continue;
-    const GatheredRows* rows = at(job.tensors, of).rows();
-    if (rows != nullptr && rows->table()->code != Code::none) continue;
-    const std::string key(storage.type_key);
+    const GatheredRows* rows = at(job.tensors, is_rest ? Input::K : storage.of).rows();
+    const RowTable* table = rows == nullptr ? nullptr : rows->table().get();
+    if (is_rest && table != nullptr) table = table->rest.get();
+    if (table != nullptr && table->code != Code::none) continue;
     return with_origin(job, std::string(name_of(given))) +
            ": uint8 elements are integers; if they are codes of 8-bit floats, give their type, "
-           "such "
-           "as " +
-           key + " e4m3";
+           "such as " +
+           std::string(storage.type_key) + " e4m3";
   }
   return "";
 }
