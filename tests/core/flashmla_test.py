@@ -7,19 +7,11 @@ import pytest
 
 from support import flashmla_caches as caches
 from support.attn import attn
-from support.paged_jobs import bits, write_job
+from support.jobs import run_jobs
+from support.paged_jobs import bits
 from support.stored_jobs import e4m3
 
 FORMS = ["flashmla_v32", "flashmla_v32 4 axes", "flashmla_model1", "flashmla_model1 4 axes", "flashmla_model1 padded"]
-
-
-def run_all(folder, jobs):
-    for i, job in enumerate(jobs):
-        (folder / "job.json").write_text(write_job(folder, f"job{i}", job))
-        run = attn("run", "job.json", "-o", f"out{i}.npz", "--force", cwd=folder)
-        assert run.returncode == 0, run.stderr.decode()
-        with np.load(folder / f"out{i}.npz") as found:
-            yield dict(found)
 
 
 def cache_of(form, rng, pages, size):
@@ -58,7 +50,7 @@ def test_caches_give_the_bytes_of_their_numbers(tmp_path, form):
     both = {"Q": q, "layout": "blhd", "scale": 1e-3, "causal": "bottom-right", "outputs": ["K", "V", "context", "logsumexp"]}
     pages = {"KV_pages": stored, "k_type": form.split()[0], "block_table": table, "key_lengths": lengths}
     plain = {"K": K[:, :, None], "V": K[:, :, None, :512], "key_lengths": lengths}
-    found, expected = run_all(tmp_path, [both | pages, both | plain])
+    found, expected = run_jobs(tmp_path, [both | pages, both | plain])
     for name in both["outputs"]:
         assert np.array_equal(bits(found[name]), bits(expected[name])), name
 
@@ -93,7 +85,7 @@ def test_sparse_decoding(tmp_path, form, cut):
         lengths = np.array([[3], [9], [0]])
         job["index_counts"] = lengths
         lists = np.where(np.arange(9) < lengths[..., None], lists, -1)
-    found, = run_all(tmp_path, [job])
+    found, = run_jobs(tmp_path, [job])
     context, lse = gathered(q, rows, lists, 2e-3, sinks)
     assert np.allclose(found["context"], context, rtol=2e-5, atol=2e-5 * np.abs(rows).max())
     assert np.allclose(found["logsumexp"], lse, rtol=1e-5, atol=1e-5)
@@ -108,11 +100,11 @@ def test_lists_of_slots_with_a_table(tmp_path):
     slots = np.where(of_keys < 0, -1, np.stack([t[k // 4] * 4 + k % 4 for t, k in zip(table, of_keys)]))
     both = {"Q": rng.standard_normal((2, 2, 3, 8)), "K_pages": pool, "V_pages": pool, "block_table": table, "key_lengths": lengths,
             "causal": True, "outputs": ["context", "weights"]}
-    found, expected = run_all(tmp_path, [both | {"key_indices": slots, "index_space": "cache"}, both | {"key_indices": of_keys}])
+    found, expected = run_jobs(tmp_path, [both | {"key_indices": slots, "index_space": "cache"}, both | {"key_indices": of_keys}])
     for name in both["outputs"]:
         assert np.array_equal(bits(found[name]), bits(expected[name])), name
     packed = {"Q": rng.standard_normal((6, 2, 8)), "layout": "thd", "cu_seqlens_q": np.array([0, 3, 6], "i4")}
-    found, expected = run_all(tmp_path, [both | packed | {"key_indices": slots.reshape(6, 5), "index_space": "cache"},
+    found, expected = run_jobs(tmp_path, [both | packed | {"key_indices": slots.reshape(6, 5), "index_space": "cache"},
                                          both | packed | {"key_indices": of_keys.reshape(6, 5)}])
     for name in both["outputs"]:
         assert np.array_equal(bits(found[name]), bits(expected[name])), name
@@ -124,7 +116,7 @@ def test_packed_queries_with_lists_of_slots(tmp_path):
     ckv, pe = rng.standard_normal((5, 4, 16)), rng.standard_normal((5, 4, 4))
     q, lists = rng.standard_normal((7, 3, 20)), np.stack([rng.permutation(20)[:6] for _ in range(7)])
     lists[2, 3:] = -1
-    found, = run_all(tmp_path, [{"Q_nope": q[..., :16], "Q_pe": q[..., 16:], "CKV_pages": ckv, "K_pe_pages": pe, "layout": "thd",
+    found, = run_jobs(tmp_path, [{"Q_nope": q[..., :16], "Q_pe": q[..., 16:], "CKV_pages": ckv, "K_pe_pages": pe, "layout": "thd",
                                  "key_indices": lists, "index_space": "cache", "scale": 0.3, "outputs": ["context"]}])
     rows = np.concatenate([ckv, pe], -1).reshape(20, 20)
     for token in range(7):
@@ -140,10 +132,10 @@ def test_lists_of_lengths(tmp_path):
     both = {"Q": q, "K": rng.standard_normal((2, 8, 4)), "outputs": ["weights"]}
     for given, lengths in [([4, 0, 2], [[4, 0, 2]] * 2), ([[1, 2, 3], [0, 4, 1]], [[1, 2, 3], [0, 4, 1]]), ([[3], [1]], [[3], [1]])]:
         cut = np.where(np.arange(4) < np.array(lengths)[..., None], lists, -1)
-        found, expected = run_all(tmp_path, [both | {"key_indices": lists, "index_counts": given}, both | {"key_indices": cut}])
+        found, expected = run_jobs(tmp_path, [both | {"key_indices": lists, "index_counts": given}, both | {"key_indices": cut}])
         assert np.array_equal(found["weights"], expected["weights"]), given
     shared = np.where(np.arange(4) < np.array([[3], [1]])[..., None], lists[0], -1)
-    found, expected = run_all(tmp_path, [both | {"key_indices": lists[0], "index_counts": [[3], [1]]}, both | {"key_indices": shared}])
+    found, expected = run_jobs(tmp_path, [both | {"key_indices": lists[0], "index_counts": [[3], [1]]}, both | {"key_indices": shared}])
     assert np.array_equal(found["weights"], expected["weights"])
 
 

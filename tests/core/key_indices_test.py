@@ -7,7 +7,8 @@ import pytest
 
 from support.attn import assert_error, attn, under_sanitizer
 from support.jobs import run_arrays
-from support.paged_jobs import bits, write_job
+from support.jobs import run_jobs
+from support.paged_jobs import bits
 
 JOBS = 300
 TOLERANCE = {"float64": 1e-12, "float32": 3e-5}
@@ -138,16 +139,8 @@ class ListJob:
 def test_random_lists(tmp_path):
     """Compared with NumPy; without counts, with the bytes of the same job with a mask."""
     jobs = [ListJob(seed) for seed in range(JOBS)]
-    lines = [write_job(tmp_path, f"{n}", job.job(job.tensors)) for n, job in enumerate(jobs)]
     of_mask = [n for n, job in enumerate(jobs) if job.duplicates != "count"]
-    lines += [write_job(tmp_path, f"m{n}", jobs[n].with_mask()) for n in of_mask]
-    run = attn("batch", "-", "--out-dir", "out", "--name", "{index}", "-q", "--progress", "none", stdin="\n".join(lines),
-               cwd=tmp_path)
-    assert run.returncode == 0, run.stderr.decode()
-    results = []
-    for n in range(len(lines)):
-        with np.load(tmp_path / "out" / f"{n + 1}.npz") as found:
-            results.append(dict(found))
+    results = list(run_jobs(tmp_path, [job.job(job.tensors) for job in jobs] + [jobs[n].with_mask() for n in of_mask]))
     for n, (job, found) in enumerate(zip(jobs, results)):
         for name, expected in job.expected().items():
             if name == "logsumexp" and "sinks" in job.tensors:

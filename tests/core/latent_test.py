@@ -6,29 +6,19 @@ import numpy as np
 import pytest
 
 from support.attn import attn
+from support.jobs import run_jobs, write_job
 from support.latent_jobs import LatentJob
-from support.paged_jobs import bits, write_job
+from support.paged_jobs import bits
 from support.stored_jobs import e4m3, e8m0, finite_bytes
 
 LAYOUTS = 30
 TOLERANCE = {"float64": 1e-13, "float32": 2e-6, "float16": 2e-3}
 
 
-def run_all(folder, jobs):
-    """The results of jobs, in order."""
-    lines = [write_job(folder, str(i), job) for i, job in enumerate(jobs)]
-    run = attn("batch", "-", "--out-dir", "out", "--name", "{index}", "-q", "--progress", "none", stdin="\n".join(lines),
-               cwd=folder, timeout=1000)
-    assert run.returncode == 0, run.stderr.decode()
-    for i in range(len(jobs)):
-        with np.load(folder / "out" / f"{i + 1}.npz") as results:
-            yield dict(results)
-
-
 def test_forms_have_the_bytes_of_queries_keys_and_values(tmp_path):
     jobs = {seed: LatentJob(seed) for seed in range(LAYOUTS)}
     forms = {seed: job.forms() for seed, job in jobs.items()}
-    results = run_all(tmp_path, [form for each in forms.values() for form in each])
+    results = run_jobs(tmp_path, [form for each in forms.values() for form in each])
     for seed, job in jobs.items():
         *others, plain = [next(results) for _ in forms[seed]]
         for name in job.options["outputs"]:
@@ -94,7 +84,7 @@ class Layer:
 def test_layer_of_deepseek_v3_absorbed_and_not(tmp_path):
     layer = Layer()
     both = {"scale": layer.scale, "causal": True, "outputs": ["output", "weights"]}
-    absorbed, plain = run_all(tmp_path, [both | layer.absorbed(), both | layer.given()])
+    absorbed, plain = run_jobs(tmp_path, [both | layer.absorbed(), both | layer.given()])
     size = np.abs(layer.output()).max()
     for found in absorbed, plain:
         assert np.abs(found["output"] - layer.output()).max() < 1e-13 * max(1, size)
@@ -114,7 +104,7 @@ def test_output_without_W_O_and_gradients(tmp_path):
              "K": np.concatenate([layer.ckv, layer.k_pe], -1)[:, None], "V": layer.ckv[:, None],
              "grad_context": np.einsum("blhd,hrd->bhlr", grad.reshape(B, L, H, DV), layer.W_UV),
              "outputs": ["context", "grad_Q", "grad_K", "grad_V"]}
-    found, expected = run_all(tmp_path, [job, plain])
+    found, expected = run_jobs(tmp_path, [job, plain])
     for name in plain["outputs"]:
         assert np.allclose(found[name], expected[name], rtol=1e-12, atol=1e-13), name
     heads = np.einsum("bhlr,hrd->blhd", expected["context"], layer.W_UV)
@@ -160,7 +150,7 @@ def test_scales_of_both_parts(tmp_path, kind):
     plain = {"Q": np.concatenate([job["Q_nope"], job["Q_pe"]], -1), "K": numbers[:, None], "V": numbers[:, None, :, :16],
              "scale": 0.01}
     both = {"outputs": ["K", "V", "context"]}
-    found, expected = run_all(tmp_path, [job | both, plain | both])
+    found, expected = run_jobs(tmp_path, [job | both, plain | both])
     for name in both["outputs"]:
         assert np.array_equal(bits(found[name]), bits(expected[name])), name
 
@@ -170,7 +160,7 @@ def test_dtypes_of_both_parts_may_differ(tmp_path):
     ckv, pe = rng.standard_normal((1, 40, 16)).astype("f2"), rng.standard_normal((1, 40, 4)).astype("f4")
     q = rng.standard_normal((1, 2, 3, 20)).astype("f4")
     K = np.concatenate([ckv.astype("f4"), pe], -1)[:, None]
-    found, expected = run_all(tmp_path, [
+    found, expected = run_jobs(tmp_path, [
         {"Q_nope": q[..., :16], "Q_pe": q[..., 16:], "CKV": ckv, "K_pe": pe, "scale": 0.3},
         {"Q": q, "K": K, "V": K[..., :16], "scale": 0.3}])
     assert np.array_equal(bits(found["context"]), bits(expected["context"]))
@@ -181,7 +171,7 @@ def test_values_are_columns_of_keys(tmp_path):
     rng = np.random.default_rng(5)
     q, k = rng.standard_normal((5, 12)), rng.standard_normal((7, 12))
     both = {"heads": 2, "scale": 0.5}
-    found, expected = run_all(tmp_path, [
+    found, expected = run_jobs(tmp_path, [
         both | {"Q": q, "K": k, "value_width": 4, "outputs": ["V", "context"]},
         both | {"Q": q, "K": k, "V": k.reshape(7, 2, 6)[..., :4].reshape(7, 8), "outputs": ["V", "context"]}])
     for name in "V", "context":

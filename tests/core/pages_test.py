@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from support.attn import ATTN, attn, under_sanitizer
-from support.paged_jobs import PagedJob, bits, write_job
+from support.jobs import run_jobs
+from support.paged_jobs import PagedJob, bits
 
 LAYOUTS = 60
 TOLERANCE = {"float64": 1e-13, "float32": 2e-6, "float16": 2e-3}
@@ -23,13 +24,9 @@ def run_pairs(folder, seeds):
     """Runs the job with pages and the one without for each seed. Yields the random jobs with both results."""
     jobs = {seed: PagedJob(seed) for seed in seeds}
     pairs = {seed: job.jobs() for seed, job in jobs.items()}
-    lines = [write_job(folder, f"{seed}-{kind}", job) for seed, pair in pairs.items() for kind, job in enumerate(pair)]
-    run = attn("batch", "-", "--out-dir", "out", "--name", "{index}", "-q", "--progress", "none", stdin="\n".join(lines),
-               cwd=folder, timeout=1000)
-    assert run.returncode == 0, run.stderr.decode()
-    for at, (seed, job) in enumerate(jobs.items()):
-        with np.load(folder / "out" / f"{2 * at + 1}.npz") as paged, np.load(folder / "out" / f"{2 * at + 2}.npz") as whole:
-            yield job, pairs[seed], dict(paged), dict(whole)
+    results = run_jobs(folder, [job for pair in pairs.values() for job in pair])
+    for seed, job in jobs.items():
+        yield job, pairs[seed], next(results), next(results)
 
 
 def difference(job, pair, paged, whole):

@@ -7,26 +7,16 @@ import pytest
 
 from support import safetensors_file
 from support.attn import attn
-from support.paged_jobs import bits, write_job
+from support.jobs import run_jobs
+from support.paged_jobs import bits
 from support.stored_jobs import BYTES, CODES, StoredJob, e2m1, e4m3, e8m0
 
 JOBS = 120
 
 
-def run_all(folder, jobs):
-    """The results of jobs, in order."""
-    lines = [write_job(folder, str(i), job) for i, job in enumerate(jobs)]
-    run = attn("batch", "-", "--out-dir", "out", "--name", "{index}", "-q", "--progress", "none", stdin="\n".join(lines),
-               cwd=folder, timeout=1000)
-    assert run.returncode == 0, run.stderr.decode()
-    for i in range(len(jobs)):
-        with np.load(folder / "out" / f"{i + 1}.npz") as results:
-            yield dict(results)
-
-
 def differences(folder, seeds):
     random_jobs = [StoredJob(seed) for seed in seeds]
-    results = run_all(folder, [job for each in random_jobs for job in (each.given, each.plain)])
+    results = run_jobs(folder, [job for each in random_jobs for job in (each.given, each.plain)])
     for job, given, plain in zip(random_jobs, results, results):
         for name in job.given["outputs"]:
             found, expected = given[name].astype(plain[name].dtype), plain[name]
@@ -104,7 +94,7 @@ def test_gradients_are_those_by_the_numbers(tmp_path):
     scale = rng.random((2, 6)).astype("f4")
     numbers = K.astype("f4") * scale[..., None]
     base = {"Q": Q, "V": V, "grad_context": grad, "outputs": ["grad_K", "grad_Q", "grad_V"]}
-    given, plain = run_all(tmp_path, [base | {"K": K, "k_scale": scale}, base | {"K": numbers}])
+    given, plain = run_jobs(tmp_path, [base | {"K": K, "k_scale": scale}, base | {"K": numbers}])
     for name in base["outputs"]:
         assert np.array_equal(bits(given[name]), bits(plain[name])), name
 
@@ -124,7 +114,7 @@ def test_keys_that_are_changed_are_the_same_numbers(tmp_path, options):
     Q, V = rng.standard_normal((2, 2, 6, 16)).astype("f4")
     K, scale = rng.integers(-9, 9, (2, 6, 16)).astype("i1"), rng.random((2, 6)).astype("f4")
     base = {"Q": Q, "V": V, "outputs": ["keys", "context"], **options}
-    given, plain = run_all(tmp_path, [base | {"K": K, "k_scale": scale}, base | {"K": K.astype("f4") * scale[..., None]}])
+    given, plain = run_jobs(tmp_path, [base | {"K": K, "k_scale": scale}, base | {"K": K.astype("f4") * scale[..., None]}])
     for name in base["outputs"]:
         assert np.array_equal(bits(given[name]), bits(plain[name])), name
 

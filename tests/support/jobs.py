@@ -54,6 +54,23 @@ def run_arrays(folder, tensors, **job):
         return dict(found)
 
 
+def write_job(folder, name, job):
+    """Writes the arrays of a job to an .npz file; returns the job as a line of JSON."""
+    np.savez(folder / f"{name}.npz", **{key: np.ascontiguousarray(value) for key, value in job.items() if isinstance(value, np.ndarray)})
+    return json.dumps({key: f"{name}.npz#{key}" if isinstance(value, np.ndarray) else value for key, value in job.items()})
+
+
+def run_jobs(folder, jobs):
+    """The outputs by name of each job of arrays and keys, in order."""
+    lines = [write_job(folder, str(i), job) for i, job in enumerate(jobs)]
+    run = attn("batch", "-", "--out-dir", "out", "--name", "{index}", "-q", "--progress", "none", "--force",
+               stdin="\n".join(lines), cwd=folder, timeout=1000)
+    assert run.returncode == 0, run.stderr.decode()
+    for i in range(len(jobs)):
+        with np.load(folder / "out" / f"{i + 1}.npz") as found:
+            yield dict(found)
+
+
 def slow_job(tokens=2000):
     """A job that takes many seconds and little memory: integers whose sums need 128 bits."""
     draw = {"randint": {"high": 2**25, "shape": [tokens, 2000]}}

@@ -1,6 +1,5 @@
 """Random key/value caches in pages, and the same keys and values in one piece."""
 
-import json
 import random
 
 import numpy as np
@@ -163,9 +162,3 @@ class PagedJob:
         weights = np.where(self.hidden(len(q), len(k)), 0, np.exp(scores - scores.max(initial=0)))
         total = weights.sum(-1, keepdims=True)
         return np.einsum("hij,jhd->ihd", weights / np.where(total == 0, 1, total), v)
-
-
-def write_job(folder, name, job):
-    """Writes the arrays of a job to an .npz file; returns the job as a line of JSON."""
-    np.savez(folder / f"{name}.npz", **{key: np.ascontiguousarray(value) for key, value in job.items() if isinstance(value, np.ndarray)})
-    return json.dumps({key: f"{name}.npz#{key}" if isinstance(value, np.ndarray) else value for key, value in job.items()})
