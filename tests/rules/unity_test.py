@@ -19,6 +19,7 @@ DECLARATION = re.compile(r"""
   | [^=({]*?[\s&*](\w+)\(                              # a function
   | [^=({\[]*?[\s&*](\w+)\s*(?:\[[^=]*\]\s*)?[={;]  # a variable
 """, re.VERBOSE)
+FURTHER = re.compile(r", (k[A-Z]\w*)\s*[={]")  # constants after the first
 SKIPPED = ("//", "}", "#", "template", "static_assert", "using namespace", "public:", "private:", " ")
 
 
@@ -35,6 +36,7 @@ def anonymous_names(text):
             if re.search(r"[({=;]", head):  # before these, clang-format may break the line
                 if match := DECLARATION.match(head.strip()):
                     names.add(match[match.lastindex])
+                    names.update(FURTHER.findall(head))
                 head = ""
     return names
 
@@ -62,7 +64,7 @@ def test_all_kinds_of_declarations_are_found():
     assert anonymous_names("""namespace attn {
 namespace {
 
-constexpr std::size_t kMost = 3;
+constexpr std::size_t kMost = 3, kLeast{1};
 const std::array<int, 2> kPair{1, 2};
 constexpr std::pair<std::string_view, std::string_view>
     kLong = {"a", "b"};
@@ -96,5 +98,5 @@ T* find(int x) {
 int outside(int x) {
 }
 }  // namespace attn
-""") == {"kMost", "kPair", "kLong", "names", "text", "Words", "Row", "Derived", "Kind", "text_of", "joined", "fail", "handle",
-         "status_of", "find"}
+""") == {"kMost", "kLeast", "kPair", "kLong", "names", "text", "Words", "Row", "Derived", "Kind", "text_of", "joined", "fail",
+         "handle", "status_of", "find"}

@@ -54,7 +54,7 @@ void RowCounter::watch(Seconds first, Seconds interval) {
 
 namespace {
 
-constexpr RowCounter::Seconds kFirstBar{2}, kBarInterval{1}, kLineInterval{5};
+constexpr RowCounter::Seconds kFirstBar{2}, kBarStep{1}, kLineStep{5};
 
 }  // namespace
 
@@ -62,7 +62,7 @@ RunProgress::RunProgress(bool as_bar, std::size_t rows, std::function<std::size_
     : as_bar_(as_bar),
       rows_(rows),
       others_(std::move(others)),
-      counter_(as_bar ? kFirstBar : kLineInterval, as_bar ? kBarInterval : kLineInterval,
+      counter_(as_bar ? kFirstBar : kLineStep, as_bar ? kBarStep : kLineStep,
                [this](std::size_t done) { print(done); }) {}
 
 RunProgress::~RunProgress() {
