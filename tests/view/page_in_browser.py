@@ -485,7 +485,7 @@ def test_text_is_shaded_by_weight(page, model, folder, side):
 
 
 def test_row_and_matrix_can_be_exported(page, weights, folder):
-    show(page, folder / "heads.html", "#row=4&column=0")
+    show(page, folder / "heads.html", "#head=0&row=4&column=0")
     rows = [line.split("\t") for line in page.run("return attn.rowText()").splitlines()]
     assert [line[:2] for line in rows] == [["t4", token] for token in TOKENS]
     assert [float(line[2] or 0) for line in rows] == weights[0, 4].tolist()
@@ -870,8 +870,8 @@ def test_fits_the_screen(page, model, folder, size, name):
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", ["model", "both", "long"])
-def test_axe_finds_nothing(page, model, folder, name, size, dark):
+@pytest.mark.parametrize("name", ["model", "both", "long", "why"])
+def test_axe_finds_nothing(page, model, why, folder, name, size, dark):
     if "AXE" not in os.environ:
         pytest.skip("AXE is not set")
     if page.name == "firefox" and size != "laptop":
@@ -905,7 +905,7 @@ def why(folder):
     far = np.arange(7) - np.arange(7)[:, None]
     masked = np.where(far <= 0, scaled + far * np.array([2.0 ** -4, 2.0 ** -8])[:, None, None], -np.inf)
     a = np.exp(masked) / np.exp(masked).sum(axis=2, keepdims=True)
-    return {"q": q, "k": k, "v": v, "scaled": scaled, "masked": masked, "a": a, "c": a @ v}
+    return {"q": q, "k": k, "v": v, "scores": np.einsum("hid,hjd->hij", q, k), "scaled": scaled, "masked": masked, "a": a, "c": a @ v}
 
 
 def why_numbers(page, step):
@@ -996,8 +996,88 @@ def test_why_is_offered_for_weights_of_jobs_only(page, why, model, folder):
                                 "weights,queries,keys,values,masked_scores.")
 
 
-@pytest.mark.parametrize("name", ["model", "both"])
-def test_has_at_most_12_tab_stops(page, model, folder, name):
+STAGES = ["scores", "scaled", "masked", "weights"]
+
+
+def stage_of(page):
+    """The name of the selected stage, when the matrix shows it."""
+    page.wait("return attn.figures[0].head.matrix !== null")
+    return page.run("return document.querySelector('#stages :checked').value")
+
+
+def test_matrix_shows_each_stage_on_its_own_scale(page, why, folder):
+    show(page, folder / "why.html", "#head=1&row=5&column=2&locked=1")
+    assert page.run("return [...document.querySelectorAll('#stages label')].map(e => e.textContent.trim())") == [
+        "scores S", "scaled S'", "masked S''", "weights A"]
+    assert page.run("return document.querySelector('#stages legend').textContent") == "the matrix shows"
+    want = {"scores": why["scores"], "scaled": why["scaled"], "masked": why["masked"], "weights": why["a"]}
+    titles = ["scores S", "scaled scores S'", "masked scores S''", "weights A"]
+    strongest = strongest_keys(page)
+    for name, title in zip(STAGES, titles):
+        page.run("document.querySelector(`#stages [value=${arguments[0]}]`).click()", name)
+        assert stage_of(page) == name
+        assert page.run("return attn.figures[0].caption") == f"{title}: queries down, keys across"
+        matrix = want[name][1]
+        assert float(exact(page, "value")) == pytest.approx(matrix[5, 2], rel=1e-12)
+        assert page.run("return document.getElementById('first-name').textContent").upper().endswith(title.split()[-1].upper())
+        assert page.run("return attn.figures[0].scale.high") == pytest.approx(np.abs(matrix[np.isfinite(matrix)]).max(), rel=1e-5)
+        assert page.run("return document.getElementById('sum').checkVisibility()") == (name == "weights")
+        page.run("attn.focusOn(2, 5)")  # hidden
+        page.wait("return document.getElementById('key').textContent === '5: t5'")
+        hidden = name in ("masked", "weights")
+        assert (page.text("value") == "hidden") == hidden, name
+        colours = page.run("""const f = attn.figures[0], r = f.base.width / f.box.clientWidth, {camera} = attn;
+          const data = f.base.getContext('2d').getImageData((f.xOf(5) - .4 * camera.scaleX) * r, (f.yOf(2) - .4 * camera.scaleY) * r, 20, 20).data;
+          return new Set(new Uint32Array(data.buffer)).size;""")
+        assert colours == (2 if hidden else 1), "hatched, or one colour"
+        page.run("attn.focusOn(5, 2)")
+        assert strongest_keys(page) == strongest, "the lines are those of the weights"
+
+
+def test_stages_with_the_keyboard(page, why, folder):
+    show(page, folder / "why.html", "#head=0&row=4&column=1")
+    page.press("s")
+    assert stage_of(page) == "scores"
+    assert page.text("status") == "scores S: queries down, keys across"
+    page.press("s", "s")
+    assert stage_of(page) == "masked"
+    page.press("]")
+    page.wait("return document.body.dataset.head === '1'")
+    assert stage_of(page) == "masked"
+    assert float(exact(page, "value")) == pytest.approx(why["masked"][1, 4, 1], rel=1e-12)
+    page.wait("return location.hash.includes('stage=masked')")
+    show(page, folder / "why.html", page.run("return location.hash"))
+    assert stage_of(page) == "masked"
+    page.run("document.querySelector('#stages :checked').focus()")
+    page.press("ArrowLeft")
+    assert stage_of(page) == "scaled"
+    table = [line.split(",")[1:] for line in page.run("return attn.matrixCsv()").splitlines()[1:]]
+    np.testing.assert_allclose(np.array(table, float), why["scaled"][1], rtol=1e-12)
+
+
+def test_masks_of_large_numbers_leave_colours_to_the_others(page, folder):
+    mask = [[0, -1e9], [0, 0]]
+    (folder / "large_mask.json").write_text(json.dumps({"Q": [[1, 2], [3, 4]], "K": [[1, 0], [0, 1]], "V": [[1], [2]], "scale": "none", "mask": mask}))
+    assert attn("run", "large_mask.json", "--view=large_mask.html", "--force", cwd=folder).returncode == 0
+    show(page, folder / "large_mask.html", "#stage=masked&row=0&column=1")
+    assert stage_of(page) == "masked"
+    assert page.run("return attn.figures[0].scale.high") == 4
+    assert float(exact(page, "value")) == 2 - 1e9
+
+
+def test_stages_are_offered_only_if_the_page_can_compute_them(page, why, model, folder):
+    (folder / "l2.json").write_text(json.dumps({"Q": [[1, 2]], "K": [[1, 0], [0, 1]], "V": [[1], [2]], "score": "l2"}))
+    assert attn("run", "l2.json", "--view=l2.html", "--force", cwd=folder).returncode == 0
+    for name in "model", "l2":
+        show(page, folder / f"{name}.html", "#stage=scores")
+        assert page.run("return document.getElementById('stages').checkVisibility()") is False
+        page.press("s")
+        assert page.run("return attn.state.stage") == "weights"
+        assert page.text("first-name") == "value"
+
+
+@pytest.mark.parametrize("name", ["model", "both", "why"])
+def test_has_at_most_12_tab_stops(page, model, why, folder, name):
     show(page, folder / f"{name}.html", "#order=entropy" if name == "model" else "")
     stops = []
     for _ in range(30):

@@ -159,23 +159,23 @@ test('layers are rows, or rows have equal lengths', () => {
   assert.deepEqual(rowsOfHeads(facts, [3, 1, 0], false, 2), [{title: '', heads: [3, 1]}, {title: '', heads: [0]}]);
 });
 
-const state = () => new State({head: 0, scale: 'matrix', heads: 10, rows: 5, columns: 7, sets: 1, mode: 'linear', dark: false,
+const state = () => new State({head: 0, scale: 'matrix', stages: ['scores', 'weights'], heads: 10, rows: 5, columns: 7, sets: 1, mode: 'linear', dark: false,
                                 orders: ['file', 'entropy'], order: 'file'});
 
 test('the fragment restores the state', () => {
   const one = state();
   Object.assign(one, {head: 3, row: 4, column: 6, locked: true, scale: 'head', mode: 'root', order: 'entropy', least: .5,
-                      side: 'text', pinned: [1, 7], find: 'a&b=c', zoom: 2.5, x: 1.5, y: .25});
+                      side: 'text', stage: 'scores', pinned: [1, 7], find: 'a&b=c', zoom: 2.5, x: 1.5, y: .25});
   const other = state();
   other.read(one.fragment());
   assert.deepEqual(other, Object.assign(one, {dark: other.dark}));
 });
 
 test('a fragment that is not valid is ignored', () => {
-  for (const text of ['head=10&row=-1&column=1.5', 'head=x&zoom=a_b_c', 'pinned=99.1e9.-1&order=__proto__', '%%%=&&', 'set=2']) {
+  for (const text of ['head=10&row=-1&column=1.5', 'head=x&zoom=a_b_c', 'pinned=99.1e9.-1&order=__proto__', '%%%=&&', 'set=2', 'stage=scaled']) {
     const one = state();
     one.read(text);
-    assert.deepEqual([one.head, one.row, one.column, one.set, one.order, one.zoom, one.pinned], [0, 0, 0, 0, 'file', 1, []]);
+    assert.deepEqual([one.head, one.row, one.column, one.set, one.order, one.zoom, one.stage, one.pinned], [0, 0, 0, 0, 'file', 1, 'weights', []]);
   }
 });
 

@@ -25,11 +25,15 @@ def test_modules():
     assert re.search(rb"# pass \d+", run.stdout)
 
 
-def steps_of(page):
-    """steps[head][query][key] of a page."""
+def printed_steps(page):
     run = subprocess.run(["node", FOLDER / "page_steps.mjs", page], capture_output=True, timeout=100)
     assert run.returncode == 0, run.stderr.decode()
     return json.loads(run.stdout)
+
+
+def steps_of(page):
+    """steps[head][query][key] of a page."""
+    return printed_steps(page)["steps"]
 
 
 def named(steps, name):
@@ -115,10 +119,11 @@ class TestWhy:
         (class_path / "job.json").write_text(json.dumps(job))
         run = attn("run", "job.json", "--view=page.html", "--force", cwd=class_path)
         assert run.returncode == 0
-        return job, steps_of(class_path / "page.html"), class_path
+        printed = printed_steps(class_path / "page.html")
+        return job, printed["steps"], class_path, printed["stages"]
 
     def test_numbers_are_those_of_numpy(self, case):
-        job, steps, _ = case
+        job, steps, *_ = case
         want = expected(job)
         close = {"rtol": 1e-11, "atol": 1e-13}
 
@@ -153,9 +158,21 @@ class TestWhy:
         assert np.allclose(np.nansum(shares, axis=2)[~none[..., 0]], 1)
         assert named(steps, "agrees").all()
 
+    def test_matrices_of_the_stages_are_those_of_numpy(self, case):
+        """What the switch offers, and what the matrix shows; null is a hidden key."""
+        job, _, _, stages = case
+        want = expected(job)
+        hidden = want["s''"] == -np.inf
+        assert list(stages) == ["scores", *["scaled"] * (not np.array_equal(want["s'"], want["s"])),
+                                *["masked"] * (not np.array_equal(want["s''"], want["s'"])), "weights"]
+        for name, matrix in {"scores": want["s"], "scaled": want["s'"], "masked": np.where(hidden, np.nan, want["s''"]),
+                             "weights": np.where(hidden, np.nan, want["a"])}.items():
+            if name in stages:
+                np.testing.assert_allclose(np.array(stages[name], dtype=float), matrix, rtol=1e-11, atol=1e-13, err_msg=name)
+
     @pytest.mark.parametrize("head, query", [(0, 4), (3, 2)])
     def test_numbers_are_those_of_explain(self, case, head, query):
-        job, steps, folder = case
+        job, steps, folder, _ = case
         run = attn("run", "job.json", "--explain", "e.md", "--explain-head", str(head), "--explain-query", str(query),
                    "--precision", "12", "--force", cwd=folder)
         assert run.returncode == 0

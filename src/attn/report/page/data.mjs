@@ -1,7 +1,7 @@
 // The data of the page. report/page.h lists the elements that have them.
 
 import {codeOf, codesFrom, kZero, levelOf} from './codes.mjs';
-import {vectorsOf} from './why.mjs';
+import {Scores, vectorsOf} from './why.mjs';
 
 /** @typedef {import('./codes.mjs').Level} Level */
 /**
@@ -197,16 +197,64 @@ export class Difference {
   error(i) { return this.a.error(i) + this.b.error(i); }
   /** @returns {Promise<Level>} */
   async level() {
-    const {facts, rows, columns, step} = this.a, pauses = new Pauses();
-    const level = levelOf(facts.rows.length, facts.columns.length, [step, step]);
-    const codes = level.codes = new Uint16Array(rows * columns);
-    for (let i = 0; i < rows; ++i) {
-      for (let j = 0; j < columns; ++j) codes[i * columns + j] = codeOf(this.blockValue(i, j), facts.unit);
-      if (i % 16 === 0) await pauses.pause();
-    }
-    return level;
+    const {facts, step} = this.a;
+    return levelFrom(facts, step, facts.unit, (i, j) => this.blockValue(i, j));
   }
 }
+
+/**
+ * @param {Facts} facts
+ * @param {number} step
+ * @param {number} unit
+ * @param {(i: number, j: number) => number | null} blockValue
+ */
+async function levelFrom(facts, step, unit, blockValue) {
+  const level = levelOf(facts.rows.length, facts.columns.length, [step, step]), {rows, columns} = level, pauses = new Pauses();
+  level.codes = new Uint16Array(rows * columns);
+  for (let i = 0; i < rows; ++i) {
+    for (let j = 0; j < columns; ++j) level.codes[i * columns + j] = codeOf(blockValue(i, j), unit);
+    await pauses.pause();
+  }
+  return level;
+}
+
+/** The scores of a head at a stage before the softmax. */
+export class StageMatrix {
+  /** @param {Facts} facts @param {Scores} scores @param {'scores' | 'scaled' | 'masked'} stage */
+  constructor(facts, scores, stage) {
+    this.facts = facts;
+    this.step = 1;
+    this.scores = scores;
+    this.stage = stage;
+    /** The largest magnitude that can have a weight, and the unit of the level's codes. */
+    this.largest = 0;
+    this.unit = 1;
+  }
+  row() { return NaN; }
+  error() { return 0; }
+  /** @param {number} i @param {number} j */
+  value(i, j) {
+    const value = this.scores[this.stage](i, j);
+    return this.stage === 'masked' && value === -Infinity ? null : value;
+  }
+  /** @returns {Promise<Level>} */
+  async level() {
+    const {facts, scores: {why}} = this, columns = facts.columns.length, pauses = new Pauses();
+    const all = new Float64Array(facts.rows.length * columns);
+    for (let i = 0; i < facts.rows.length; ++i) {
+      const row = all.subarray(i * columns, (i + 1) * columns);
+      for (let j = 0; j < columns; ++j) row[j] = this.value(i, j) ?? -Infinity;
+      // Masks that add -1e9 to scores would leave no colours for the others: their weights are 0.
+      const least = this.stage === 'masked' ? row.reduce((a, b) => Math.max(a, b), -Infinity) - kMostExponent * why.temperature : -Infinity;
+      for (const value of row) if (Number.isFinite(value) && value >= least) this.largest = Math.max(this.largest, Math.abs(value));
+      await pauses.pause();
+    }
+    this.unit = 2 ** Math.ceil(Math.log2(this.largest || 1) - 14);
+    return levelFrom(facts, 1, this.unit, (i, j) => this.stage === 'masked' && all[i * columns + j] === -Infinity ? null : all[i * columns + j]);
+  }
+}
+/** exp(-x) is 0 for larger x. */
+const kMostExponent = 745;
 
 /** A cache that forgets what was used longest ago. @template T */
 class Recent {
@@ -232,7 +280,7 @@ class Recent {
 /**
  * What can be drawn of a matrix. `matrix` is null, and `levels` are the coarse ones only, until its
  * values are decoded.
- * @typedef {{levels: Level[], matrix: Matrix | Difference | null}} Head
+ * @typedef {{levels: Level[], matrix: Matrix | Difference | StageMatrix | null}} Head
  */
 
 export class Data {
@@ -256,6 +304,8 @@ export class Data {
     this.finest = new Recent(kept);
     /** @type {Recent<Promise<import('./why.mjs').Vectors>>} */
     this.ofSteps = new Recent(6);
+    /** @type {Recent<Promise<Head>>} */
+    this.stages = new Recent(6);
     /** Levels of the original file, which replace those of the page. @type {Map<string, Level>} */
     this.read = new Map();
   }
@@ -312,6 +362,17 @@ export class Data {
     });
   }
 
+  /** A head at a stage before the softmax. @param {number} head @param {'scores' | 'scaled' | 'masked'} stage @returns {Promise<Head>} */
+  stage(head, stage) {
+    return this.stages.get(`${stage}-${head}`, async () => {
+      const [vectors, weights] = await Promise.all([this.vectors(head), this.matrix(0, head)]);
+      const why = /** @type {import('./why.mjs').Why} */ (this.facts.why);
+      const scores = new Scores(why, vectors, head, (i, j) => weights.value(i, j) === null);
+      const matrix = new StageMatrix(this.facts, scores, stage);
+      return {levels: [await matrix.level()], matrix};
+    });
+  }
+
   /**
    * The levels between the overview and the values.
    * @param {number} set
@@ -338,7 +399,7 @@ export class Data {
    * overview, which attn computed from exact values.
    * @param {number} set
    * @param {number} head
-   * @returns {Promise<Head>}
+   * @returns {Promise<{levels: Level[], matrix: Matrix | Difference}>}
    */
   async head(set, head) {
     const matrix = await this.matrix(set, head), pyramid = await this.pyramid(set, head);

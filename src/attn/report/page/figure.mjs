@@ -28,7 +28,6 @@ export class Figure {
     this.state = state;
     this.set = set;
     this.camera = new Camera();
-    this.caption = caption;
     this.isBars = data.facts.rows.length === 1;
     const figure = this.figure = document.createElement('figure');
     const text = document.createElement('figcaption');
@@ -38,7 +37,7 @@ export class Figure {
     this.over = document.createElement('canvas');
     this.over.className = 'over';
     this.bar = document.createElement('canvas');
-    text.textContent = caption;
+    this.title = text;
     this.box.append(this.base, this.over);
     const head = document.createElement('div');
     head.className = 'caption';
@@ -48,9 +47,13 @@ export class Figure {
     /** @type {Head} */
     this.head = {levels: [], matrix: null};
     this.left = this.top = 0;
+    this.caption = caption;
     /** @type {Scale | null} */
     this.scale = null;
   }
+
+  get caption() { return this.title.textContent ?? ''; }
+  set caption(text) { this.title.textContent = text; }
 
   /** Space for labels, and the camera's space. */
   layout() {

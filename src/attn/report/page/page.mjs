@@ -1,6 +1,6 @@
 // The page: its state, its input events, and what it draws.
 
-import {Data, Matrix, Pauses, blankName, kDifference, kEntropy, kSum, nextTask} from './data.mjs';
+import {Data, Matrix, Pauses, StageMatrix, blankName, kDifference, kEntropy, kSum, nextTask} from './data.mjs';
 import {byId, input, named, one, select, shortened} from './dom.mjs';
 import {Figure} from './figure.mjs';
 import {GlPainter} from './gl.mjs';
@@ -15,6 +15,7 @@ import {insideOf, sentencesOf} from './sentences.mjs';
 import {SideBox} from './side_box.mjs';
 import {Source} from './source.mjs';
 import {State} from './state.mjs';
+import {kStages, stagesOf} from './why.mjs';
 
 /** @typedef {import('./data.mjs').Facts} Facts */
 /** @typedef {import('./camera.mjs').Camera} Camera */
@@ -35,13 +36,15 @@ async function textOf(id) {
 const facts = JSON.parse(byId('attn').textContent ?? '');
 const rows = facts.rows.length, columns = facts.columns.length;
 const data = new Data(facts, textOf), compares = data.compares;
+const hasSums = facts.statistics.some(({name}) => name === 'entropy');
 const setNames = compares ? [...facts.sets, `${facts.sets[0]} − ${facts.sets[1]}`] : facts.sets;
+const stages = stagesOf(facts.why, facts.hidden[0]);
 const state = new State({
   heads: data.headCount, rows, columns, sets: facts.sets.length,
   mode: facts.curve,
   dark: matchMedia('(prefers-color-scheme: dark)').matches,
   orders: ['file', ...facts.statistics.map(({name}) => name)], order: compares ? 'difference' : 'file',
-  head: openingHead(facts), scale: facts.chosenLimits ? 'shared' : 'matrix',
+  head: openingHead(facts), scale: facts.chosenLimits ? 'shared' : 'matrix', stages,
 });
 
 // ---- colours
@@ -79,6 +82,12 @@ function scaleOf(set, head, own = state.scale !== 'shared') {
   return scale;
 }
 
+/** The scale of what a figure shows; stages before the weights have their own. @param {Figure} figure */
+function scaleOfFigure({head: {matrix}, set}) {
+  if (!(matrix instanceof StageMatrix)) return scaleOf(set, state.head);
+  return new Scale([0, matrix.largest], true, state.mode, palettes[state.dark ? 'dark' : 'light'][1], matrix.unit);
+}
+
 // ---- what is drawn
 
 const overview = new Overview(byId('overview'), data, state, (set, head) => scaleOf(set, head, state.scale === 'head'));
@@ -96,9 +105,11 @@ function alignCameras(from) {
   }
 }
 const side = new SideBox(data, state, {
-  values: () => figures[0].head.matrix, scaleOf: (head, own) => scaleOf(0, head, own), found: () => found(),
+  values: () => weights, scaleOf: (head, own) => scaleOf(0, head, own), found: () => found(),
   titleOf: head => overview.title(head)});
 const {lines, text, strongest: strongestList} = side;
+/** Of the selected head, in the first result. @type {import('./data.mjs').Matrix | import('./data.mjs').Difference | null} */
+let weights = null;
 const sources = (facts.sources ?? []).map((_, set) => new Source(facts, set));
 
 /** @returns {GlPainter | CanvasPainter} */
@@ -117,26 +128,31 @@ const found = () => {
 };
 
 function drawMatrices() {
-  for (const figure of figures) figure.draw(painter, scaleOf(figure.set, state.head), found());
+  for (const figure of figures) figure.draw(painter, scaleOfFigure(figure), found());
   drawFocus();
 }
 
 /** Lays out and draws the selected head; its coarse levels until its values are decoded. */
 let wanted = '';
 async function drawHead() {
-  const {head} = state, key = wanted = `${head}`;
+  const {head, stage} = state, key = wanted = `${head} ${stage}`;
+  weights = null;
   byId('panel').textContent = overview.title(head);
   overview.drawRings();
   for (const figure of figures) {
     const level = data.overviews[figure.set][head];
-    figure.head = {levels: level ? [level] : [], matrix: null};
+    figure.head = {levels: level && stage === 'weights' ? [level] : [], matrix: null};
   }
+  if (stages.length > 0) nameStage();
   drawMatrices();
   const heads = await Promise.all(figures.map(figure => data.head(figure.set, head)));
+  const before = stage === 'weights' ? null : await data.stage(head, stage);
   await nextTask();
   if (key !== wanted) return;
   heads.forEach((one, k) => { figures[k].head = one; });
+  weights = heads[0].matrix;
   if (undecided) selectOpening();
+  if (before) figures[0].head = before;
   drawMatrices();
   document.body.dataset.head = `${head}`;
   side.draw();
@@ -166,15 +182,28 @@ async function readFile(head) {
   }));
 }
 
+/** Whether a number is a 32-bit float. @param {import('./data.mjs').Head['matrix']} matrix @param {number | null | undefined} value */
+const isSingle = (matrix, value) => !(matrix instanceof StageMatrix) ? facts.bits === 32
+    : matrix.scores.why.bits === 32 && Math.fround(value ?? 0) === value;
+
+/** Names what the matrix shows. */
+function nameStage() {
+  const [name, letter] = kStages[state.stage];
+  byId('first-name').textContent = `${name} ${letter}`;
+  figures[0].caption = `${name}s ${letter.toUpperCase()}: ${axes}`;
+  document.body.classList.toggle('plain', !hasSums || state.stage !== 'weights');
+  checkRadios('stage', state.stage);
+}
+
 /** The value of the selected cell in a set, exactly if the file is open. @param {number} set */
 function cellText(set) {
   const {matrix} = figures[set].head, {row, column} = state;
   if (!matrix) return '…';
   const value = matrix.value(row, column);
   if (value === null) return blankName(facts, set);
-  const exact = exactRows[set]?.key === `${state.head}-${row}` ? exactRows[set].values[column] : null;
+  const exact = !(matrix instanceof StageMatrix) && exactRows[set]?.key === `${state.head}-${row}` ? exactRows[set].values[column] : null;
   if (exact !== null) return written(exact, 0, set !== kDifference && sources[set].single, 'hidden');
-  const shown = written(value, matrix.error(row), facts.bits === 32, '');
+  const shown = written(value, matrix.error(row), isSingle(matrix, value), '');
   return facts.step > 1 ? `${shown} (largest of ${facts.step} × ${facts.step})` : shown;
 }
 
@@ -357,9 +386,10 @@ function saveCamera() {
 /** Zooms and moves as the state says, within the space of the next layout. */
 function restoreCamera() { for (const figure of figures) Object.assign(figure.camera, {zoom: state.zoom, x: state.x, y: state.y}); }
 
-function checkSide() {
-  for (const radio of document.querySelectorAll('input[name=side]'))
-    if (radio instanceof HTMLInputElement) radio.checked = radio.value === state.side;
+/** @param {string} name @param {string} value */
+function checkRadios(name, value) {
+  for (const radio of document.querySelectorAll(`input[name=${name}]`))
+    if (radio instanceof HTMLInputElement) radio.checked = radio.value === value;
 }
 
 /** Reads the state from the fragment and shows it in the controls. */
@@ -375,7 +405,7 @@ function readFragment() {
   input('most').value = number(state.most);
   input('find').value = state.find;
   select('between').value = state.between;
-  checkSide();
+  checkRadios('side', state.side);
   showRange();
   countFound();
 }
@@ -453,7 +483,7 @@ for (const figure of figures) {
     if (!state.locked) focusOn(cell.row, cell.column);
     const {matrix} = figure.head;
     const value = matrix?.value(cell.row, cell.column), error = matrix?.error(cell.row) ?? 0;
-    const shown = !matrix || value === undefined ? '…' : written(value, error, facts.bits === 32, blankName(facts, figure.set));
+    const shown = !matrix || value === undefined ? '…' : written(value, error, isSingle(matrix, value), blankName(facts, figure.set));
     showTip(`${named(facts.rows, cell.row)} → ${named(facts.columns, cell.column)}\n${shown}`, event.clientX, event.clientY);
   });
   figure.box.addEventListener('pointerleave', hideTip);
@@ -580,8 +610,15 @@ const whyKeys = {
 /** @param {State['side']} shown */
 function showSide(shown) {
   state.side = shown;
-  checkSide();
+  checkRadios('side', shown);
   side.draw();
+  saveSoon();
+}
+/** @param {import('./why.mjs').StageName} stage */
+function showStage(stage) {
+  state.stage = stage;
+  drawHead();
+  say(figures[0].caption);
   saveSoon();
 }
 /** @type {Record<string, () => void>} */
@@ -595,6 +632,7 @@ const pageKeys = {
     showSide('why');
     byId('why').focus();
   },
+  s: () => { if (stages.length > 0) showStage(stages[(stages.indexOf(state.stage) + 1) % stages.length]); },
   '+': () => zoom(1.5),
   '=': () => zoom(1.5),
   '-': () => zoom(1 / 1.5),
@@ -675,6 +713,14 @@ for (const [id, none] of /** @type {[('least' | 'most'), number][]} */ ([['least
 for (const radio of document.querySelectorAll('input[name=side]'))
   radio.addEventListener('change', event =>
       showSide(/** @type {State['side']} */ (/** @type {HTMLInputElement} */ (event.target).value)));
+byId('stages').hidden = stages.length === 0;
+for (const stage of stages) {
+  const label = document.createElement('label'), radio = document.createElement('input');
+  Object.assign(radio, {type: 'radio', name: 'stage', value: stage});
+  radio.addEventListener('change', () => showStage(stage));
+  label.append(radio, ` ${stage} ${kStages[stage][1].toUpperCase()}`);
+  byId('stages').append(label);
+}
 byId('locked').addEventListener('click', () => lock(!state.locked));
 byId('before').addEventListener('click', () => stepHead(-1));
 byId('after').addEventListener('click', () => stepHead(1));
@@ -731,8 +777,11 @@ function saveAs(blob, name) {
   setTimeout(() => URL.revokeObjectURL(address), 1000);
 }
 
-/** @param {number | null} value */
-const plain = value => value === null ? '' : String(facts.bits === 32 ? Math.fround(value) : value);
+/** @param {import('./data.mjs').Head['matrix']} matrix @param {number} i @param {number} j */
+function plain(matrix, i, j) {
+  const value = matrix?.value(i, j) ?? null;
+  return value === null ? '' : String(matrix instanceof StageMatrix || facts.bits !== 32 ? value : Math.fround(value));
+}
 
 /** "query, key, value" for each key, with tabs. */
 export function rowText() {
@@ -740,7 +789,7 @@ export function rowText() {
   if (!matrix) return '';
   const others = compares ? [figures[1].head.matrix] : [];
   const lines = facts.columns.map((key, j) => [facts.rows[state.row], key, ...[matrix, ...others].map(one =>
-      plain(one ? one.value(state.row, j) : null))].join('\t'));
+      plain(one, state.row, j))].join('\t'));
   return `${lines.join('\n')}\n`;
 }
 
@@ -750,19 +799,19 @@ async function matrixCsv() {
   const quoted = (/** @type {string} */ words) => /[",\r\n]/.test(words) ? `"${words.replace(/"/g, '""')}"` : words;
   parts.push(['', ...facts.columns.map(quoted)].join(','));
   for (let i = 0; matrix && i < rows; ++i) {
-    parts.push([quoted(facts.rows[i]), ...facts.columns.map((_, j) => plain(matrix.value(i, j)))].join(','));
+    parts.push([quoted(facts.rows[i]), ...facts.columns.map((_, j) => plain(matrix, i, j))].join(','));
     await pauses.pause();
   }
   return `${parts.join('\r\n')}\r\n`;
 }
-const fileName = () => `${facts.title} ${overview.title(state.head)}`.replace(/[^\w.-]+/g, '-').replace(/-$/, '');
+const pictureTitle = () => [facts.title, overview.title(state.head), state.stage === 'weights' ? '' : state.stage].filter(Boolean).join(' · ');
+const fileName = () => pictureTitle().replace(/[^\w.-]+/g, '-').replace(/-$/, '');
 byId('copy-row').addEventListener('click', () => copy(rowText(), `the row of ${named(facts.rows, state.row)}`));
 byId('copy-link').addEventListener('click', () => { save(); copy(location.href, 'the link'); });
 byId('save-csv').addEventListener('click', async () =>
     saveAs(new Blob([await matrixCsv()], {type: 'text/csv'}), `${fileName()}.csv`));
 byId('save-png').addEventListener('click', () => {
-  const title = [facts.title, overview.title(state.head)].filter(Boolean).join(' · ');
-  savedPicture(title, [...facts.notes, ...(compares ? [axes] : [])], figures).toBlob(blob => {
+  savedPicture(pictureTitle(), [...facts.notes, ...(compares ? [axes] : [])], figures).toBlob(blob => {
     if (blob) saveAs(blob, `${fileName()}.png`);
   });
 });
@@ -819,7 +868,7 @@ function beforePrint() {
   for (const figure of figures) figure.layout();
   arrange();
   overview.draw(true);
-  for (const figure of figures) figure.draw(painter, scaleOf(figure.set, state.head), found());
+  for (const figure of figures) figure.draw(painter, scaleOfFigure(figure), found());
   for (const figure of figures) figure.drawFocus();
   if (state.side === 'lines') lines.draw(Math.min(900, lines.allHeight));
   why.drawStrips();
@@ -854,7 +903,7 @@ byId('legend').textContent = cells.join(' · ');
 document.body.classList.toggle('compares', compares);
 document.body.classList.toggle('single', data.headCount === 1);
 document.body.classList.toggle('wide', columns > 2.2 * rows);
-document.body.classList.toggle('plain', !facts.statistics.some(({name}) => name === 'entropy'));
+document.body.classList.toggle('plain', !hasSums);
 const parts = [facts.rows, facts.columns].map(sentencesOf);
 byId('sentences').hidden = parts.some(sentences => sentences.length === 0);
 select('between').append(new Option('all', ''), ...parts[0].flatMap(a => parts[1].map(b =>

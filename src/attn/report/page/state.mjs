@@ -6,10 +6,10 @@
 export class State {
   /**
    * @param {{heads: number, rows: number, columns: number, sets: number, mode: Mode, dark: boolean,
-   *   orders: string[], order: string, head: number, scale: ScaleChoice}} defaults
+   *   orders: string[], order: string, head: number, scale: ScaleChoice, stages: import('./why.mjs').StageName[]}} defaults
    */
-  constructor({heads, rows, columns, sets, mode, dark, orders, order, head, scale}) {
-    this.limits = {heads, rows, columns, sets, orders};
+  constructor({heads, rows, columns, sets, mode, dark, orders, order, head, scale, stages}) {
+    this.limits = {heads, rows, columns, sets, orders, stages};
     this.defaults = {mode, order, head, scale, set: sets > 1 ? 2 : 0};
     this.set = this.defaults.set;  // of the overview
     this.head = head;
@@ -29,6 +29,8 @@ export class State {
     this.most = Infinity;
     /** @type {'lines' | 'text' | 'keys' | 'why'} */
     this.side = 'lines';
+    /** Of the matrix. @type {import('./why.mjs').StageName} */
+    this.stage = 'weights';
     /** Heads whose lines are drawn as well. @type {number[]} */
     this.pinned = [];
     this.zoom = 1;
@@ -53,6 +55,7 @@ export class State {
     add('least', this.least, -Infinity);
     add('most', this.most, Infinity);
     add('side', this.side, 'lines');
+    add('stage', this.stage, 'weights');
     add('pinned', this.pinned.join('.'), '');
     add('find', this.find, '');
     add('between', this.between, '');
@@ -85,6 +88,7 @@ export class State {
     this.least = number('least', -Infinity);
     this.most = number('most', Infinity);
     this.side = choice('side', /** @type {const} */ (['lines', 'text', 'keys', 'why']), 'lines');
+    this.stage = choice('stage', limits.stages, 'weights');
     this.pinned = (parts.get('pinned') ?? '').split('.').filter(text => text !== '').map(Number)
         .filter((head, k, all) => Number.isInteger(head) && head >= 0 && head < limits.heads && all.indexOf(head) === k)
         .slice(0, 6);

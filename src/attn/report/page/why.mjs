@@ -29,15 +29,78 @@ export function vectorsOf(why, ofQueries, ofKeys, rows, columns) {
           keys: second.subarray(0, ends[2]), values: second.subarray(ends[2], ends[3])};
 }
 
-/** @param {Numbers} a @param {Numbers} b */
-function dot(a, b) {
-  let sum = 0;
-  for (let d = 0; d < a.length; ++d) sum += a[d] * b[d];
-  return sum;
-}
+/** @param {number[]} a @param {number[]} b */
+const inner = (a, b) => a.reduce((sum, x, d) => sum + x * b[d], 0);
 
 /** @param {number} cap @param {number} x */
 const capped = (cap, x) => cap === 0 ? x : cap * Math.tanh(x / cap);
+
+/** Whether the softcap follows the biases. @param {Why} why */
+export const capsAfter = why => why.capsMasked && why.softcap > 0;
+/** Whether the scores are scaled in heads with these scales. @param {Why} why @param {number[] | null} headScales */
+const isScaled = (why, headScales) => why.root > 0 || why.factor !== 1 || (why.softcap > 0 && !why.capsMasked) ||
+    (headScales ?? []).some(scale => scale !== 1);
+/** Whether something is added to the scores, or keys are hidden. @param {Why} why @param {boolean} hides */
+const isMasked = (why, hides) => why.masked || hides || capsAfter(why);
+
+/** What a matrix shows, with the letters of --explain. @typedef {'scores' | 'scaled' | 'masked' | 'weights'} StageName */
+/** Of one cell: its name and its letter. @type {Record<StageName, [string, string]>} */
+export const kStages = {scores: ['score', 's'], scaled: ['scaled score', "s'"], masked: ['masked score', "s''"], weights: ['weight', 'a']};
+
+/** The stages that a job has, in order; none if the page does not have its steps. @param {Why | string | null} why @param {boolean} hides */
+export function stagesOf(why, hides) {
+  /** @type {StageName[]} */
+  const stages = [];
+  if (why !== null && typeof why !== 'string')
+    stages.push('scores', ...isScaled(why, why.headScales) ? /** @type {const} */ (['scaled']) : [],
+                ...isMasked(why, hides) ? /** @type {const} */ (['masked']) : [], 'weights');
+  return stages;
+}
+
+/** The scores of a head, from its vectors. */
+export class Scores {
+  /**
+   * @param {Why} why
+   * @param {Vectors} vectors
+   * @param {number} head the matrix
+   * @param {(row: number, column: number) => boolean} isHidden not used if masked scores are stored
+   */
+  constructor(why, vectors, head, isHidden) {
+    this.why = why;
+    this.vectors = vectors;
+    this.isHidden = isHidden;
+    this.count = vectors.keys.length / why.width;
+    this.ownScale = why.headScales?.[head] ?? 1;
+    const norms = (/** @type {Numbers} */ all) => Float64Array.from({length: all.length / why.width}, (_, i) => Math.sqrt(this.dot(all, i, all, i)));
+    this.norms = why.cosine ? {q: norms(vectors.queries), k: norms(vectors.keys)} : null;
+  }
+
+  /** Of a row of `a` and one of `b`. @param {Numbers} a @param {number} i @param {Numbers} b @param {number} j */
+  dot(a, i, b, j) {
+    const {width} = this.why;
+    let sum = 0;
+    for (let d = 0, x = i * width, y = j * width; d < width; ++d) sum += a[x + d] * b[y + d];
+    return sum;
+  }
+
+  /** Σ q · k. @param {number} i @param {number} j */
+  sum(i, j) { return this.dot(this.vectors.queries, i, this.vectors.keys, j); }
+  /** @param {number} i @param {number} j */
+  scores(i, j) { return this.norms ? this.sum(i, j) / (this.norms.q[i] * this.norms.k[j]) : this.sum(i, j); }
+  /** Before the softcap. @param {number} i @param {number} j */
+  unscaled(i, j) {
+    const {root, factor} = this.why, score = this.scores(i, j);
+    return (root > 0 ? score / Math.sqrt(root) : factor * score) * this.ownScale;
+  }
+  /** @param {number} i @param {number} j */
+  scaled(i, j) { return capped(this.why.capsMasked ? 0 : this.why.softcap, this.unscaled(i, j)); }
+  /** -Infinity: hidden. @param {number} i @param {number} j */
+  masked(i, j) {
+    const {masked} = this.vectors, {capsMasked, softcap} = this.why;
+    return masked ? masked[i * this.count + j]
+        : this.isHidden(i, j) ? -Infinity : capped(capsMasked ? softcap : 0, this.scaled(i, j));
+  }
+}
 
 /**
  * The steps of one weight. Numbers are null in steps that the job does not have.
@@ -72,34 +135,22 @@ const capped = (cap, x) => cap === 0 ? x : cap * Math.tanh(x / cap);
  * @param {number} head the matrix
  * @param {number} row
  * @param {number} column
- * @param {(column: number) => boolean} isHidden of the keys of this row; not used if masked scores are stored
+ * @param {(row: number, column: number) => boolean} isHidden not used if masked scores are stored
  * @param {boolean} hides whether keys are hidden from some queries
  * @returns {Steps}
  */
 export function stepsOf(why, vectors, head, row, column, isHidden, hides) {
-  const {width, valueWidth} = why, count = vectors.keys.length / width;
-  const q = vectors.queries.subarray(row * width, (row + 1) * width);
-  const keyOf = (/** @type {number} */ j) => vectors.keys.subarray(j * width, (j + 1) * width);
-  const size = why.cosine ? Math.sqrt(dot(q, q)) : 1, ownScale = why.headScales?.[head] ?? 1;
-  const scoreOf = (/** @type {number} */ j) => {
-    const k = keyOf(j), sum = dot(q, k);
-    return why.cosine ? sum / (size * Math.sqrt(dot(k, k))) : sum;
-  };
-  const unscaledOf = (/** @type {number} */ s) => (why.root > 0 ? s / Math.sqrt(why.root) : why.factor * s) * ownScale;
-  const scaledOf = (/** @type {number} */ s) => capped(why.capsMasked ? 0 : why.softcap, unscaledOf(s));
-  const maskedRow = vectors.masked?.subarray(row * count, (row + 1) * count);
-  const maskedOf = (/** @type {number} */ j) => maskedRow ? maskedRow[j]
-      : isHidden(j) ? -Infinity : capped(why.capsMasked ? why.softcap : 0, scaledOf(scoreOf(j)));
-
-  const k = keyOf(column), products = Array.from(q, (x, d) => x * k[d]), sum = dot(q, k), score = scoreOf(column);
-  const scaled = scaledOf(score), logits = Array.from({length: count}, (_, j) => maskedOf(j) / why.temperature);
+  const {width, valueWidth} = why, scores = new Scores(why, vectors, head, isHidden), {count, norms} = scores;
+  const q = vectors.queries.subarray(row * width, (row + 1) * width), k = vectors.keys.subarray(column * width, (column + 1) * width);
+  const products = Array.from(q, (x, d) => x * k[d]), score = scores.scores(row, column);
+  const logits = Array.from({length: count}, (_, j) => scores.masked(row, j) / why.temperature);
   const sink = why.sinks?.[head] ?? null, logit = logits[column];
   const largest = logits.reduce((a, b) => a > b || Number.isNaN(a) ? a : b, -Infinity), seesNone = largest === -Infinity;
   const max = sink === null ? largest : Math.max(largest, sink);
   const terms = logits.map(x => x === -Infinity ? 0 : Math.exp(x - max));
   const total = terms.reduce((a, b) => a + b, sink === null ? 0 : Math.exp(sink - max));
-  const masked = logit * why.temperature, hidden = masked === -Infinity;
-  const isScaled = why.root > 0 || why.factor !== 1 || ownScale !== 1 || (why.softcap > 0 && !why.capsMasked);
+  const masked = logit * why.temperature, hidden = masked === -Infinity, scaled = scores.scaled(row, column);
+  const scales = isScaled(why, [scores.ownScale]);
 
   const v = vectors.values.subarray(column * valueWidth, (column + 1) * valueWidth), context = new Array(valueWidth).fill(0);
   if (!seesNone)
@@ -107,19 +158,16 @@ export function stepsOf(why, vectors, head, row, column, isHidden, hides) {
       for (let d = 0; d < valueWidth; ++d, ++at)
         if (terms[j] !== 0) context[d] += terms[j] / total * vectors.values[at];
   const weight = seesNone && sink === null ? null : terms[column] / total;
-  const contribution = Array.from(v, x => weight ? weight * x : 0), square = dot(Float64Array.from(context), Float64Array.from(context));
+  const contribution = Array.from(v, x => weight ? weight * x : 0), square = inner(context, context);
   return {
-    q, k, products, sum, norms: why.cosine ? [size, Math.sqrt(dot(k, k))] : null, score,
-    unscaled: isScaled ? unscaledOf(score) : null, scaled: isScaled ? scaled : null,
-    added: maskedRow && !hidden && !capsAfter(why) ? withoutRounding(masked - scaled, why, products, masked) : null,
-    masked: maskedRow || hides || capsAfter(why) ? masked : null,
+    q, k, products, sum: scores.sum(row, column), norms: norms && [norms.q[row], norms.k[column]], score,
+    unscaled: scales ? scores.unscaled(row, column) : null, scaled: scales ? scaled : null,
+    added: why.masked && !hidden && !capsAfter(why) ? withoutRounding(masked - scaled, why, products, masked) : null,
+    masked: isMasked(why, hides) ? masked : null,
     isHidden: hidden, seesNone, logit, max, total, term: terms[column], sink, weight, v, contribution, context,
-    share: square > 0 && weight !== null ? dot(Float64Array.from(contribution), Float64Array.from(context)) / square : null,
+    share: square > 0 && weight !== null ? inner(contribution, context) / square : null,
   };
 }
-
-/** Whether the softcap follows the biases. @param {Why} why */
-export const capsAfter = why => why.capsMasked && why.softcap > 0;
 
 /**
  * What is added to a score, or 0 if it is not more than the rounding of the masked score and of the products.

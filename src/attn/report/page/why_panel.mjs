@@ -129,7 +129,7 @@ export class WhyPanel {
     }
     const vectors = await this.data.vectors(head);
     if (run !== this.run) return;
-    const steps = this.steps = stepsOf(why, vectors, head, row, column, j => values.value(row, j) === null, facts.hidden[0]);
+    const steps = this.steps = stepsOf(why, vectors, head, row, column, (i, j) => values.value(i, j) === null, facts.hidden[0]);
     const heading = document.createElement('h3');
     heading.textContent = [`${named(facts.rows, row)} → ${named(facts.columns, column)}`, title].filter(Boolean).join(', ');
     const all = writtenSteps(why, steps, head, row, column);
