@@ -747,15 +747,21 @@ def test_webgl_draws_what_the_processor_draws(page, model, folder):
     assert differing < 4, "at most the next colour of the palette"
 
 
-@pytest.mark.parametrize("shape", [(1, 8192), (8192, 1)])
+@pytest.fixture(scope="module")
+def long(folder):
+    """A row and a column of 8,192 weights, of which one is 1, on long.html and tall.html."""
+    for name, shape in ("long", (1, 8192)), ("tall", (8192, 1)):
+        w = np.zeros((2, *shape))
+        w.reshape(2, -1)[:, 5000] = 1
+        np.savez(folder / f"{name}.npz", weights=w)
+        attn("view", f"{name}.npz", "-o", f"{name}.html", "--force", cwd=folder)
+
+
+@pytest.mark.parametrize("name", ["long", "tall"])
 @pytest.mark.parametrize("size", SIZES)
-def test_single_rows_and_columns_are_visible(page, folder, shape, size):
-    w = np.zeros((2, *shape))
-    w.reshape(2, -1)[:, 5000] = 1
-    np.savez(folder / "long.npz", weights=w)
-    attn("view", "long.npz", "-o", "long.html", "--force", cwd=folder)
+def test_single_rows_and_columns_are_visible(page, long, folder, name, size):
     page.size(*SIZES[size], touch=size == "phone")
-    show(page, folder / "long.html")
+    show(page, folder / f"{name}.html")
     sides = page.run("return [attn.camera.shownWidth, attn.camera.shownHeight]")
     assert min(sides) >= 28
     boxes = page.run("const b = attn.overview.boxOf(0, 0); return [b.width, b.height]")
@@ -870,8 +876,8 @@ def test_fits_the_screen(page, model, folder, size, name):
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", ["model", "both", "long", "why"])
-def test_axe_finds_nothing(page, model, why, folder, name, size, dark):
+@pytest.mark.parametrize("name", ["model", "both", "tall", "why"])
+def test_axe_finds_nothing(page, model, why, long, folder, name, size, dark):
     if "AXE" not in os.environ:
         pytest.skip("AXE is not set")
     if page.name == "firefox" and size != "laptop":
@@ -1154,8 +1160,8 @@ def assert_viewers_agree(pdf):
 
 
 @pytest.mark.parametrize("side", ["lines", "text"])
-@pytest.mark.parametrize("name", ["model", "both", "heads", "long"])
-def test_print_shows_everything(page, model, weights, folder, name, side):
+@pytest.mark.parametrize("name", ["model", "both", "heads", "tall"])
+def test_print_shows_everything(page, model, weights, long, folder, name, side):
     """A4: nothing is in the margins, and the overview, the matrices and the side are within the width."""
     page.size(1440, 900, dark=True)
     show(page, folder / f"{name}.html", f"#side={side}")

@@ -38,7 +38,7 @@ const capped = (cap, x) => cap === 0 ? x : cap * Math.tanh(x / cap);
 /** Whether the softcap follows the biases. @param {Why} why */
 export const capsAfter = why => why.capsMasked && why.softcap > 0;
 /** Whether the scores are scaled in heads with these scales. @param {Why} why @param {number[] | null} headScales */
-const isScaled = (why, headScales) => why.root > 0 || why.factor !== 1 || (why.softcap > 0 && !why.capsMasked) ||
+const isScaled = (why, headScales) => (why.root > 0 ? why.root : why.factor) !== 1 || (why.softcap > 0 && !why.capsMasked) ||
     (headScales ?? []).some(scale => scale !== 1);
 /** Whether something is added to the scores, or keys are hidden. @param {Why} why @param {boolean} hides */
 const isMasked = (why, hides) => why.masked || hides || capsAfter(why);
