@@ -274,6 +274,19 @@ def test_tokens_of_the_lines_are_shown_by_hovering_and_locked_by_a_click(page, w
     assert page.text("query") == "7: t7", "crossing the matrix does not change the query"
 
 
+def test_strongest_keys_are_selected_with_the_keyboard(page, weights, folder):
+    show(page, folder / "heads.html", "#head=0&row=11&column=0")
+    order = np.argsort(-weights[0, 11], kind="stable")[:10].tolist()
+    page.run("document.getElementById('strongest').focus()")
+    at = order.index(0) if 0 in order else -1
+    for key, by in ("ArrowDown", 1), ("ArrowDown", 1), ("ArrowUp", -1):
+        at = max(0, min(9, at + by)) if at >= 0 else 0
+        page.press(key)
+        assert page.text("key") == f"{order[at]}: t{order[at]}"
+        assert page.text("status").startswith(f"11: t11, {order[at]}: t{order[at]}: ")
+    assert page.text("locked") == "lock"
+
+
 def test_numbers_have_six_digits(page, weights, folder):
     show(page, folder / "heads.html", "#head=2&row=9&column=4")
     assert page.text("value") == repr(float(f"{weights[2, 9, 4]:.6g}"))
@@ -878,6 +891,7 @@ def test_fits_the_screen(page, model, folder, size, name):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", ["model", "both", "tall", "why"])
 def test_axe_finds_nothing(page, model, why, long, folder, name, size, dark):
+    """In each state of the page on the sizes whose layouts differ most."""
     if "AXE" not in os.environ:
         pytest.skip("AXE is not set")
     if page.name == "firefox" and size != "laptop":
@@ -887,10 +901,22 @@ def test_axe_finds_nothing(page, model, why, long, folder, name, size, dark):
     with open(os.environ["AXE"]) as file:
         page.run(file.read() + "; window.axe = axe")
     page.run("document.getElementById('menu').open = true")
-    page.run("axe.run(document, {resultTypes: ['violations']}).then(r => { window.found = r.violations.map(v =>"
-             "`${v.id}: ${v.nodes.map(n => n.html).join()}`) })")
+    found = {"side=text, menu": axe_findings(page)}
+    page.run("document.getElementById('menu').open = false")
+    states = ["side=lines&find=1&locked=1", "side=keys&order=largest"] if size in ("laptop", "phone") else []
+    for fragment in states + ["side=why", "side=lines&stage=scores"] * (name == "why"):
+        page.run("location.hash = arguments[0]", fragment)
+        page.wait("return location.hash.slice(1) === arguments[0] && attn.figures[0].head.matrix !== null".replace("arguments[0]", repr(fragment)))
+        found[fragment] = axe_findings(page)
+    assert {fragment: findings for fragment, findings in found.items() if findings} == {}
+
+
+def axe_findings(page):
+    page.text("title")  # waits for a frame
+    page.run("window.found = undefined; axe.run(document, {resultTypes: ['violations']}).then(r => { window.found = r.violations.map("
+             "v => `${v.id}: ${v.nodes.map(n => n.html).join()}`) })")
     page.wait("return window.found !== undefined")
-    assert page.run("return window.found") == []
+    return page.run("return window.found")
 
 
 # Why this weight.
@@ -980,13 +1006,6 @@ def test_why_fits_every_screen(page, why, folder, size, dark):
     page.wait("return document.querySelector('#why .step') !== null")
     assert page.run("return document.documentElement.scrollWidth <= innerWidth")
     assert page.run("const box = document.getElementById('why'); return box.scrollWidth <= box.clientWidth")
-    if "AXE" in os.environ:
-        with open(os.environ["AXE"]) as file:
-            page.run(file.read() + "; window.axe = axe")
-        page.run("axe.run(document, {resultTypes: ['violations']}).then(r => { window.found = r.violations.map(v =>"
-                 "`${v.id}: ${v.nodes.map(n => n.html).join()}`) })")
-        page.wait("return window.found !== undefined")
-        assert page.run("return window.found") == []
 
 
 def test_why_is_offered_for_weights_of_jobs_only(page, why, model, folder):
@@ -1084,7 +1103,7 @@ def test_stages_are_offered_only_if_the_page_can_compute_them(page, why, model, 
 
 @pytest.mark.parametrize("name", ["model", "both", "why"])
 def test_has_at_most_12_tab_stops(page, model, why, folder, name):
-    show(page, folder / f"{name}.html", "#order=entropy" if name == "model" else "")
+    show(page, folder / f"{name}.html", "#order=entropy" if name != "both" else "")
     stops = []
     for _ in range(30):
         page.press("Tab")
@@ -1093,7 +1112,7 @@ def test_has_at_most_12_tab_stops(page, model, why, folder, name):
         if stop is None or stop in stops:
             break
         stops.append(stop)
-    assert {"overview", "matrices", "scroll", "find"} <= set(stops)
+    assert {"overview", "matrices", "scroll", "find", "strongest"} <= set(stops)
     assert len(stops) <= 12, stops
 
 

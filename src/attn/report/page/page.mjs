@@ -541,13 +541,14 @@ function lineEvent(event, click) {
 }
 byId('lines').addEventListener('pointermove', event => lineEvent(event, false));
 byId('lines').addEventListener('click', event => lineEvent(event, true));
-byId('strongest').addEventListener('click', event => {
-  const index = strongestList.at(event);
+/** @param {number | null} index of the list @param {boolean} byKey */
+function chooseStrongest(index, byKey) {
   if (index === null) return;
-  state.locked = true;
-  if (state.side === 'keys') focusOn(index, state.column);
-  else focusOn(state.row, index);
-});
+  if (!byKey) state.locked = true;
+  if (state.side === 'keys') focusOn(index, state.column, byKey);
+  else focusOn(state.row, index, byKey);
+}
+byId('strongest').addEventListener('click', event => chooseStrongest(strongestList.at(event), false));
 /** @param {Event} event @param {boolean} click */
 function tokenEvent(event, click) {
   const token = text.at(event);
@@ -596,6 +597,11 @@ const overviewKeys = {
   End: () => chooseHead(overview.heads.at(-1) ?? null),
   Enter: () => byId('matrices').focus(),
   ' ': () => pin(state.head),
+};
+/** @type {Record<string, () => void>} */
+const strongestKeys = {
+  ArrowUp: () => chooseStrongest(strongestList.next(-1), true),
+  ArrowDown: () => chooseStrongest(strongestList.next(1), true),
 };
 const {why} = side, say = (/** @type {string} */ words) => { byId('status').textContent = words; };
 /** @type {Record<string, () => void>} */
@@ -652,7 +658,7 @@ document.addEventListener('keydown', event => {
     return;
   }
   const own = target.id === 'matrices' || target === document.body ? matrixKeys : target.id === 'overview' ? overviewKeys
-      : target.id === 'why' ? whyKeys : {};
+      : target.id === 'why' ? whyKeys : target.id === 'strongest' ? strongestKeys : {};
   // Keys that scroll do so unless the matrix has the focus.
   const scrolls = target === document.body && !/^Arrow|Enter/.test(key);
   const action = (scrolls ? undefined : own[key]) ?? pageKeys[key];

@@ -60,6 +60,14 @@ export class StrongestList {
     }));
   }
 
+  /** The index of the item so many below the selected one, or the first; null: none. @param {number} by */
+  next(by) {
+    const items = [...this.list.children], at = items.findIndex(item => item.classList.contains('focus'));
+    const item = items[at < 0 ? 0 : Math.max(0, Math.min(items.length - 1, at + by))];
+    item?.scrollIntoView({block: 'nearest'});
+    return item instanceof HTMLElement ? Number(item.dataset.index) : null;
+  }
+
   /** The index of the item at an event, or null. @param {Event} event */
   at(event) {
     const item = event.target instanceof HTMLElement ? event.target.closest('li') : null;

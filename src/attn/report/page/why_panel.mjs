@@ -220,7 +220,7 @@ export class WhyPanel {
     const strip = this.strips[which];
     if (!strip.canvas.isConnected || !this.steps) return;
     const d = this.dimension(which);
-    strip.draw(Math.max(160, strip.line.clientWidth), d, this.palettes[this.state.dark ? 1 : 0]);
+    strip.draw(Math.max(160, Math.floor(strip.line.getBoundingClientRect().width)), d, this.palettes[this.state.dark ? 1 : 0]);
     strip.line.replaceChildren(`d = ${d}: `, ...this.elements(which).flatMap(([name, value], k) => [k > 0 ? ', ' : '', `${name} = `, this.node(value)]));
   }
 
