@@ -7,10 +7,12 @@
            [0.33023845, 0.66976155]])
 
 `run` takes the keys of a job as keyword arguments; `attn schema` and docs/formats.md describe them.
+`view` and `explain` show results and calculations in notebooks.
 `attn.testing` checks the outputs of kernels against error bounds.
 """
 
 from attn._library import __version__
 from attn._run import AttnWarning, Error, run
+from attn._view import Drawing, View, explain, view
 
-__all__ = ["AttnWarning", "Error", "run", "__version__"]
+__all__ = ["AttnWarning", "Drawing", "Error", "View", "explain", "run", "view", "__version__"]

@@ -1,0 +1,174 @@
+"""attn.view() and attn.explain(): pages, pictures and text are those of the program for the same arrays in files."""
+
+import gc
+import html.parser
+import json
+import os
+
+import numpy as np
+import pytest
+
+from support.attn import attn as program
+from support.dlpack import DLPackArray, bfloat16
+
+Q, K, V = (np.random.default_rng(seed).standard_normal((4, 8)).astype(np.float32) for seed in range(3))
+JOB = {"Q": Q.tolist(), "K": K.tolist(), "V": V.tolist(), "heads": 2, "causal": True}
+TOKENS = ["the", "cat", "[", "a,b"]
+
+
+@pytest.fixture(scope="module")
+def attn(attn_module):
+    return attn_module
+
+
+@pytest.fixture
+def result(attn):
+    return attn.run(Q=Q, K=K, V=V, heads=2, causal=True)
+
+
+def save(folder, **tensors):
+    """result.safetensors, by the program."""
+    np.savez(folder / "result.npz", **tensors)
+    assert program("convert", "result.npz", "-o", "result.safetensors", cwd=folder).returncode == 0
+
+
+def printed(folder, *arguments):
+    """What the program prints, or the page or explanation that it writes."""
+    run = program(*arguments, cwd=folder)
+    assert run.returncode == 0, run.stderr
+    return (folder / "page.html").read_text() if (folder / "page.html").exists() else run.stdout.decode()
+
+
+def facts_of(view):
+    """The first element of a page with data."""
+    return json.loads(view.html.split('<script type="application/json" id="attn">')[1].split("</script>")[0])
+
+
+class Frame(html.parser.HTMLParser):
+    def handle_starttag(self, tag, attributes):
+        self.tag, self.attributes = tag, dict(attributes)
+
+
+def test_view_is_the_page_of_the_program(attn, result, tmp_path):
+    save(tmp_path, **result)
+    view = attn.view(result, tokens=TOKENS, head=[1, 0], title="a title", log=True)
+    assert view.html == printed(tmp_path, "view", "result.safetensors", "-o", "page.html", "--tokens", json.dumps(TOKENS), "--head", "1,0",
+                                "--title", "a title", "--log")
+
+
+def test_view_is_a_frame_in_notebooks(attn, result):
+    view = attn.view(result)
+    frame = Frame()
+    frame.feed(view._repr_html_())
+    assert (frame.tag, frame.attributes["srcdoc"]) == ("iframe", view.html)
+    assert frame.attributes["sandbox"] == "allow-scripts allow-downloads", "the page cannot reach the notebook"
+
+
+def test_view_is_a_picture_or_text_elsewhere(attn, result, tmp_path):
+    np.savez(tmp_path / "result.npz", **result)
+    view = attn.view(result, of="scores")
+    assert program("view", "result.npz", "--of", "scores", "-o", "page.png", cwd=tmp_path).returncode == 0
+    assert view._repr_png_() == (tmp_path / "page.png").read_bytes()
+    assert str(view) == printed(tmp_path, "view", "result.npz", "--of", "scores", "--color", "never")
+    for suffix, start in (".png", b"\x89PNG"), (".svg", b"<svg"), (".html", b"<!DOCTYPE html>"):
+        view.save(tmp_path / f"saved{suffix}")
+        assert (tmp_path / f"saved{suffix}").read_bytes().startswith(start)
+    view.save(tmp_path / "dark.png", dark=True, size=200)
+    assert int.from_bytes((tmp_path / "dark.png").read_bytes()[16:20], "big") == 400, "192 pixels per inch"
+
+
+def test_view_of_a_job_shows_why(attn, tmp_path):
+    (tmp_path / "job.json").write_text(json.dumps(JOB))
+    view = attn.view(**JOB)
+    assert view.html == printed(tmp_path, "run", "job.json", "--view=page.html")
+    assert facts_of(view)["why"]["width"] == 4
+    assert facts_of(attn.view(attn.run(**JOB)))["why"] is None, "arrays do not say how they were computed"
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (2, 5, 5), (1, 2, 5, 5)])
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_arrays_in_a_sequence_are_layers(attn, tmp_path, shape, kind):
+    layers = np.random.default_rng(1).random((3, *shape))
+    save(tmp_path, weights=layers.reshape(3, *(1, 1, *shape)[-4:]))
+    view = attn.view(kind(layers))
+    assert view.html == printed(tmp_path, "view", "result.safetensors", "-o", "page.html")
+    facts = facts_of(view)
+    assert facts["heads" if facts["groups"] == [""] else "groups"] == ["layer 0", "layer 1", "layer 2"]
+
+
+def test_layers_of_different_shapes_are_refused(attn):
+    with pytest.raises(ValueError, match=r"layers differ: float64 \(2, 2\), float64 \(3, 3\)"):
+        attn.view([np.eye(2), np.eye(3)])
+
+
+def test_arrays_of_any_library_and_layout(attn, result):
+    w = result["weights"]
+    page = attn.view(w).html
+    assert "queries down, keys across" in str(attn.view(w))
+    for same in np.asfortranarray(w), w[:, ::-1][:, ::-1], w.astype(">f4"), w.tolist(), DLPackArray(w), {"weights": w}:
+        assert facts_of(attn.view(same))["statistics"] == facts_of(attn.view(w))["statistics"]
+    assert attn.view(w.astype(">f4")).html == page
+    halves = np.array([[[0.5, 0.5], [0.25, 0.75]]], np.float32)
+    assert attn.view(bfloat16(halves)).html == attn.view(halves).html
+
+
+def test_two_results_and_their_difference(attn, result):
+    other = {**result, "weights": result["weights"] * 0.5}
+    view = attn.view(result, other)
+    assert facts_of(view)["sets"] == ["first.safetensors", "second.safetensors"]
+    assert view._repr_png_() is None
+
+
+def test_large_pages_fit_into_notebooks(attn):
+    """Jupyter drops outputs of more than 3 MB."""
+    view = attn.view(np.random.default_rng(5).random((8, 500, 500)))
+    assert len(view.html) <= 2_000_000
+    assert view._repr_png_() is None
+    assert len(attn.view(np.random.default_rng(5).random((8, 500, 500)), max_html_bytes="4M").html) > 2_000_000
+
+
+def test_files(attn, result, tmp_path, monkeypatch):
+    np.savez(tmp_path / "r.npz", **result)
+    monkeypatch.chdir(tmp_path)
+    assert str(attn.view("r.npz")) == str(attn.view(result)) == str(attn.view(tmp_path / "r.npz"))
+    assert str(attn.view("r.npz#scores")) == str(attn.view(result, of="scores"))
+    np.save("q.npy", Q)
+    assert str(attn.explain(Q="q.npy", K=K, V=V)) == str(attn.explain(Q=Q, K=K, V=V)), "a job names files in the current folder"
+
+
+def test_explanation_is_that_of_the_program(attn, tmp_path):
+    (tmp_path / "job.json").write_text(json.dumps(JOB))
+    explanation = attn.explain(query=1, head=1, precision=3, **JOB)
+    choice = ["--explain-query", "1", "--explain-head", "1", "--precision", "3"]
+    assert str(explanation) == printed(tmp_path, "run", "job.json", "--explain", "-", *choice)
+    assert explanation.html == printed(tmp_path, "run", "job.json", "--explain", "page.html", *choice)
+    assert "srcdoc=" in explanation._repr_html_()
+    explanation.save(tmp_path / "steps.tex")
+    assert "\\begin{document}" in (tmp_path / "steps.tex").read_text()
+
+
+def test_explanation_of_arrays_and_groups_of_keys(attn):
+    """Arrays are passed in a file, also those of a group."""
+    doc = np.array([0, 0, 1, 1])
+    a = attn.explain(Q=Q, K=K, V=V, mask_rule="doc[q] == doc[k]", mask_tables={"doc": doc}, threads=1)
+    b = attn.explain(Q=Q, K=K, V=V, mask=doc[:, None] == doc)
+    assert str(a) == str(b)
+
+
+def test_errors_and_warnings_are_those_of_the_program(attn, result):
+    with pytest.raises(attn.Error, match="has no tensor keys; select one with --of: scores, weights, context") as error:
+        attn.view(result, of="keys")
+    assert error.value.exit_code == 2
+    with pytest.raises(attn.Error, match=r"K: expected \(\*, 8\) to match Q"):
+        attn.explain(Q=Q, K=K[:, :5], V=V)
+    with pytest.warns(attn.AttnWarning, match="tokens"):
+        attn.explain(Q=Q, K=K, V=V, tokens=["a", "b"])
+
+
+def test_files_are_removed_with_the_object(attn, result):
+    view = attn.view(result)
+    folder = view._command.folder.path
+    assert os.path.exists(folder)
+    del view
+    gc.collect()
+    assert not os.path.exists(folder)
