@@ -235,3 +235,15 @@ def test_statistics_of_weights_in_bundles(tmp_path, suffix):
         return {name[len(start):]: x for name, x in bundles[(number - 1) // 40].items() if name.startswith(start)}
 
     check(jobs, tensors_of, printed_lines(tmp_path))
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_saved_attentions_are_layers(tmp_path, save):
+    """np.savez(file, *attentions), as of a Hugging Face model, has the statistics of weights (layers, B, H, L, S)."""
+    attentions = tuple(np.random.default_rng(layer).dirichlet(np.ones(5), (2, 3, 5)) for layer in range(12))
+    save(tmp_path / "a.npz", *attentions)
+    np.savez(tmp_path / "w.npz", weights=np.stack(attentions))
+    saved, whole = ([line.split(",")[2:] for line in attn("stats", name, "--format", "csv", cwd=tmp_path).stdout.decode().splitlines()]
+                    for name in ("a.npz", "w.npz"))
+    assert len(saved) == 1 + 12 * 3
+    assert saved == whole
