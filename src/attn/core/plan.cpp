@@ -309,8 +309,11 @@ bool reads_rows(const Inputs& in, const std::vector<Request>& outputs) {
          });
 }
 
-/// Bytes of the tensors and of their copies in the dtype of the computation.
-std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in, bool with_gathered) {
+/// Which inputs are copied in the dtype of the computation.
+enum class Copies { all, except_rows, except_floats };
+
+/// Bytes of the tensors and of these copies.
+std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in, Copies copies) {
   std::size_t bytes = 0;
   std::set<const std::byte*> pools;
   for (const auto& [name, tensor] : tensors) {
@@ -323,10 +326,11 @@ std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in, bool wit
         if (pools.insert(part->pool.raw()).second)
           bytes = saturating_sum(bytes, part->pool.bytes());
       }
-      if (!with_gathered) continue;
+      if (copies != Copies::all) continue;
     }
     const DType used = is_float(tensor.dtype()) ? in.compute : DType::i64;
     if (!tensor.rows()) bytes = saturating_sum(bytes, tensor.bytes());
+    if (copies == Copies::except_floats && is_float(tensor.dtype())) continue;
     const std::optional<Input> input = input_named(name);
     const bool is_flags = tensor.dtype() == DType::boolean && input &&
                           (row_of(*input).kind == InputKind::mask ||
@@ -468,9 +472,12 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
     result.bytes = saturating_sum(result.bytes, bytes);
   }
   // Gradients have their own copies of inputs, in float64.
-  const bool has_copies = !in_rows && !std::all_of(outputs.begin(), outputs.end(), is_of_gradients);
-  result.bytes = saturating_sum(result.bytes,
-                                saturating_sum(largest, bytes_of_inputs(in.given, in, has_copies)));
+  const bool is_backward = std::all_of(outputs.begin(), outputs.end(), is_of_gradients);
+  const Copies copies = is_backward ? Copies::except_floats
+                        : in_rows   ? Copies::except_rows
+                                    : Copies::all;
+  result.bytes =
+      saturating_sum(result.bytes, saturating_sum(largest, bytes_of_inputs(in.given, in, copies)));
   if (std::any_of(outputs.begin(), outputs.end(), is_of_gradients))
     add_gradients(in, outputs, result);
   return result;
