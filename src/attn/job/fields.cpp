@@ -26,25 +26,25 @@ using Requirements = std::vector<KeyRequirement>;
 struct Key {
   Key(const char* option) : text(option) {}
   Key(Input input) : text(name_of(input)) {}
-  std::string text;
+  std::string_view text;
 };
 
-std::vector<std::string> texts(std::initializer_list<Key> keys) {
-  std::vector<std::string> all;
+KeyRequirement::Texts texts(std::initializer_list<Key> keys) {
+  KeyRequirement::Texts all;
   for (const Key& key : keys) all.push_back(key.text);
   return all;
 }
 
 KeyRequirement needs(std::initializer_list<Key> any_of) { return {.any_of = texts(any_of)}; }
 KeyRequirement needs(Fact fact) { return {.fact = fact}; }
-KeyRequirement needs_value(std::string key, std::vector<std::string> words) {
-  return {.key = std::move(key), .words = std::move(words)};
+KeyRequirement needs_value(std::string_view key, KeyRequirement::Texts words) {
+  return {.key = key, .words = std::move(words)};
 }
 KeyRequirement excludes(std::initializer_list<Key> none_of) { return {.none_of = texts(none_of)}; }
 KeyRequirement needs_absence(std::initializer_list<Key> absent) {
   return {.absent = texts(absent)};
 }
-KeyRequirement when(std::vector<std::string> words, KeyRequirement requirement) {
+KeyRequirement when(KeyRequirement::Texts words, KeyRequirement requirement) {
   requirement.when = std::move(words);
   return requirement;
 }
@@ -958,7 +958,7 @@ bool is_default(const Field& field, const Json& value) {
 
 namespace {
 
-bool is_among(const std::vector<std::string>& words, const std::string& word) {
+bool is_among(const KeyRequirement::Texts& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
@@ -1049,43 +1049,43 @@ class Checker {
     return is_conflict || !entry_.shared || field_.type == FieldType::tensor;
   }
 
-  bool is_active(const std::string& key) const {
+  bool is_active(std::string_view key) const {
     const Entry* entry = document_.find(key);
     return entry != nullptr && !is_default(*entry->field, entry->value);
   }
 
-  bool has_word(const std::string& key, const std::vector<std::string>& words) const {
+  bool has_word(std::string_view key, const KeyRequirement::Texts& words) const {
     if (const Entry* entry = document_.find(key))
       return word_of(entry->value) != nullptr && is_among(words, *word_of(entry->value));
-    return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
-      return is_default(*find_field(key), Json{word});
+    return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
+      return is_default(*find_field(key), Json{std::string(word)});
     });
   }
 
   /// The key or its flag, in the form in which the user gave this one.
-  std::string name_of(const std::string& key) const {
-    return entry_.from_flag ? find_field(key)->flag : key;
+  std::string name_of(std::string_view key) const {
+    return entry_.from_flag ? find_field(key)->flag : std::string(key);
   }
 
-  std::vector<std::string> names_of(const std::vector<std::string>& keys) const {
+  std::vector<std::string> names_of(const KeyRequirement::Texts& keys) const {
     std::vector<std::string> names;
-    for (const std::string& key : keys) names.push_back(name_of(key));
+    for (const std::string_view key : keys) names.push_back(name_of(key));
     return names;
   }
 
   /// The message for a requirement; empty if it is met.
   std::string message_of(const KeyRequirement& requirement) const {
-    const auto active = [&](const std::string& key) { return is_active(key); };
+    const auto active = [&](std::string_view key) { return is_active(key); };
     const auto& [when, any_of, none_of, absent, key, words, same_word, fact] = requirement;
     if (!any_of.empty() && std::none_of(any_of.begin(), any_of.end(), active))
       return "requires " + join_or(names_of(any_of));
     if (const auto other = std::find_if(none_of.begin(), none_of.end(), active);
         other != none_of.end())
       return "cannot be combined with " + name_of(*other);
-    for (const std::string& other : absent)
+    for (const std::string_view other : absent)
       if (document_.find(other) != nullptr) return "cannot be combined with " + name_of(other);
     if (!key.empty() && !has_word(key, words))
-      return "requires " + name_of(key) + " " + join_or(words);
+      return "requires " + name_of(key) + " " + join_or({words.begin(), words.end()});
     if (const Entry* other = document_.find(same_word))
       if (const auto mine = word_of(entry_.value), theirs = word_of(other->value);
           mine != nullptr && theirs != nullptr && *mine != *theirs)

@@ -43,15 +43,16 @@ enum class Fact {
 };
 
 /// What else a job must have, or must not have, when a key is given and its value is not the
-/// default. Of the members below `when`, one or two are set.
+/// default. Of the members below `when`, one or two are set. All texts are constants.
 struct KeyRequirement {
-  std::vector<std::string> when = {};     ///< applies to these values of the key only; empty: all
-  std::vector<std::string> any_of = {};   ///< one of these keys is given, other than its default
-  std::vector<std::string> none_of = {};  ///< none of these keys is given, other than its default
-  std::vector<std::string> absent = {};   ///< none of these keys is given at all
-  std::string key = {};                   ///< this key has as its value ...
-  std::vector<std::string> words = {};    ///< ... one of these (or its default, if that is one)
-  std::string same_word = {};  ///< this key, if it is given as a word, must have the same word
+  using Texts = std::vector<std::string_view>;
+  Texts when = {};                  ///< applies to these values of the key only; empty: all
+  Texts any_of = {};                ///< one of these keys is given, other than its default
+  Texts none_of = {};               ///< none of these keys is given, other than its default
+  Texts absent = {};                ///< none of these keys is given at all
+  std::string_view key = {};        ///< this key has as its value ...
+  Texts words = {};                 ///< ... one of these (or its default, if that is one)
+  std::string_view same_word = {};  ///< this key, if it is given as a word, must have the same word
   std::optional<Fact> fact = {};
 };
 
