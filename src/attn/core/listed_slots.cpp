@@ -14,13 +14,15 @@ namespace {
 
 /// The numbers of batch items and of queries.
 std::pair<std::size_t, std::size_t> queries_of(const TensorMap& tensors, const Options& options) {
-  const Tensor* rows = find(tensors, Input::Q);
-  if (rows == nullptr) rows = find(tensors, Input::embeddings);
-  if (rows == nullptr || rows->rank() < 2) return {0, 0};
-  const Shape& shape = rows->shape();
-  if (shape.size() == 4) return {shape[0], shape[options.layout == Layout::bhld ? 2 : 1]};
-  if (shape.size() == 2 || options.layout == Layout::thd) return {1, shape[0]};
-  return options.batch_second ? std::pair(shape[1], shape[0]) : std::pair(shape[0], shape[1]);
+  const Input input = contains(tensors, Input::Q) ? Input::Q : Input::embeddings;
+  const Tensor* rows = find(tensors, input);
+  if (rows == nullptr) return {0, 0};
+  const AxisList axes = user_axes(input, rows->shape(), options, true);
+  const auto length = [&](Axis axis, std::size_t without) {
+    const auto at = axes.find(axis);
+    return at ? rows->shape()[*at] : without;
+  };
+  return {length(Axis::B, 1), length(Axis::L, 0)};
 }
 
 /// Whole numbers; nullopt if a problem was reported.

@@ -21,7 +21,7 @@ TensorMap with_cut_lists(const TensorMap& tensors, const Options& options);
 /// A list of slots for each query of a job.
 class ListedSlots {
  public:
-  /// `slots`: how many a pool has. nullopt if a problem was reported. `queries`: the shape of Q.
+  /// `slots`: how many a pool has. nullopt if a problem was reported.
   static std::optional<ListedSlots> checked(const TensorMap& tensors, const Options& options,
                                             std::size_t slots, ProblemList& problems);
 

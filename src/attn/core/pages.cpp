@@ -422,6 +422,16 @@ void PagedCache::fill(Rows& rows) const {
 }
 
 Tensor PagedCache::key_indices(std::span<const std::int64_t> starts, ProblemList& problems) const {
+  // The places of pages in the sequence `known`: slots that follow each other are mostly of one.
+  std::size_t known = lengths_.size();
+  std::vector<std::size_t> place_of_page;
+  const auto find_places = [&](std::size_t sequence) {
+    const auto& pages = pages_[sequence];
+    place_of_page.assign(keys_.pages, pages.size());
+    for (std::size_t i = pages.size(); i-- > 0;)
+      place_of_page[static_cast<std::size_t>(pages[i])] = i;
+    known = sequence;
+  };
   return listed_->translated([&](std::size_t item, std::size_t query, std::int64_t slot) {
     const auto at = static_cast<std::size_t>(slot);
     if (!slots_.empty()) {
@@ -432,10 +442,8 @@ Tensor PagedCache::key_indices(std::span<const std::int64_t> starts, ProblemList
     const auto sequence =
         packed_ ? static_cast<std::size_t>(next - starts.begin()) - 1 : std::size_t{item};
     if (sequence >= pages_.size()) return std::int64_t{-1};  // padding
-    const auto& pages = pages_[sequence];
-    const auto page = std::find(pages.begin(), pages.end(), std::int64_t(at / keys_.slots));
-    const std::size_t key =
-        static_cast<std::size_t>(page - pages.begin()) * keys_.slots + at % keys_.slots;
+    if (sequence != known) find_places(sequence);
+    const std::size_t key = place_of_page[at / keys_.slots] * keys_.slots + at % keys_.slots;
     if (key >= lengths_[sequence] && problems.empty())
       report(problems, Input::key_indices,
              "slots with keys of the query's sequence, or -1 for none," + of_item(item) +
