@@ -27,17 +27,28 @@ CLI::Option* declare(const Option& option, CLI::App& app) {
   return declared;
 }
 
-/// False only if no word names the option: "--seed", "--seed=1", or "-q" in "-fq".
-bool may_be_given(const Option& option, const Arguments& words) {
-  if (option.is_positional()) return true;
-  return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
-    if (!word.starts_with('-')) return false;
-    return std::any_of(option.names.begin(), option.names.end(), [&](std::string_view name) {
-      return name.starts_with("--") ? word.substr(0, word.find('=')) == name
-                                    : word.find(name.back()) != word.npos;
-    });
-  });
-}
+/// What the words of a command line may name: "--seed" of "--seed=1", and "f" and "q" of "-fq".
+struct GivenNames {
+  std::vector<std::string_view> flags = {};
+  std::string letters = {};
+
+  explicit GivenNames(const Arguments& words) {
+    for (const std::string_view word : words)
+      if (word.starts_with("--"))
+        flags.push_back(word.substr(0, word.find('=')));
+      else if (word.starts_with('-'))
+        letters += word;
+  }
+
+  bool may_include(const Option& option) const {
+    return option.is_positional() ||
+           std::any_of(option.names.begin(), option.names.end(), [&](std::string_view name) {
+             return name.starts_with("--")
+                        ? std::find(flags.begin(), flags.end(), name) != flags.end()
+                        : letters.find(name.back()) != letters.npos;
+           });
+  }
+};
 
 /// A command with its parser, and those of its subcommands. Only options that the words may name
 /// are declared: CLI11 compares each option with all others, which took half of the time of a small
@@ -48,15 +59,15 @@ struct CommandParser {
   std::vector<std::pair<const Option*, CLI::Option*>> options = {};
   std::vector<CommandParser> subcommands = {};
 
-  CommandParser(const Command& of, CLI::App& in, const Arguments& words) : command(of), app(in) {
+  CommandParser(const Command& of, CLI::App& in, const GivenNames& given) : command(of), app(in) {
     app.set_help_flag();  // -h is an ordinary option here
     app.allow_extras();
     for (const Option& option : command.options)
-      if (may_be_given(option, words)) options.emplace_back(&option, declare(option, app));
+      if (given.may_include(option)) options.emplace_back(&option, declare(option, app));
     if (!command.subcommands.empty()) app.require_subcommand(0, 1);
     for (const Command& subcommand : command.subcommands)
       subcommands.emplace_back(subcommand, *app.add_subcommand(subcommand.name)->fallthrough(),
-                               words);
+                               given);
   }
 
   const CommandParser* given_subcommand() const {
@@ -192,7 +203,7 @@ Arguments join_optional_values(const Command& command, Arguments words) {
 
 void parse_words(const Command& command, const Arguments& words, ParsedCommand& parsed) {
   CLI::App app;
-  const CommandParser parser(command, app, words);
+  const CommandParser parser(command, app, GivenNames(words));
   try {
     app.parse(Arguments(words.rbegin(), words.rend()));
   } catch (const CLI::ArgumentMismatch&) {
