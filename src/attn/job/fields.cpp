@@ -22,7 +22,8 @@ namespace {
 
 using Requirements = std::vector<KeyRequirement>;
 
-/// A key of the table: that of an option, or the name of an input.
+/// A key of the table: that of an option, or the name of an input. Not made of a std::string, whose
+/// text the requirements would outlive.
 struct Key {
   Key(const char* option) : text(option) {}
   Key(Input input) : text(name_of(input)) {}
@@ -37,15 +38,15 @@ KeyRequirement::Texts texts(std::initializer_list<Key> keys) {
 
 KeyRequirement needs(std::initializer_list<Key> any_of) { return {.any_of = texts(any_of)}; }
 KeyRequirement needs(Fact fact) { return {.fact = fact}; }
-KeyRequirement needs_value(std::string_view key, KeyRequirement::Texts words) {
-  return {.key = key, .words = std::move(words)};
+KeyRequirement needs_value(Key key, std::initializer_list<const char*> words) {
+  return {.key = key.text, .words = {words.begin(), words.end()}};
 }
 KeyRequirement excludes(std::initializer_list<Key> none_of) { return {.none_of = texts(none_of)}; }
 KeyRequirement needs_absence(std::initializer_list<Key> absent) {
   return {.absent = texts(absent)};
 }
-KeyRequirement when(KeyRequirement::Texts words, KeyRequirement requirement) {
-  requirement.when = std::move(words);
+KeyRequirement when(std::initializer_list<const char*> words, KeyRequirement requirement) {
+  requirement.when = {words.begin(), words.end()};
   return requirement;
 }
 
@@ -868,41 +869,38 @@ std::vector<Field> print_option_fields() {
                  .min = min,
                  .max = max};
   };
-  const std::string style = std::string(kPrintOptions) + "style";
-  const std::string numpy = std::string(kPrintOptions) + "numpy";
-  const std::string suppress = std::string(kPrintOptions) + "suppress";
-  const std::string floatmode = std::string(kPrintOptions) + "floatmode";
-  const KeyRequirement kTorch = needs_value(style, {"torch"});
+  const KeyRequirement kTorch = needs_value("print_options.style", {"torch"});
   std::vector<Field> fields = moved<Field>({
-      {.key = style,
+      {.key = "print_options.style",
        .placeholder = "WORD",
        .help = "print as NumPy (default), PyTorch, JAX or TensorFlow: numpy, torch, jax or tf",
        .words = {"numpy", "torch", "jax", "tf"},
-       .requirements = {when({"torch"}, {.none_of = {numpy, suppress, floatmode}})}},
+       .requirements = {when({"torch"}, excludes({"print_options.numpy", "print_options.suppress",
+                                                  "print_options.floatmode"}))}},
       // 1074 digits write any float64 in full.
       integer("precision", 0, 1100, "digits after the decimal point; default: 8 (torch: 4)"),
       integer("threshold", 0, kMost, "summarise arrays with more elements; default: 1000"),
       integer("edgeitems", 0, kMost, "elements shown at each end of a summarised axis; default: 3"),
       integer("linewidth", 1, kMost, "characters per line; default: 75 (torch: 80)"),
       integer("numpy", 1, 2, "print as NumPy 1 or as NumPy 2 (2.3 and later); default: 1 (jax: 2)"),
-      {.key = suppress,
+      {.key = "print_options.suppress",
        .type = FieldType::boolean,
        .help = "do not use exponents for small numbers"},
-      {.key = floatmode,
+      {.key = "print_options.floatmode",
        .placeholder = "WORD",
        .help = "fixed, unique, maxprec (default) or maxprec_equal",
        .words = {"fixed", "unique", "maxprec", "maxprec_equal"}},
-      {.key = std::string(kPrintOptions) + "sci_mode",
+      {.key = "print_options.sci_mode",
        .placeholder = "WORD",
        .help = "torch: print exponents: auto (default), always or never",
        .words = {"auto", "always", "never"},
        .requirements = {kTorch}},
-      {.key = std::string(kPrintOptions) + "grad_fn",
+      {.key = "print_options.grad_fn",
        .type = FieldType::text,
        .placeholder = "NAME",
        .help = "torch: print grad_fn=<NAME>, such as MmBackward0",
        .requirements = {kTorch}},
-      {.key = std::string(kPrintOptions) + "requires_grad",
+      {.key = "print_options.requires_grad",
        .type = FieldType::boolean,
        .help = "torch: print requires_grad=True if there is no grad_fn",
        .requirements = {kTorch}},
