@@ -215,9 +215,9 @@ def view(*results: Any, **options: Any) -> View:
     Without results, the options are a job, as for attn.run(). The page then also shows how each weight comes
     about. str() of the view is a heat map as text, and view.save("a.png") writes a page or a picture.
     """
-    if not results:
-        return View(_job(options), _Target(["--view={}"], ["--view", "--color=never"]))
     page = _flags({"max_html_bytes": options.pop("max_html_bytes", _PAGE_BYTES)})
+    if not results:
+        return View(_job(options), _Target(["--view={}"], ["--view", "--color=never"], page))
     folder, files = _Folder(), []
     for result, name in zip(results, ("first", "second") if len(results) == 2 else ("result",) * len(results)):
         if isinstance(result, (str, os.PathLike)):

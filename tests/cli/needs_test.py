@@ -93,6 +93,7 @@ def archives(tmp_path):
     (COMPARE, ["--force"], "--view=FILE"), ([*COMPARE, "--view"], ["--force"], "--view=FILE"),
     (VIEW, ["--force"], "-o FILE"), (VIEW, ["--max-html-bytes", "5M"], "-o FILE.html"),
     ([*VIEW, *PICTURE], ["--max-html-bytes", "5M"], "-o FILE.html"),
+    (["run", *QK, "--view"], ["--max-html-bytes", "5M"], "--view=FILE.html"),
     ([*VIEW, *PICTURE], ["--width", "60"], TEXT), ([*VIEW, *PICTURE], ["--color", "always"], TEXT),
     ([*VIEW, "-o", "z.html"], ["--color", "never"], TEXT),
     (["run", *QK], ["--force"], NO_FILE), (["run", *QK], ["--no-clobber"], NO_FILE),

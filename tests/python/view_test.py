@@ -124,6 +124,8 @@ def test_large_pages_fit_into_notebooks(attn):
     view = attn.view(np.random.default_rng(5).random((8, 500, 500)))
     assert len(view.html) <= 2_000_000
     assert view._repr_png_() is None
+    job = {name: np.random.default_rng(6).random((1, 16, 200, 64)) for name in "QKV"}
+    assert len(attn.view(**job).html) <= 2_000_000
     assert len(attn.view(np.random.default_rng(5).random((8, 500, 500)), max_html_bytes="4M").html) > 2_000_000
 
 

@@ -811,7 +811,7 @@ class TestWhyThisWeight:
         smaller, message = page(tmp_path, "r.npz", "--max-html-bytes", len(text.encode()) - 1)
         facts = json.loads(Elements(smaller).ids["attn"])
         assert facts["why"] == ("Queries and keys did not fit into this page: draw fewer heads, "
-                                "or raise --max-html-bytes of attn view.")
+                                "or raise --max-html-bytes.")
         assert b"64 bits per value, " in message.encode()
         assert not re.search(r"(steps|keyed)-0-", "".join(Elements(smaller).ids))
         assert Elements(smaller).ids["values-0-0"] == Elements(text).ids["values-0-0"]

@@ -118,7 +118,13 @@ std::vector<Option> terminal_options(RenderStyle& style) {
 
 std::vector<Option> picture_style_options(RenderStyle& style) {
   PictureStyle& picture = style.picture;
+  const auto store_page_size = [&bytes = style.max_html_bytes](const std::string& text) {
+    bytes = parse_size(text, "--max-html-bytes");
+  };
   return {
+      text("--max-html-bytes", Store<std::string>(store_page_size), "SIZE",
+           "limit on the size of a page, such as 20M; values are stored less precisely if needed; "
+           "default: 50000000"),
       flag("--dark", picture.dark, "dark background, for .svg and .png"),
       integer("--size", picture.width, {50, 20'000}, "N",
               "width of an .svg or .png, in pixels of 1/96 inch; default: as needed"),
@@ -132,6 +138,8 @@ void add_picture_requirements(Command& command, const std::string& output,
   command.requirements.push_back(
       {{"--dark", "--size"}, flag + "FILE.svg or " + flag + "FILE.png", is_picture});
   command.requirements.push_back({{"--dpi"}, flag + "FILE.png", is_png});
+  command.requirements.push_back(
+      {{"--max-html-bytes"}, flag + "FILE.html", [&output] { return output.ends_with(".html"); }});
 }
 
 std::vector<Option> panel_options(HeatChoice& choice) {

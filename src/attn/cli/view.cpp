@@ -155,13 +155,11 @@ std::vector<Option> choice_options(ViewArgs& args) {
 /// Options that apply only to some formats.
 void add_requirements(Command& command, const ViewArgs& args) {
   const auto is_text = [&args] { return args.output == "-"; };
-  command.requirements = {
-      {{"--force"}, "-o FILE", [&args] { return args.output != "-"; }},
-      {{"--max-html-bytes"}, "-o FILE.html", [&args] { return args.output.ends_with(".html"); }},
-      {{"--color"},
-       "text on standard output",
-       [&args, is_text] { return is_text() || args.style.colour == "auto"; }},
-      {{"--width"}, "text on standard output", is_text}};
+  command.requirements = {{{"--force"}, "-o FILE", [&args] { return args.output != "-"; }},
+                          {{"--color"},
+                           "text on standard output",
+                           [&args, is_text] { return is_text() || args.style.colour == "auto"; }},
+                          {{"--width"}, "text on standard output", is_text}};
   add_picture_requirements(command, args.output, "-o ");
 }
 
@@ -177,9 +175,6 @@ Command view_command() {
       "  attn view result.npz\n"
       "  attn view result.npz --of scores --head 3 -o scores.svg\n"
       "  attn view before.npz after.npz -o page.html";
-  const auto store_page_size = [&bytes = args->style.max_html_bytes](const std::string& text) {
-    bytes = parse_size(text, "--max-html-bytes");
-  };
   command.add(
       {required(positional(
            "FILE", args->file,
@@ -187,10 +182,7 @@ Command view_command() {
        positional("OTHER", args->other, "second result, to compare on an HTML page"),
        text("-o,--output", args->output, "FILE",
             "FILE.svg, FILE.png or FILE.html (an interactive page); default: text on stdout"),
-       flag("--force", args->force, "overwrite FILE if it exists"),
-       text("--max-html-bytes", Store<std::string>(store_page_size), "SIZE",
-            "limit on the size of a page, such as 20M; values are stored less precisely if needed; "
-            "default: 50000000")});
+       flag("--force", args->force, "overwrite FILE if it exists")});
   command.add(terminal_options(args->style));
   command.add(picture_style_options(args->style));
   command.add(choice_options(*args));

@@ -286,7 +286,7 @@ StepsPart without_steps(const std::vector<PageSet>& sets) {
   if (sets.size() > 1 || (!set.steps && set.no_steps.empty())) return {};
   return {
       script_string(set.steps ? "Queries and keys did not fit into this page: draw fewer heads, "
-                                "or raise --max-html-bytes of attn view."
+                                "or raise --max-html-bytes."
                               : set.no_steps),
       ""};
 }
