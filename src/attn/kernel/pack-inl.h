@@ -188,6 +188,19 @@ HWY_NOINLINE void decode_row(const Matrix& matrix, std::size_t i, const std::byt
                 out + column);
 }
 
+template <class T>
+HWY_INLINE void copy_elements(const T* from, std::size_t count, T* to) {
+  const Tag<T> d;
+  std::size_t i = 0;
+  for (; i + kLanes<T> <= count; i += kLanes<T>) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+  for (; i < count; ++i) to[i] = from[i];
+}
+
+template <class T>
+HWY_INLINE void set_zeros(std::size_t count, T* to) {
+  for (std::size_t i = 0; i < count; ++i) to[i] = 0;
+}
+
 /// The rows of a matrix as contiguous T: in place if possible, otherwise converted one by one.
 template <class T>
 class Rows {
@@ -202,6 +215,12 @@ class Rows {
 
   bool in_place() const { return in_place_; }
   bool is_table() const { return matrix_.rows != nullptr; }
+  /// Whether row i of a table does not follow row i - 1.
+  bool is_elsewhere(std::size_t i) const {
+    return is_table() && (i == 0 || (matrix_.rows[i] - matrix_.rows[i - 1]) *
+                                            static_cast<std::int64_t>(element_bytes_) !=
+                                        static_cast<std::int64_t>(bytes()));
+  }
   /// Of a row without `rest`, rounded up to elements.
   std::size_t bytes() const {
     const std::size_t codes = matrix_.decoding ? codes_per_byte(matrix_.decoding->code) : 1;
@@ -222,7 +241,7 @@ class Rows {
   const T* at(std::size_t i, T* buffer) const {
     const std::byte* row = start(i);
     if (row == nullptr) {
-      for (std::size_t j = 0; j < columns_; ++j) buffer[j] = 0;
+      set_zeros(columns_, buffer);
       return buffer;
     }
     if (in_place_) return reinterpret_cast<const T*>(row);
@@ -235,6 +254,28 @@ class Rows {
     return buffer;
   }
 
+  /// Calls f(read), where read(i, to) copies row i, in the fastest way for these rows.
+  template <class F>
+  HWY_INLINE void with_reader(F f) const {
+    if constexpr (std::is_same_v<T, float>) {
+      const bool is_plain = matrix_.column == 1 && !matrix_.rest && !matrix_.decoding;
+      if (is_plain && matrix_.dtype == DType::f16) return f(reader<hwy::float16_t, Half>());
+      if (is_plain && matrix_.dtype == DType::bf16) return f(reader<hwy::bfloat16_t, BFloat16>());
+      const bool has_one_factor =
+          matrix_.factors && !matrix_.rest && matrix_.decoding->columns >= columns_;
+      if (has_one_factor && matrix_.decoding->code == Code::none) {
+        if (matrix_.dtype == DType::i8) return f(decoder<Code::none, DType::i8>());
+        if (matrix_.dtype == DType::u8) return f(decoder<Code::none, DType::u8>());
+      }
+      if (has_one_factor && matrix_.decoding->code == Code::e4m3)
+        return f(decoder<Code::e4m3, DType::u8>());
+    }
+    f([this](std::size_t i, T* to) ATTN_INLINE {
+      const T* const row = at(i, to);
+      if (row != to) copy_elements(row, columns_, to);
+    });
+  }
+
   /// Where row i is; nullptr: a row of zeros.
   const std::byte* start(std::size_t i) const {
     if (matrix_.rows == nullptr) return matrix_.data + static_cast<std::int64_t>(i) * row_bytes_;
@@ -243,12 +284,34 @@ class Rows {
   }
 
  private:
+  template <class Narrow, class In>
+  HWY_INLINE auto reader() const {
+    return [this](std::size_t i, T* to) ATTN_INLINE {
+      if (const std::byte* const row = start(i))
+        return convert_narrow<Narrow>(reinterpret_cast<const In*>(row), 1, columns_, to);
+      set_zeros(columns_, to);
+    };
+  }
+
+  /// For rows with one factor each.
+  template <Code Stored, DType Type>
+  HWY_INLINE auto decoder() const {
+    return [this](std::size_t i, T* to) ATTN_INLINE {
+      const std::byte* const row = start(i);
+      if (row == nullptr) return set_zeros(columns_, to);
+      const auto at = first_factor(matrix_, i);
+      const StoredPart<T> part{row, 0, columns_, static_cast<T>(matrix_.factors[at]),
+                               matrix_.zeros ? static_cast<T>(matrix_.zeros[at]) : T(0)};
+      if (decode_fast(Stored, Type, part, to) < columns_) decode_part(Stored, Type, part, to);
+    };
+  }
+
   /// The columns of `rest` in row i.
   HWY_NOINLINE void copy_rest(std::size_t i, T* to) const {
     const Rows rest(matrix_of(*matrix_.rest, matrix_.batch, matrix_.head),
                     columns_ - matrix_.width);
     const T* const from = rest.at(i, to);
-    for (std::size_t j = 0; from != to && j < rest.columns_; ++j) to[j] = from[j];
+    if (from != to) copy_elements(from, rest.columns_, to);
   }
 
   Matrix matrix_;
@@ -263,19 +326,30 @@ HWY_INLINE void prefetch_row(const Rows<T>& rows, std::size_t i, std::size_t byt
     for (std::size_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(row + byte);
 }
 
-/// Whether rows [first, first + count) of a table do not follow the row before: otherwise, the
-/// processor prefetches them.
+/// The distance, in rows, at which the first bytes of rows are prefetched that do not follow the
+/// row before: the address of another page takes long to translate.
+inline constexpr std::size_t kFarRows = 32;
+
+/// Prefetches row i, and the start of a later row if it is elsewhere.
 template <class T>
-HWY_INLINE bool is_jump(const Rows<T>& rows, std::size_t first, std::size_t count) {
-  if (!rows.is_table() || count == 0) return false;
-  const auto bytes = static_cast<std::int64_t>(rows.bytes());
-  return first == 0 || rows.step(first - 1, count + 1) != bytes;
+HWY_INLINE void prefetch_ahead(const Rows<T>& rows, std::size_t i, std::size_t all) {
+  if (i >= all) return;
+  prefetch_row(rows, i, rows.bytes());
+  if (i + kFarRows >= all || !rows.is_elsewhere(i + kFarRows)) return;
+  if (const std::byte* const row = rows.start(i + kFarRows)) __builtin_prefetch(row);
 }
 
+/// Copies rows [first, first + count) of `all` as contiguous T, while as many rows that follow are
+/// prefetched. Processors read memory fastest row by row.
 template <class T>
-HWY_INLINE void prefetch_table(const Rows<T>& rows, std::size_t first, std::size_t count) {
-  if (!is_jump(rows, first, count)) return;
-  for (std::size_t i = first; i < first + count; ++i) prefetch_row(rows, i, rows.bytes());
+HWY_NOINLINE void copy_rows(const Rows<T>& rows, std::size_t first, std::size_t count,
+                            std::size_t all, std::size_t columns, T* to) {
+  rows.with_reader([&](auto read) ATTN_INLINE {
+    for (std::size_t i = 0; i < count; ++i, to += columns) {
+      prefetch_ahead(rows, first + count + i, all);
+      read(first + i, to);
+    }
+  });
 }
 
 /// Prefetches the first rows that will be read in place; later rows are prefetched during the

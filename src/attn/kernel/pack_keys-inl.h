@@ -5,13 +5,12 @@
 
 namespace attn::kernel::HWY_NAMESPACE {
 
-template <class T>
-void pack_keys(const Matrix& k, std::size_t first, std::size_t count, std::size_t all,
-               std::size_t D, T* widened, T* panel) {
+/// Packs keys into a panel, where keys(at) are those from key `at` of the panel on.
+template <class T, class Keys>
+HWY_INLINE void pack_panel(std::size_t D, Keys keys_at, T* panel) {
   constexpr std::size_t kColumns = kColumnsAtOnce<T>;
-  const KeyRows<T> rows = key_rows(k, first, count, all, D, widened);
   for (std::size_t at = 0; at < kPanel<T>; at += kKeysAtOnce<T>, panel += kKeysAtOnce<T>) {
-    const KeyRows<T> keys = rows.from(at, kKeysAtOnce<T>);
+    const KeyRows<T> keys = keys_at(at);
     KeyCursor<T> cursor(keys);
     std::size_t column = 0;
     for (; column + kColumns <= D; column += kColumns) {
@@ -29,6 +28,29 @@ void pack_keys(const Matrix& k, std::size_t first, std::size_t count, std::size_
       for (std::size_t i = 0; i < kKeysAtOnce<T>; ++i)
         panel[column * kPanel<T> + i] = keys.at(i)[column];
   }
+}
+
+template <class T>
+void pack_keys(const Matrix& k, std::size_t first, std::size_t count, std::size_t all,
+               std::size_t D, T* widened, T* panel) {
+  pack_panel(
+      D,
+      [&](std::size_t at) {
+        return key_rows(k, first + at, keys_from<T>(at, count), all, D, widened);
+      },
+      panel);
+}
+
+/// pack_keys() for a block of few rows, which reads keys only once: copies them first.
+template <class T>
+HWY_NOINLINE void pack_copied_keys(const Matrix& k, std::size_t first, std::size_t count,
+                                   std::size_t all, std::size_t D, T* widened, T* panel) {
+  pack_panel(
+      D,
+      [&](std::size_t at) {
+        return copied_keys(k, first + at, keys_from<T>(at, count), all, D, widened);
+      },
+      panel);
 }
 
 }  // namespace attn::kernel::HWY_NAMESPACE

@@ -8,55 +8,60 @@
 
 namespace attn::kernel::HWY_NAMESPACE {
 
-/// Keys in memory, `step` bytes apart, each with D contiguous elements.
+// Vectors of keys that are multiplied together: each query element is loaded once for all.
+inline constexpr std::size_t kKeyVectors = 2;
+template <class T>
+inline constexpr std::size_t kKeysAtOnce = kKeyVectors* kLanes<T>;
+
+/// kKeysAtOnce keys in memory, `step` bytes apart, each with D contiguous elements.
 template <class T>
 struct KeyRows {
   const T* first;
   std::ptrdiff_t step;
-  const T* next = nullptr;  ///< those that follow the panel, also `step` apart; nullptr: unknown
+  const T* next = nullptr;  ///< those that follow, also `step` apart; nullptr: unknown
 
   HWY_INLINE const T* at(std::size_t key) const {
     return reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(first) +
                                       static_cast<std::ptrdiff_t>(key) * step);
   }
-  /// The keys [key, key + count) of a panel, with those after them.
-  HWY_INLINE KeyRows from(std::size_t key, std::size_t count) const {
-    return {at(key), step, next == nullptr || key + count >= kPanel<T> ? next : at(key + count)};
-  }
 };
 
-/// The panel of keys [first, first + count) of `all`: in place if it is a whole panel of contiguous
-/// T, otherwise converted or copied to `buffer` and padded with zeros.
+/// Keys [first, first + count) of `all`, at most kKeysAtOnce, copied to `buffer` and padded with
+/// zeros. Transposing them where they are would read many rows at the same time, which is slow if
+/// they are in main memory.
+template <class T>
+KeyRows<T> copied_keys(const Matrix& k, std::size_t first, std::size_t count, std::size_t all,
+                       std::size_t D, T* buffer) {
+  copy_rows(Rows<T>(k, D), first, count, all, D, buffer);
+  set_zeros((kKeysAtOnce<T> - count) * D, buffer + count * D);
+  return {buffer, static_cast<std::ptrdiff_t>(D * sizeof(T))};
+}
+
+/// The same keys in place, if they are kKeysAtOnce with contiguous T and equal distances.
 template <class T>
 KeyRows<T> key_rows(const Matrix& k, std::size_t first, std::size_t count, std::size_t all,
                     std::size_t D, T* buffer) {
   const Rows<T> source(k, D);
+  const bool may_stay = source.in_place() && count == kKeysAtOnce<T>;
+  const std::int64_t step = may_stay ? source.step(first, count) : 0;
+  if (step <= 0) return copied_keys(k, first, count, all, D, buffer);
   const std::size_t next = first + count, left = all - next;
-  const std::int64_t step = source.in_place() && count == kPanel<T> ? source.step(first, count) : 0;
-  if (step > 0) {
-    KeyRows<T> keys{source.at(first, buffer), step};
-    if (!source.is_table())
-      keys.next = keys.at(count);
-    else if (left >= count && source.step(next, count) == step)
-      keys.next = source.at(next, buffer);
-    else
-      prefetch_table(source, next, HWY_MIN(left, kPanel<T>));
-    return keys;
-  }
-  prefetch_table(source, next, HWY_MIN(left, kPanel<T>));
-  for (std::size_t i = 0; i < kPanel<T>; ++i) {
-    T* to = buffer + i * D;
-    const T* key = i < count ? source.at(first + i, to) : nullptr;
-    if (key != to)
-      for (std::size_t j = 0; j < D; ++j) to[j] = key ? key[j] : T(0);
-  }
-  return {buffer, static_cast<std::ptrdiff_t>(D * sizeof(T))};
+  KeyRows<T> keys{source.at(first, buffer), step};
+  if (!source.is_table())
+    keys.next = keys.at(count);
+  else if (left >= count && source.step(next, count) == step)
+    keys.next = source.at(next, buffer);
+  else
+    for (std::size_t i = next; i < next + HWY_MIN(left, count); ++i) prefetch_ahead(source, i, all);
+  return keys;
 }
 
-// Vectors of keys that are multiplied together: each query element is loaded once for all.
-inline constexpr std::size_t kKeyVectors = 2;
+/// The number of keys from key `at` of a panel on that are among its first `count`, at most
+/// kKeysAtOnce.
 template <class T>
-inline constexpr std::size_t kKeysAtOnce = kKeyVectors* kLanes<T>;
+HWY_INLINE std::size_t keys_from(std::size_t at, std::size_t count) {
+  return at < count ? HWY_MIN(kKeysAtOnce<T>, count - at) : 0;
+}
 
 /// The addresses of kKeysAtOnce keys: those of the first kBlockLanes keys, and the distances of the
 /// other blocks from these, which together fit into registers.
@@ -189,7 +194,6 @@ HWY_INLINE void multiply_keys(std::size_t from, std::size_t to, const T* query, 
   std::size_t column = from;
 #pragma GCC unroll 1
   for (; column + kColumns <= to; column += kColumns) {
-    if (keys.next) prefetch_keys(keys.next, keys.step, column);
     Vec<T> columns[kKeyVectors][kColumns];
     transpose_keys<0>(cursor, columns[0]);
     transpose_keys<1>(cursor, columns[1]);
@@ -207,20 +211,22 @@ HWY_INLINE void multiply_keys(std::size_t from, std::size_t to, const T* query, 
   finish(sums);
 }
 
-/// score_rows() for one panel of unpacked keys.
+/// score_rows() for the panel of unpacked keys [first, first + count) of `all`.
 template <class T>
 void score_keys(std::size_t rows, std::size_t vectors, std::size_t depth, const T* query,
-                const KeyRows<T>& keys, T scale, T* out, std::size_t out_stride, T* running_max) {
-  with_constant<kTileRows>(rows, [=](auto r) {
+                const Matrix& k, std::size_t first, std::size_t count, std::size_t all, T* widened,
+                T scale, T* out, std::size_t out_stride, T* running_max) {
+  with_constant<kTileRows>(rows, [=, &k](auto r) {
     constexpr std::size_t kRows = decltype(r)::value;
     const Vec<T> factor = hn::Set(Tag<T>(), scale);
     for (std::size_t at = 0; at < vectors * kLanes<T>; at += kKeysAtOnce<T>) {
-      const KeyRows<T> some = keys.from(at, kKeysAtOnce<T>);
-      KeyCursor<T> cursor(some);
+      const KeyRows<T> keys =
+          copied_keys(k, first + at, keys_from<T>(at, count), all, depth, widened);
+      KeyCursor<T> cursor(keys);
       sum_parts<T, kRows, kKeyVectors>(
           0, depth, out + at, out_stride,
           [&](std::size_t part, std::size_t next, auto f) {
-            multiply_keys<T, kRows>(part, next, query, depth, some, cursor, f);
+            multiply_keys<T, kRows>(part, next, query, depth, keys, cursor, f);
           },
           [&](auto& sums) {
 #pragma GCC unroll 16

@@ -111,23 +111,6 @@ void multiply_values(const TileRows& rows, const ValueBlock<T>& values, std::siz
   }
 }
 
-/// Copies of values [first, first + count) of `all`, which may be anywhere. Prefetches as many of
-/// those that follow.
-template <class T>
-void copy_value_rows(const Rows<T>& rows, std::size_t first, std::size_t count, std::size_t all,
-                     std::size_t Dv, T* to) {
-  const Tag<T> d;
-  const std::size_t next = first + count, bytes = rows.bytes();
-  const std::size_t ahead = HWY_MIN(count, all - next);
-  const std::size_t prefetched = is_jump(rows, next, ahead) ? ahead : 0;
-  for (std::size_t i = 0; i < count; ++i, to += Dv) {
-    if (i < prefetched) prefetch_row(rows, next + i, bytes);
-    const T* const row = rows.at(first + i, to);
-    for (std::size_t j = 0; row != to && j < Dv; j += kLanes<T>)
-      hn::StoreU(hn::LoadU(d, row + j), d, to + j);
-  }
-}
-
 /// add_values() for values by_row: each part of kSumDepth keys is copied to the level 1 cache and
 /// added to the total, as in sum_parts().
 template <class T>
@@ -143,7 +126,7 @@ void add_value_rows(const RowGroup<T>& group, const Matrix& v, Span keys,
   const ValueBlock<T> values{copy, 0, 0, Dv, false, false};
   for (std::size_t part = product.from, next; part < end; part = next) {
     next = HWY_MIN(end, round_up(part + 1, kSumDepth<T>));
-    copy_value_rows(source, block + part, next - part, group.p.S, Dv, copy);
+    copy_rows(source, block + part, next - part, group.p.S, Dv, copy);
     const Sums<T> sums{total, stride, part == product.from ? nullptr : ones, ones};
     ValueProduct<T> of_part = product;
     of_part.from = 0, of_part.to = next - part, of_part.weights += part;
