@@ -299,16 +299,26 @@ std::optional<GivenAxes> axes_of(Input input, const Shape& shape, const Options&
   return given;
 }
 
+/// Whether the kernels read numbers of keys or values where they are, in rows: 16-bit ones, which
+/// are not converted, and large tensors with heads behind keys, which are not rearranged.
+bool is_read_in_rows(const Storage& storage, const Tensor& tensor, const Options& options) {
+  constexpr std::size_t kLarge = std::size_t{1} << 20;
+  if (storage.of == Input::Q || !is_float(tensor.dtype())) return false;
+  const bool is_half = size_of(tensor.dtype()) == 2;
+  if (!is_half && tensor.bytes() < kLarge) return false;
+  const std::optional<GivenAxes> axes = axes_of(storage.of, tensor.shape(), options);
+  if (!axes || is_half) return axes.has_value();
+  const std::size_t heads = axes->letters.find('G'), keys = axes->letters.find('s');
+  return heads != std::string::npos && keys < heads && axes->shape[heads] > 1;
+}
+
 bool is_stored(const Storage& storage, const TensorMap& tensors, const Options& options) {
   const Tensor* tensor = find(tensors, storage.of);
   if (tensor == nullptr) return false;
   const GatheredRows* rows = tensor->rows();
   const bool is_coded = rows != nullptr && rows->table()->code != Code::none;
-  // The kernels read 16-bit keys and values, too, without a copy in the type of the computation.
-  const bool is_half = (tensor->dtype() == DType::f16 || tensor->dtype() == DType::bf16) &&
-                       storage.of != Input::Q && axes_of(storage.of, tensor->shape(), options);
   const bool has_columns_of_values = storage.of == Input::K && options.value_width > 0;
-  return is_coded || is_half || has_columns_of_values ||
+  return is_coded || is_read_in_rows(storage, *tensor, options) || has_columns_of_values ||
          options.*storage.type != StoredType::as_given || contains(tensors, storage.scale) ||
          contains(tensors, *storage.zero_point) || contains(tensors, *storage.global_scale);
 }

@@ -5,7 +5,7 @@
 
 namespace attn::kernel::HWY_NAMESPACE {
 
-/// Packs keys into a panel, where keys(at) are those from key `at` of the panel on.
+/// Packs keys into a panel, where keys_at(at) are those from key `at` of the panel on.
 template <class T, class Keys>
 HWY_INLINE void pack_panel(std::size_t D, Keys keys_at, T* panel) {
   constexpr std::size_t kColumns = kColumnsAtOnce<T>;
@@ -33,24 +33,16 @@ HWY_INLINE void pack_panel(std::size_t D, Keys keys_at, T* panel) {
 template <class T>
 void pack_keys(const Matrix& k, std::size_t first, std::size_t count, std::size_t all,
                std::size_t D, T* widened, T* panel) {
+  const KeyPanel<T> keys{k, D, first, count, all, widened};
   pack_panel(
-      D,
-      [&](std::size_t at) {
-        return key_rows(k, first + at, keys_from<T>(at, count), all, D, widened);
-      },
-      panel);
+      D, [&](std::size_t at) { return keys.in_place(at); }, panel);
 }
 
-/// pack_keys() for a block of few rows, which reads keys only once: copies them first.
+/// pack_keys() for a block of few rows, whose time is that of reading the keys.
 template <class T>
-HWY_NOINLINE void pack_copied_keys(const Matrix& k, std::size_t first, std::size_t count,
-                                   std::size_t all, std::size_t D, T* widened, T* panel) {
+HWY_NOINLINE void pack_copied_keys(const KeyPanel<T>& keys, T* panel) {
   pack_panel(
-      D,
-      [&](std::size_t at) {
-        return copied_keys(k, first + at, keys_from<T>(at, count), all, D, widened);
-      },
-      panel);
+      keys.D, [&](std::size_t at) { return keys.copied(at); }, panel);
 }
 
 }  // namespace attn::kernel::HWY_NAMESPACE

@@ -128,8 +128,9 @@ void multiply_run(const RowGroup<T>& group, const Run& run, std::size_t vectors,
                          s.score_stride, running_max);
   const auto first = static_cast<std::size_t>(run.first);
   const std::size_t count = HWY_MIN(kPanel<T>, p.S - first);
-  score_keys<T>(group.rows, vectors, p.D, group.query, keys.unpacked, first, count, p.S, s.widened,
-                scale, out, s.score_stride, running_max);
+  score_keys<T>(group.rows, vectors, group.query,
+                KeyPanel<T>{keys.unpacked, p.D, first, count, p.S, s.widened}, scale, out,
+                s.score_stride, running_max);
 }
 
 /// Scores with all modifiers, for a run of whole panels and whole tiles of rows.
@@ -222,7 +223,7 @@ const T* key_panels(const QueryBlock<T>& block, std::size_t number) {
   T* panels = block.scratch.key_block;
   for (std::size_t key = from, next; key < to; key = next) {
     next = HWY_MIN(to, key + kPanel<T>);
-    pack_copied_keys(block.kv.k, key, next - key, p.S, p.D, block.scratch.widened,
+    pack_copied_keys(KeyPanel<T>{block.kv.k, p.D, key, next - key, p.S, block.scratch.widened},
                      panels + (key - from) * p.D);
   }
   return panels;

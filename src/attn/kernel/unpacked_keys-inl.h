@@ -26,42 +26,40 @@ struct KeyRows {
   }
 };
 
-/// Keys [first, first + count) of `all`, at most kKeysAtOnce, copied to `buffer` and padded with
-/// zeros. Transposing them where they are would read many rows at the same time, which is slow if
-/// they are in main memory.
+/// A panel of unpacked keys: [first, first + count) of `all`, and zeros behind them.
 template <class T>
-KeyRows<T> copied_keys(const Matrix& k, std::size_t first, std::size_t count, std::size_t all,
-                       std::size_t D, T* buffer) {
-  copy_rows(Rows<T>(k, D), first, count, all, D, buffer);
-  set_zeros((kKeysAtOnce<T> - count) * D, buffer + count * D);
-  return {buffer, static_cast<std::ptrdiff_t>(D * sizeof(T))};
-}
+struct KeyPanel {
+  const Matrix& k;
+  std::size_t D, first, count, all;
+  T* buffer;  ///< (kKeysAtOnce, D)
 
-/// The same keys in place, if they are kKeysAtOnce with contiguous T and equal distances.
-template <class T>
-KeyRows<T> key_rows(const Matrix& k, std::size_t first, std::size_t count, std::size_t all,
-                    std::size_t D, T* buffer) {
-  const Rows<T> source(k, D);
-  const bool may_stay = source.in_place() && count == kKeysAtOnce<T>;
-  const std::int64_t step = may_stay ? source.step(first, count) : 0;
-  if (step <= 0) return copied_keys(k, first, count, all, D, buffer);
-  const std::size_t next = first + count, left = all - next;
-  KeyRows<T> keys{source.at(first, buffer), step};
-  if (!source.is_table())
-    keys.next = keys.at(count);
-  else if (left >= count && source.step(next, count) == step)
-    keys.next = source.at(next, buffer);
-  else
-    for (std::size_t i = next; i < next + HWY_MIN(left, count); ++i) prefetch_ahead(source, i, all);
-  return keys;
-}
+  /// kKeysAtOnce keys from key `at` of the panel on, copied to the buffer. Transposing them where
+  /// they are would read many rows at the same time, which is slow if they are in main memory.
+  KeyRows<T> copied(std::size_t at) const {
+    const std::size_t some = at < count ? HWY_MIN(kKeysAtOnce<T>, count - at) : 0;
+    copy_rows(Rows<T>(k, D), first + at, some, all, D, buffer);
+    set_zeros((kKeysAtOnce<T> - some) * D, buffer + some * D);
+    return {buffer, static_cast<std::ptrdiff_t>(D * sizeof(T))};
+  }
 
-/// The number of keys from key `at` of a panel on that are among its first `count`, at most
-/// kKeysAtOnce.
-template <class T>
-HWY_INLINE std::size_t keys_from(std::size_t at, std::size_t count) {
-  return at < count ? HWY_MIN(kKeysAtOnce<T>, count - at) : 0;
-}
+  /// The same keys in place, if they are contiguous T at equal distances.
+  KeyRows<T> in_place(std::size_t at) const {
+    const Rows<T> source(k, D);
+    const bool may_stay = source.in_place() && at + kKeysAtOnce<T> <= count;
+    const std::int64_t step = may_stay ? source.step(first + at, kKeysAtOnce<T>) : 0;
+    if (step <= 0) return copied(at);
+    const std::size_t next = first + at + kKeysAtOnce<T>;
+    const std::size_t ahead = HWY_MIN(kKeysAtOnce<T>, all - next);
+    KeyRows<T> keys{source.at(first + at, buffer), step};
+    if (!source.is_table())
+      keys.next = keys.at(kKeysAtOnce<T>);
+    else if (ahead == kKeysAtOnce<T> && source.step(next, ahead) == step)
+      keys.next = source.at(next, buffer);
+    else
+      for (std::size_t i = next; i < next + ahead; ++i) prefetch_ahead(source, i, all);
+    return keys;
+  }
+};
 
 /// The addresses of kKeysAtOnce keys: those of the first kBlockLanes keys, and the distances of the
 /// other blocks from these, which together fit into registers.
@@ -211,17 +209,16 @@ HWY_INLINE void multiply_keys(std::size_t from, std::size_t to, const T* query, 
   finish(sums);
 }
 
-/// score_rows() for the panel of unpacked keys [first, first + count) of `all`.
+/// score_rows() for one panel of unpacked keys.
 template <class T>
-void score_keys(std::size_t rows, std::size_t vectors, std::size_t depth, const T* query,
-                const Matrix& k, std::size_t first, std::size_t count, std::size_t all, T* widened,
+void score_keys(std::size_t rows, std::size_t vectors, const T* query, const KeyPanel<T>& panel,
                 T scale, T* out, std::size_t out_stride, T* running_max) {
-  with_constant<kTileRows>(rows, [=, &k](auto r) {
+  with_constant<kTileRows>(rows, [=, &panel](auto r) {
     constexpr std::size_t kRows = decltype(r)::value;
     const Vec<T> factor = hn::Set(Tag<T>(), scale);
+    const std::size_t depth = panel.D;
     for (std::size_t at = 0; at < vectors * kLanes<T>; at += kKeysAtOnce<T>) {
-      const KeyRows<T> keys =
-          copied_keys(k, first + at, keys_from<T>(at, count), all, depth, widened);
+      const KeyRows<T> keys = panel.copied(at);
       KeyCursor<T> cursor(keys);
       sum_parts<T, kRows, kKeyVectors>(
           0, depth, out + at, out_stride,
