@@ -198,3 +198,15 @@ def test_peak_memory_has_no_copy_of_the_pool(large):
         assert status == 0
         peaks[job] = usage.ru_maxrss / 1024
     assert abs(peaks["pages"] - peaks["whole"]) < 4
+
+
+def test_warning_of_nan_says_where_in_the_pool(tmp_path):
+    """A NaN in an unused slot does not count."""
+    pool = np.ones((4, 2, 1, 4))
+    pool[2, 1, 0, 3] = pool[0] = np.nan
+    np.save(tmp_path / "kv.npy", np.stack([pool, np.ones_like(pool)], 1))
+    job = {"Q": np.ones((1, 1, 1, 4)), "KV_pages": "kv.npy", "outputs": ["context"], "block_table": [[3, 2]],
+           "key_lengths": [4]}
+    run = run_job(tmp_path, job)
+    assert run.returncode == 0
+    assert b"kv.npy: KV_pages holds 1, the first at [2, 0, 1, 0, 3]" in run.stderr

@@ -15,6 +15,7 @@
 #include "attn/core/reductions.h"
 #include "attn/core/score.h"
 #include "attn/kernel/attend.h"
+#include "attn/tensor/gathered_rows.h"
 
 namespace attn {
 namespace {
@@ -149,8 +150,25 @@ class OverflowedRows {
  private:
   double largest_key() {
     const std::lock_guard lock(mutex_);
-    if (!largest_key_) largest_key_ = largest_magnitude(keys_.data<T>());
+    if (!largest_key_) largest_key_ = largest_of_keys();
     return *largest_key_;
+  }
+
+  /// Without a copy of keys that are read where they are.
+  double largest_of_keys() const {
+    const RowTable* table = row_table_of(keys_);
+    if (table == nullptr || table->is_stored() || table->pool.dtype() != dtype_of<T>)
+      return largest_magnitude(keys_.data<T>());
+    T largest = 0;
+    bool all_finite = true;
+    for (; table != nullptr; table = table->rest.get())
+      for_each_part(
+          *table, [&, pool = table->pool.template data<T>()](std::size_t first, std::size_t width) {
+            const auto here = static_cast<T>(largest_magnitude(pool.subspan(first, width)));
+            all_finite &= here == here;
+            largest = std::max(largest, here);
+          });
+    return all_finite ? static_cast<double>(largest) : std::numeric_limits<double>::quiet_NaN();
   }
 
   const Tensor &queries_, &keys_;

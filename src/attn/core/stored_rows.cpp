@@ -299,17 +299,24 @@ std::optional<GivenAxes> axes_of(Input input, const Shape& shape, const Options&
   return given;
 }
 
-/// Whether the kernels read numbers of keys or values where they are, in rows: 16-bit ones, which
-/// are not converted, and large tensors with heads behind keys, which are not rearranged.
-bool is_read_in_rows(const Storage& storage, const Tensor& tensor, const Options& options) {
+/// Whether keys or values become a table of rows, which the kernels read without a copy: numbers in
+/// 16 bits, which are not converted, and large tensors with heads behind keys, which are not
+/// transposed. Below kLarge, a copy takes no longer than a table.
+bool is_read_in_rows(const Storage& storage, const TensorMap& tensors, const Options& options) {
   constexpr std::size_t kLarge = std::size_t{1} << 20;
+  const Tensor& tensor = at(tensors, storage.of);
   if (storage.of == Input::Q || !is_float(tensor.dtype())) return false;
   const bool is_half = size_of(tensor.dtype()) == 2;
   if (!is_half && tensor.bytes() < kLarge) return false;
+  const Tensor* queries = find(tensors, Input::Q);
   const std::optional<GivenAxes> axes = axes_of(storage.of, tensor.shape(), options);
-  if (!axes || is_half) return axes.has_value();
-  const std::size_t heads = axes->letters.find('G'), keys = axes->letters.find('s');
-  return heads != std::string::npos && keys < heads && axes->shape[heads] > 1;
+  if (!axes || (queries != nullptr && queries->rank() != tensor.rank())) return false;
+  const auto place = [&](char axis) { return axes->letters.find(axis); };
+  const auto is_behind_keys = [&](char axis) {
+    return place(axis) != std::string::npos && place(axis) > place('s') &&
+           axes->shape[place(axis)] > 1;
+  };
+  return !is_behind_keys('P') && (is_half || is_behind_keys('G'));
 }
 
 bool is_stored(const Storage& storage, const TensorMap& tensors, const Options& options) {
@@ -318,7 +325,7 @@ bool is_stored(const Storage& storage, const TensorMap& tensors, const Options& 
   const GatheredRows* rows = tensor->rows();
   const bool is_coded = rows != nullptr && rows->table()->code != Code::none;
   const bool has_columns_of_values = storage.of == Input::K && options.value_width > 0;
-  return is_coded || is_read_in_rows(storage, *tensor, options) || has_columns_of_values ||
+  return is_coded || is_read_in_rows(storage, tensors, options) || has_columns_of_values ||
          options.*storage.type != StoredType::as_given || contains(tensors, storage.scale) ||
          contains(tensors, *storage.zero_point) || contains(tensors, *storage.global_scale);
 }
@@ -394,8 +401,10 @@ std::size_t bytes_of_stored(const TensorMap& tensors, const Options& options) {
   for (const Storage& storage : kStorage)
     if (is_stored(storage, tensors, options)) {
       const Tensor& stored = at(tensors, storage.of);
-      const std::size_t width = stored.rank() == 0 ? 0 : stored.shape().back();
-      const std::size_t rows = width == 0 ? 0 : stored.size() / width;
+      const std::optional<GivenAxes> axes = axes_of(storage.of, stored.shape(), options);
+      std::size_t rows = axes ? 1 : stored.size();
+      for (std::size_t i = 0; axes && i < axes->shape.size(); ++i)
+        if (axes->letters[i] == 'P' || axes->letters[i] == 's') rows *= axes->shape[i];
       bytes = saturating_sum(bytes, bytes_of_rows(stored, rows, storage, tensors));
     }
   return bytes;

@@ -1,4 +1,5 @@
-// Queries, keys and values that are stored as codes or with scales, as in quantised caches:
+// Queries, keys and values that the kernels read row by row, where they are: in 16 bits, large ones
+// with heads behind keys, and those that are stored as codes or with scales, as in quantised caches:
 //
 //   number = (stored - zero_point) * scale * global_scale, in the type of the computation
 //
@@ -113,14 +114,14 @@ class PoolRows {
 std::size_t bytes_of_rows(const Tensor& stored, std::size_t rows, const Storage& storage,
                           const TensorMap& tensors);
 
-/// Whether Q, K or V is stored as codes or with scales, K or V in 16 bits, or V as columns of K.
+/// Whether with_stored_numbers() changes Q, K or V.
 bool has_stored(const TensorMap& tensors, const Options& options);
 
 /// The memory of with_stored_numbers(); saturates.
 std::size_t bytes_of_stored(const TensorMap& tensors, const Options& options);
 
-/// The tensors with the numbers of Q, K and V, which are decoded when they are read, instead of
-/// what is stored; with Options::value_width, V if it is not given. Errors: data, for scales that
+/// The tensors with tables of rows of Q, K and V, which are decoded when they are read, instead of
+/// what is stored, and of K and V that are not copied; with Options::value_width, V if it is not given. Errors: data, for scales that
 /// do not fit.
 TensorMap with_stored_numbers(const TensorMap& tensors, const Options& options);
 

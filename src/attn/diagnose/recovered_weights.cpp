@@ -83,6 +83,11 @@ std::string recovered_weights(const Evidence& evidence, const Variant& job, std:
   if (!factorise(squares, S)) return "";
   solve(squares, S, w);
   noise *= evidence.precision != nullptr ? 8 * evidence.precision->result : 1e-3;
+  for (std::size_t c = 0; c < Dv; ++c) {  // other values than those of the job may be the cause
+    double left = a[c];
+    for (std::size_t j = 0; j < S; ++j) left -= w[j] * V[j * Dv + c];
+    if (std::abs(left) > noise) return "";
+  }
   std::vector<std::size_t> missing, added;
   double sum = 0;
   const auto expected = weights.values.data<double>().subspan((item * in.H + head) * S, S);
@@ -95,7 +100,8 @@ std::string recovered_weights(const Evidence& evidence, const Variant& job, std:
     if (std::abs(w[j]) <= error && expected[j] > 3 * error) missing.push_back(j);
     if (std::abs(w[j]) > 3 * error && expected[j] == 0) added.push_back(j);
   }
-  std::string text = "row " + std::to_string(row) + " of head " + std::to_string(head) +
+  const std::string of_item = in.B > 1 ? " of batch item " + std::to_string(item) : "";
+  std::string text = "row " + std::to_string(row) + " of head " + std::to_string(head) + of_item +
                      ": its weights, recovered from the values, sum to " + six_digits(sum);
   if (!missing.empty()) text += "; they miss keys " + ranges_text(missing);
   if (!added.empty()) text += "; they include the hidden keys " + ranges_text(added);

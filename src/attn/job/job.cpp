@@ -323,7 +323,7 @@ const std::string& origin_of(const Job& job, Input input) {
 
 /// Replaces stored queries, keys and values by their numbers.
 void decode_stored(Job& job, TensorFiles& files) {
-  files.budget().charge(bytes_of_stored(job.tensors, job.options), "inputs", "decode");
+  files.budget().charge(bytes_of_stored(job.tensors, job.options), "inputs", "read");
   const TensorMap numbers = with_stored_numbers(job.tensors, job.options);
   for (const auto& [name, tensor] : job.tensors)
     if (const Tensor* now = numbers.find(name); now == nullptr || now->rows() != tensor.rows())

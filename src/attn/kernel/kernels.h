@@ -55,7 +55,7 @@ enum class ValueKind : std::uint8_t {
 };
 
 /// Keys and values of one head. If they are not packed (keys == nullptr), key blocks are packed
-/// into scratch memory when they are needed, or read in place by a block of few rows.
+/// into scratch memory when they are needed, or read row by row by a block of few rows.
 template <class T>
 struct KeyValues {
   Matrix k, v;

@@ -158,18 +158,23 @@ HWY_INLINE std::size_t decode_fast(Code code, DType dtype, const StoredPart<floa
   return 0;
 }
 
-/// The numbers of a part of a row with contiguous columns.
+/// The numbers of a part of a row with contiguous columns from column `done` of it on.
 template <class T>
-void decode_part(Code code, DType dtype, const StoredPart<T>& part, T* out) {
-  std::size_t done = 0;
-  if constexpr (std::is_same_v<T, float>) done = decode_fast(code, dtype, part, out);
-  if (done == part.count) return;
+void decode_rest(Code code, DType dtype, const StoredPart<T>& part, std::size_t done, T* out) {
   const std::size_t left = part.count - done, from = part.first + done;
   if (code == Code::none)
     widen(part.row + from * size_of(dtype), dtype, 1, left, out + done);
   else
     decode(code, reinterpret_cast<const std::uint8_t*>(part.row), from, left, out + done);
   for (; done < part.count; ++done) out[done] = (out[done] - part.zero) * part.factor;
+}
+
+/// The numbers of a part of a row with contiguous columns.
+template <class T>
+HWY_INLINE void decode_part(Code code, DType dtype, const StoredPart<T>& part, T* out) {
+  std::size_t done = 0;
+  if constexpr (std::is_same_v<T, float>) done = decode_fast(code, dtype, part, out);
+  if (done < part.count) decode_rest(code, dtype, part, done, out);
 }
 
 /// Row i of a matrix with contiguous columns, which starts at `row`.
@@ -215,13 +220,7 @@ class Rows {
 
   bool in_place() const { return in_place_; }
   bool is_table() const { return matrix_.rows != nullptr; }
-  /// Whether row i of a table does not follow row i - 1.
-  bool is_elsewhere(std::size_t i) const {
-    return is_table() && (i == 0 || (matrix_.rows[i] - matrix_.rows[i - 1]) *
-                                            static_cast<std::int64_t>(element_bytes_) !=
-                                        static_cast<std::int64_t>(bytes()));
-  }
-  /// Of a row without `rest`, rounded up to elements.
+  /// Of a row without `rest`, rounded down to elements.
   std::size_t bytes() const {
     const std::size_t codes = matrix_.decoding ? codes_per_byte(matrix_.decoding->code) : 1;
     return (matrix_.rest ? matrix_.width : columns_) * element_bytes_ / codes;
@@ -302,7 +301,7 @@ class Rows {
       const auto at = first_factor(matrix_, i);
       const StoredPart<T> part{row, 0, columns_, static_cast<T>(matrix_.factors[at]),
                                matrix_.zeros ? static_cast<T>(matrix_.zeros[at]) : T(0)};
-      if (decode_fast(Stored, Type, part, to) < columns_) decode_part(Stored, Type, part, to);
+      decode_part(Stored, Type, part, to);
     };
   }
 
@@ -321,22 +320,28 @@ class Rows {
 };
 
 template <class T>
-HWY_INLINE void prefetch_row(const Rows<T>& rows, std::size_t i, std::size_t bytes) {
+HWY_INLINE void prefetch_row(const Rows<T>& rows, std::size_t i) {
   if (const std::byte* const row = rows.start(i))
-    for (std::size_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(row + byte);
+    for (std::size_t byte = 0; byte < rows.bytes(); byte += 64) __builtin_prefetch(row + byte);
 }
 
-/// The distance, in rows, at which the first bytes of rows are prefetched that do not follow the
-/// row before: the address of another page takes long to translate.
+/// How many rows ahead the first line of a page of memory is prefetched: translating its address
+/// takes long.
 inline constexpr std::size_t kFarRows = 32;
 
-/// Prefetches row i, and the start of a later row if it is elsewhere.
+/// Prefetches row i, and the start of row i + kFarRows if it is in another page than the row
+/// before.
 template <class T>
 HWY_INLINE void prefetch_ahead(const Rows<T>& rows, std::size_t i, std::size_t all) {
+  constexpr std::uintptr_t kPageBytes = 4096;
   if (i >= all) return;
-  prefetch_row(rows, i, rows.bytes());
-  if (i + kFarRows >= all || !rows.is_elsewhere(i + kFarRows)) return;
-  if (const std::byte* const row = rows.start(i + kFarRows)) __builtin_prefetch(row);
+  prefetch_row(rows, i);
+  const std::size_t far = i + kFarRows;
+  if (!rows.is_table() || far >= all) return;
+  const auto before = reinterpret_cast<std::uintptr_t>(rows.start(far - 1));
+  const auto at = reinterpret_cast<std::uintptr_t>(rows.start(far));
+  if (at != 0 && at / kPageBytes != before / kPageBytes)
+    __builtin_prefetch(reinterpret_cast<const void*>(at));
 }
 
 /// Copies rows [first, first + count) of `all` as contiguous T, while as many rows that follow are
@@ -352,14 +357,10 @@ HWY_NOINLINE void copy_rows(const Rows<T>& rows, std::size_t first, std::size_t 
   });
 }
 
-/// Prefetches the first rows that will be read in place; later rows are prefetched during the
-/// product.
+/// Prefetches the first rows; later rows are prefetched while these are read.
 template <class T>
-void prefetch_rows(const Rows<T>& rows, std::size_t first, std::size_t count, std::size_t columns) {
-  if (!rows.in_place()) return;
-  for (std::size_t i = first; i < first + count; ++i)
-    if (const std::byte* row = rows.start(i))
-      prefetch_elements(reinterpret_cast<const T*>(row), columns);
+void prefetch_rows(const Rows<T>& rows, std::size_t first, std::size_t count) {
+  for (std::size_t i = first; i < first + count; ++i) prefetch_row(rows, i);
 }
 
 template <class T>

@@ -35,10 +35,10 @@ void pack_keys(const Matrix& k, std::size_t first, std::size_t count, std::size_
                std::size_t D, T* widened, T* panel) {
   const KeyPanel<T> keys{k, D, first, count, all, widened};
   pack_panel(
-      D, [&](std::size_t at) { return keys.in_place(at); }, panel);
+      D, [&](std::size_t at) { return keys.in_place_or_copied(at); }, panel);
 }
 
-/// pack_keys() for a block of few rows, whose time is that of reading the keys.
+/// pack_keys() for keys that only one block uses, which come from main memory.
 template <class T>
 HWY_NOINLINE void pack_copied_keys(const KeyPanel<T>& keys, T* panel) {
   pack_panel(

@@ -208,8 +208,8 @@ Run longest_run(const RowGroup<T>& group, std::int64_t first, std::int64_t end) 
   return run;
 }
 
-/// The packed panels of key block `number`; nullptr if keys are read in place because only one tile
-/// of rows uses them.
+/// The packed panels of key block `number`; nullptr if only one tile of rows uses the keys, which
+/// are then copied a few at a time.
 template <class T>
 const T* key_panels(const QueryBlock<T>& block, std::size_t number) {
   const Problem<T>& p = block.problem;
@@ -217,7 +217,7 @@ const T* key_panels(const QueryBlock<T>& block, std::size_t number) {
   if (block.kv.keys != nullptr) return block.kv.keys + from * p.D;
   if (block.rows <= kTileRows) {
     const std::size_t first = HWY_MIN(kKeysAtOnce<T>, to - from);
-    prefetch_rows(Rows<T>(block.kv.k, p.D), from, first, p.D);
+    prefetch_rows(Rows<T>(block.kv.k, p.D), from, first);
     return nullptr;
   }
   T* panels = block.scratch.key_block;

@@ -26,7 +26,7 @@ struct KeyRows {
   }
 };
 
-/// A panel of unpacked keys: [first, first + count) of `all`, and zeros behind them.
+/// A panel of unpacked keys: [first, first + count) of `all`, then zeros.
 template <class T>
 struct KeyPanel {
   const Matrix& k;
@@ -36,14 +36,14 @@ struct KeyPanel {
   /// kKeysAtOnce keys from key `at` of the panel on, copied to the buffer. Transposing them where
   /// they are would read many rows at the same time, which is slow if they are in main memory.
   KeyRows<T> copied(std::size_t at) const {
-    const std::size_t some = at < count ? HWY_MIN(kKeysAtOnce<T>, count - at) : 0;
-    copy_rows(Rows<T>(k, D), first + at, some, all, D, buffer);
-    set_zeros((kKeysAtOnce<T> - some) * D, buffer + some * D);
+    const std::size_t present = at < count ? HWY_MIN(kKeysAtOnce<T>, count - at) : 0;
+    copy_rows(Rows<T>(k, D), first + at, present, all, D, buffer);
+    set_zeros((kKeysAtOnce<T> - present) * D, buffer + present * D);
     return {buffer, static_cast<std::ptrdiff_t>(D * sizeof(T))};
   }
 
-  /// The same keys in place, if they are contiguous T at equal distances.
-  KeyRows<T> in_place(std::size_t at) const {
+  /// The same keys in place, if they are contiguous T at equal distances, otherwise copied.
+  KeyRows<T> in_place_or_copied(std::size_t at) const {
     const Rows<T> source(k, D);
     const bool may_stay = source.in_place() && at + kKeysAtOnce<T> <= count;
     const std::int64_t step = may_stay ? source.step(first + at, kKeysAtOnce<T>) : 0;
@@ -180,7 +180,7 @@ HWY_INLINE void add_products(const T* query, std::size_t depth,
     }
 }
 
-/// multiply_tile() for the first kKeysAtOnce of `keys` and columns [from, to); `cursor` is at
+/// multiply_tile() for `keys` and columns [from, to); `cursor` is at
 /// column `from`.
 template <class T, std::size_t Rows, class Finish>
 HWY_INLINE void multiply_keys(std::size_t from, std::size_t to, const T* query, std::size_t depth,

@@ -37,8 +37,9 @@ ValueBlock<T> packed_values(const QueryBlock<T>& block, std::size_t number) {
 }
 
 /// The values of key block `number`: in place if pack_values() did not copy them, or if only one
-/// tile of rows uses them and they consist of whole vectors. For one group of rows, those that have
-/// to be converted or are in no regular place are read row by row, which is faster than packing.
+/// tile of rows uses them and they consist of whole vectors. For one group of several tiles, and
+/// for values that have to be converted or are in no regular place, they are read row by row, which
+/// is faster than packing.
 template <class T>
 ValueBlock<T> value_block(const QueryBlock<T>& block, std::size_t number) {
   const Problem<T>& p = block.problem;
@@ -51,7 +52,7 @@ ValueBlock<T> value_block(const QueryBlock<T>& block, std::size_t number) {
   const bool few = unpacked && block.rows <= kTileRows;
   if (!left && !unpacked) return packed_values(block, number);
   if (!left && (!few || step == 0)) return {.row = p.Dv, .checked = false, .by_row = true};
-  if (few) prefetch_rows(rows, first, HWY_MIN(kPrefetchRows, count), p.Dv);
+  if (few) prefetch_rows(rows, first, HWY_MIN(kPrefetchRows, count));
   return {rows.at(first, nullptr),
           0,
           0,

@@ -13,6 +13,7 @@
 #include "attn/base/text.h"
 #include "attn/core/output_table.h"
 #include "attn/core/stored_rows.h"
+#include "attn/tensor/gathered_rows.h"
 
 namespace attn {
 namespace {
@@ -58,6 +59,19 @@ NanCount find_nan(const RowBlock& block) {
   return found;
 }
 
+/// The NaN in the elements of the pool that the rows have, without those of `rest`; the first one
+/// in the order of the keys.
+NanCount find_nan(const RowTable& table) {
+  NanCount found;
+  visit(table.pool.dtype(), [&]<class T>(Type<T>) {
+    if constexpr (!std::is_integral_v<T>)
+      for_each_part(table, [&, pool = table.pool.data<T>()](std::size_t first, std::size_t width) {
+        count_nan(pool.subspan(first, width), first, found);
+      });
+  });
+  return found;
+}
+
 /// Whether hidden keys have no effect on the output.
 bool is_after_mask(const Request& request) {
   const Output* output = std::get_if<Output>(&request);
@@ -85,22 +99,35 @@ std::string with_origin(const Job& job, const std::string& name) {
 /// infinity.
 std::string given_nan(const Job& job) {
   std::string text;
-  const auto describe = [&](const std::string& name, const Tensor& tensor) {
-    const NanCount in = find_nan(rows_of(tensor));
+  const auto describe = [&](const std::string& name, const Shape& shape, const NanCount& in) {
     if (in.count == 0) return false;
     text += "; " + with_origin(job, name) + " holds " + std::to_string(in.count) +
-            ", the first at " + index_text(in.first, tensor.shape());
+            ", the first at " + index_text(in.first, shape);
     return true;
+  };
+  // The place is that in the tensor as given, whose elements are the pool.
+  const auto describe_part = [&](const std::string& name, const RowTable& part) {
+    for (const auto& [given, tensor] : job.replaced)
+      if (tensor.raw() == part.pool.raw()) return describe(given, tensor.shape(), find_nan(part));
+    return describe(name, part.pool.shape(), find_nan(part));
   };
   std::set<std::string_view> scaled;  // by a NaN, which is their cause
   for (const auto& [name, tensor] : job.replaced) {
     const auto input = input_named(name);
     const Storage* storage = input ? storage_described_by(*input) : nullptr;
-    if (storage != nullptr && is_float(tensor.dtype()) && describe(name, tensor))
+    if (storage != nullptr && is_float(tensor.dtype()) &&
+        describe(name, tensor.shape(), find_nan(rows_of(tensor))))
       scaled.insert(name_of(storage->of));
   }
-  for (const auto& [name, tensor] : job.tensors)
-    if (!scaled.contains(name)) describe(name, tensor);
+  for (const auto& [name, tensor] : job.tensors) {
+    const GatheredRows* rows = tensor.rows();
+    if (scaled.contains(name)) continue;
+    if (rows == nullptr || rows->table()->is_stored())
+      describe(name, tensor.shape(), find_nan(rows_of(tensor)));
+    else
+      for (const RowTable* part = rows->table().get(); part != nullptr; part = part->rest.get())
+        describe_part(name, *part);
+  }
   return text;
 }
 

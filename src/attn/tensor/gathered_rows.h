@@ -1,6 +1,6 @@
-// Keys or values whose rows are anywhere in a larger tensor, such as a pool of pages, or stored as
-// codes or with scales. They are copied and decoded when their elements are first read; the kernels
-// read the rows where they are.
+// Keys or values whose rows are anywhere in a larger tensor, such as a pool of pages, behind those
+// of other heads, or stored as codes or with scales. They are copied and decoded when their
+// elements are first read; the kernels read the rows where they are.
 #pragma once
 
 #include <cstdint>
@@ -50,6 +50,16 @@ struct RowTable {
     return is_decoded() || (rest && (rest->is_stored() || rest->pool.dtype() != pool.dtype()));
   }
 };
+
+/// Calls part(first, width) for the elements [first, first + width) of the pool that each row and
+/// head has, without those of `rest`.
+template <class Part>
+void for_each_part(const RowTable& table, Part part) {
+  for (const std::int64_t row : *table.rows)
+    for (std::size_t g = 0; row != RowTable::kZeros && g < table.heads; ++g)
+      part(static_cast<std::size_t>(table.first + row + static_cast<std::int64_t>(g) * table.head),
+           table.width);
+}
 
 /// That of numbers of both: the same, the float of a float and an integer, otherwise f32, or f64 if
 /// one is f64 or both are integers.
