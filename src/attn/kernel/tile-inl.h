@@ -26,7 +26,6 @@ template <class T>
 HWY_INLINE void prefetch_elements(const T* from, std::size_t count) {
   for (std::size_t i = 0; i < count; i += 64 / sizeof(T)) __builtin_prefetch(from + i);
 }
-inline constexpr std::size_t kPrefetchRows = 8;
 
 /// Calls f(sum, address) for each sum of a tile, with consecutive addresses.
 template <class T, std::size_t Rows, std::size_t Vectors, class At, class F>
@@ -40,11 +39,10 @@ HWY_INLINE void each_sum(Vec<T> (&sums)[Rows][Vectors], At* at, F f) {
 /// Computes a tile of A B and passes it to finish(sums): sums[i][j] is row i of A (depth elements,
 /// rows a_stride apart) times vector j of the columns of B (depth rows, b_stride apart). Terms are
 /// added in the order of the depth for every tile size, so that a row's result does not depend on
-/// its neighbours. `ahead`: prefetch the next rows of B, because B is in main memory. `earlier`:
-/// the sums of earlier terms, as in each_sum(), or nullptr.
-template <class T, std::size_t Rows, std::size_t Vectors, class BStride, class Ahead, class Finish>
+/// its neighbours. `earlier`: the sums of earlier terms, as in each_sum(), or nullptr.
+template <class T, std::size_t Rows, std::size_t Vectors, class BStride, class Finish>
 HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_stride, const T* b,
-                              BStride b_stride, Ahead ahead, const T* earlier, Finish finish) {
+                              BStride b_stride, const T* earlier, Finish finish) {
   const Tag<T> d;
   Vec<T> sums[Rows][Vectors];
 #pragma GCC unroll 16
@@ -55,7 +53,7 @@ HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_strid
     each_sum<T>(sums, earlier,
                 [&](Vec<T>& sum, const T* at) ATTN_INLINE { sum = hn::Load(d, at); });
 #if ATTN_UNROLLED_TILES
-  if constexpr (Rows == 6 && Vectors == 2 && std::is_same_v<Ahead, std::false_type>) {
+  if constexpr (Rows == 6 && Vectors == 2) {
     const std::size_t whole = depth - depth % kSteps;
     multiply_unrolled<T>(whole, a, a_stride, b, b_stride, sums);
     a += whole;
@@ -65,7 +63,6 @@ HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_strid
 #endif
 #pragma GCC unroll 1
   for (std::size_t k = 0; k < depth; ++k, b += b_stride) {
-    if (ahead) prefetch_elements(b + kPrefetchRows * b_stride, Vectors * kLanes<T>);
     Vec<T> b_row[Vectors];
 #pragma GCC unroll 8
     for (std::size_t j = 0; j < Vectors; ++j) b_row[j] = hn::LoadU(d, b + j * kLanes<T>);
@@ -121,15 +118,15 @@ HWY_INLINE void sum_parts(std::size_t from, std::size_t to, T* buffer, std::size
 }
 
 /// multiply_tile() over [from, to) of the depth, in parts.
-template <class T, std::size_t Rows, std::size_t Vectors, class BStride, class Ahead, class Finish>
+template <class T, std::size_t Rows, std::size_t Vectors, class BStride, class Finish>
 HWY_INLINE void multiply_in_parts(std::size_t from, std::size_t to, const T* a,
-                                  std::size_t a_stride, const T* b, BStride b_stride, Ahead ahead,
-                                  T* buffer, std::size_t buffer_stride, Finish finish) {
+                                  std::size_t a_stride, const T* b, BStride b_stride, T* buffer,
+                                  std::size_t buffer_stride, Finish finish) {
   sum_parts<T, Rows, Vectors>(
       from, to, buffer, buffer_stride,
       [&](std::size_t part, std::size_t next, auto f) ATTN_INLINE {
         multiply_tile<T, Rows, Vectors>(next - part, a + part, a_stride, b + part * b_stride,
-                                        b_stride, ahead, nullptr, f);
+                                        b_stride, nullptr, f);
       },
       finish);
 }
@@ -187,13 +184,13 @@ HWY_INLINE void multiply_panels(const TileRows& rows, std::size_t panels, std::s
                                 Finish finish) {
   const auto multiply = [&](std::size_t row, std::size_t panel) ATTN_INLINE {
     T* at = out + row * out_stride + panel * kPanel<T>;
-    multiply_in_parts<T, Rows, Vectors>(
-        0, depth, query + row * depth, depth, keys + panel * kPanel<T> * depth,
-        Constant<kPanel<T>>(), std::false_type(), at, out_stride, [&](auto& sums) ATTN_INLINE {
+    multiply_in_parts<T, Rows, Vectors>(0, depth, query + row * depth, depth,
+                                        keys + panel * kPanel<T> * depth, Constant<kPanel<T>>(), at,
+                                        out_stride, [&](auto& sums) ATTN_INLINE {
 #pragma GCC unroll 16
-          for (std::size_t i = 0; i < Rows; ++i)
-            finish(row + i, panel, sums[i], at + i * out_stride);
-        });
+                                          for (std::size_t i = 0; i < Rows; ++i)
+                                            finish(row + i, panel, sums[i], at + i * out_stride);
+                                        });
   };
   if constexpr (kPanelsFirst)
     for (std::size_t panel = 0; panel < panels; ++panel)
@@ -242,7 +239,6 @@ struct ValueProduct {
   std::size_t weights_stride;
   const T* values;  ///< of key 0, keys values_stride apart
   std::size_t values_stride;
-  bool ahead;  ///< as in multiply_tile()
 };
 
 /// The target of products of weights and values: rows `stride` apart with one factor for each row.
@@ -287,9 +283,8 @@ HWY_INLINE void value_tiles_of(const TileRows& rows, std::size_t first,
   for (std::size_t row = rows.first; row < rows.last; row += Rows)
     multiply_in_parts<T, Rows, Vectors>(
         product.from, product.to, product.weights + row * product.weights_stride,
-        product.weights_stride, product.values + first * kLanes<T>, product.values_stride,
-        product.ahead, buffer, Vectors * kLanes<T>,
-        [&](auto& sums) ATTN_INLINE { add_tile<T>(sums, row, first, to); });
+        product.weights_stride, product.values + first * kLanes<T>, product.values_stride, buffer,
+        Vectors * kLanes<T>, [&](auto& sums) ATTN_INLINE { add_tile<T>(sums, row, first, to); });
 }
 
 /// Splits [at, count) into ranges whose lengths n are powers of two up to Most and calls
@@ -366,8 +361,7 @@ HWY_NOINLINE void value_panels(const TileRows rows, std::size_t panels, std::siz
         multiply_tile<T, kTileRows, kTileVectors>(
             next - key, product.weights + row * product.weights_stride + key,
             product.weights_stride, product.values + panel * step + key * product.values_stride,
-            product.values_stride, std::false_type(), begins ? nullptr : part + at,
-            [&](auto& sums) ATTN_INLINE {
+            product.values_stride, begins ? nullptr : part + at, [&](auto& sums) ATTN_INLINE {
               const auto store = [&](Vec<T>& sum, T* into) ATTN_INLINE { hn::Store(sum, d, into); };
               if (!ends) return each_sum<T>(sums, part + at, store);
               if (!first)

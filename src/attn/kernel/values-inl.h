@@ -16,7 +16,6 @@ struct ValueBlock {
   std::size_t row = 0;  ///< in place: elements from one row to the next; 0: packed
   bool non_finite = false;  ///< packed: zeros replace NaN and infinite values
   bool checked = true;      ///< in place: all are known to be finite
-  bool ahead = false;       ///< in place: prefetch the next ones
   bool by_row = false;      ///< read row by row (add_value_rows()); `values` is null
 
   const T* from(std::size_t key, std::size_t column, std::size_t width) const {
@@ -36,30 +35,17 @@ ValueBlock<T> packed_values(const QueryBlock<T>& block, std::size_t number) {
   return {packed, kKeyBlock, 0, 0, kind == ValueKind::non_finite};
 }
 
-/// The values of key block `number`: in place if pack_values() did not copy them, or if only one
-/// tile of rows uses them and they consist of whole vectors. For one group of several tiles, and
-/// for values that have to be converted or are in no regular place, they are read row by row, which
-/// is faster than packing.
+/// The values of key block `number`: in place if pack_values() did not copy them. One group of rows
+/// reads whole vectors row by row, which is faster than packing.
 template <class T>
 ValueBlock<T> value_block(const QueryBlock<T>& block, std::size_t number) {
   const Problem<T>& p = block.problem;
-  const Rows<T> rows(block.kv.v, p.Dv);
-  const bool left = block.kv.values != nullptr && block.kv.kinds[number] == ValueKind::in_place;
-  const std::size_t first = number * kKeyBlock, count = HWY_MIN(kKeyBlock, p.S - first);
-  const std::int64_t step = rows.in_place() ? rows.step(first, count) : 0;
-  const bool unpacked =
-      block.kv.values == nullptr && block.rows <= block.group_rows && p.Dv % kLanes<T> == 0;
-  const bool few = unpacked && block.rows <= kTileRows;
-  if (!left && !unpacked) return packed_values(block, number);
-  if (!left && (!few || step == 0)) return {.row = p.Dv, .checked = false, .by_row = true};
-  if (few) prefetch_rows(rows, first, HWY_MIN(kPrefetchRows, count));
-  return {rows.at(first, nullptr),
-          0,
-          0,
-          static_cast<std::size_t>(step) / sizeof(T),
-          false,
-          left,
-          !left};
+  const bool unpacked = block.kv.values == nullptr;
+  if (unpacked && block.rows <= block.group_rows && p.Dv % kLanes<T> == 0)
+    return {.row = p.Dv, .checked = false, .by_row = true};
+  if (unpacked || block.kv.kinds[number] != ValueKind::in_place)
+    return packed_values(block, number);
+  return {.values = Rows<T>(block.kv.v, p.Dv).at(number * kKeyBlock, nullptr), .row = p.Dv};
 }
 
 /// Adds the NaN and infinite values of `keys`, which are packed as zeros, to rows that see them.
@@ -93,8 +79,7 @@ void multiply_values(const TileRows& rows, const ValueBlock<T>& values, std::siz
   const bool in_place = values.row != 0;
   // Slices of parts cost more than they save if only one tile uses them.
   const bool several = rows.last - rows.first > kTileRows || kSumDepth<T> <= kKeysOfSlice;
-  const bool whole_panels =
-      kPanelsFirst && rows.of_tile() == kTileRows && several && !product.ahead;
+  const bool whole_panels = kPanelsFirst && rows.of_tile() == kTileRows && several;
   const std::size_t widest = in_place ? max_vectors(rows.of_tile()) * kLanes<T> : kPanel<T>;
   for (std::size_t column = 0, width; column < Dv; column += width) {
     width = round_up(HWY_MIN(widest, Dv - column), kLanes<T>);
@@ -156,7 +141,6 @@ HWY_NOINLINE void add_values(const RowGroup<T>& group, const ValueBlock<T>& valu
   product.to = static_cast<std::size_t>(keys.last - block);
   product.weights = group.scores + (block - weights.origin);
   product.weights_stride = group.s.score_stride;
-  product.ahead = values.ahead;
   if (values.by_row) return add_value_rows(group, v, keys, product, to, group.s.value_block);
   in_tiles(rows, [&](const TileRows& some) { multiply_values(some, values, Dv, product, to); });
   if (values.non_finite) add_non_finite(group, v, keys, weights.origin, to);
