@@ -1,5 +1,6 @@
 // Queries, keys and values that the kernels read row by row, where they are: in 16 bits, large ones
-// with heads behind keys, and those that are stored as codes or with scales, as in quantised caches:
+// with heads behind keys, and those that are stored as codes or with scales, as in quantised
+// caches:
 //
 //   number = (stored - zero_point) * scale * global_scale, in the type of the computation
 //
@@ -121,8 +122,8 @@ bool has_stored(const TensorMap& tensors, const Options& options);
 std::size_t bytes_of_stored(const TensorMap& tensors, const Options& options);
 
 /// The tensors with tables of rows of Q, K and V, which are decoded when they are read, instead of
-/// what is stored, and of K and V that are not copied; with Options::value_width, V if it is not given. Errors: data, for scales that
-/// do not fit.
+/// what is stored, and of K and V that are not copied; with Options::value_width, V if it is not
+/// given. Errors: data, for scales that do not fit.
 TensorMap with_stored_numbers(const TensorMap& tensors, const Options& options);
 
 }  // namespace attn
