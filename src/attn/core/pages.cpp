@@ -128,11 +128,7 @@ std::optional<Tensor> numbers(Input input, std::size_t rank, const TensorMap& te
 
 using Numbers = std::span<const std::int64_t>;
 
-/// The lengths of sequences and the pages with their keys.
-struct Sequences {
-  std::vector<std::size_t> lengths;
-  std::vector<std::vector<std::int64_t>> pages;
-};
+using Sequences = PagedCache::Sequences;
 
 /// Reads the two forms of tables. Each function stops at the first problem, so that a wrong table
 /// causes one message.

@@ -58,6 +58,20 @@ class PagedCache {
   /// given, or with Layout::thd. Errors: data, for scales that do not fit.
   TensorMap gathered() const;
 
+  /// The lengths of sequences, and for each the pages that have its keys.
+  struct Sequences {
+    std::vector<std::size_t> lengths;
+    std::vector<std::vector<std::int64_t>> pages;
+    bool operator==(const Sequences&) const = default;
+  };
+  Sequences sequences() const { return {lengths_, pages_}; }
+  /// Instead of those given, and of as many, for gathered(). Requires a table of pages.
+  void set_sequences(Sequences sequences) {
+    lengths_ = std::move(sequences.lengths), pages_ = std::move(sequences.pages);
+  }
+  std::size_t page_size() const { return keys_.slots; }
+  std::size_t pool_pages() const { return keys_.pages; }
+
  private:
   std::size_t items() const { return packed_ ? 1 : lengths_.size(); }
   std::size_t keys_of_item() const;

@@ -1418,10 +1418,11 @@ Found with_factors(Variant& variant, const Inputs& in, const std::vector<double>
 }
 
 std::vector<Hypothesis> hypotheses() {
-  const auto of_storage = storage_hypotheses(), of_projection = projection_hypotheses();
-  std::vector<Hypothesis> all(of_storage.begin(), of_storage.end());
-  all.insert(all.end(), of_projection.begin(), of_projection.end());
-  all.insert(all.end(), std::begin(kAttentionTable), std::end(kAttentionTable));
+  std::vector<Hypothesis> all;
+  for (const std::span<const Hypothesis> some :
+       {storage_hypotheses(), page_hypotheses(), projection_hypotheses(),
+        std::span<const Hypothesis>(kAttentionTable)})
+    all.insert(all.end(), some.begin(), some.end());
   const std::vector<Hypothesis> of_rules = rule_hypotheses();
   all.insert(all.end(), of_rules.begin(), of_rules.end());
   return all;

@@ -82,4 +82,7 @@ std::span<const Hypothesis> projection_hypotheses();
 /// Those about how Q, K and V are stored (core/stored_rows.h).
 std::span<const Hypothesis> storage_hypotheses();
 
+/// Those about the tables and lengths of a cache in pages (core/pages.h).
+std::span<const Hypothesis> page_hypotheses();
+
 }  // namespace attn

@@ -1,6 +1,7 @@
 // Problems that a kernel may have computed instead of its job.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -81,6 +82,9 @@ struct Variant {
   double of_hidden = 0;                 ///< a score or a term of it, for some changes
   BackwardChanges backward = {};        ///< for gradients
   bool is_attention_only = false;       ///< made by attention_only()
+  /// The inputs of a PagedCache (core/pages.h), of which `tensors` has the keys and values;
+  /// nullptr: there is none with a table of pages.
+  std::shared_ptr<const TensorMap> cache = {};
 
   const Tensor* find(Input input) const { return attn::find(tensors, input); }
   bool has(Input input) const { return find(input) != nullptr; }

@@ -1,0 +1,195 @@
+// Mistakes about a cache in pages: tables and lengths that a kernel may have read instead of those
+// of the job. Slots behind the last key may hold anything, and a kernel that reads them shows it.
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "attn/core/pages.h"
+#include "attn/diagnose/hypotheses.h"
+
+namespace attn {
+namespace {
+
+using PageClaim = std::optional<Claim>;
+
+/// The pages of a cache, with those that the job's table has behind the keys of a sequence.
+class PageTable {
+ public:
+  explicit PageTable(const Variant& variant)
+      : cache_(*variant.cache, variant.options), sequences_(cache_.sequences()) {
+    const bool is_table = contains(*variant.cache, Input::block_table);
+    const auto numbers = [&](Input input) { return cast(at(*variant.cache, input), DType::i64); };
+    pages_ = numbers(is_table ? Input::block_table : Input::kv_indices);
+    if (is_table)
+      columns_ = pages_.shape()[1];
+    else
+      starts_ = numbers(Input::kv_indptr);
+  }
+
+  std::size_t count() const { return sequences_.lengths.size(); }
+  std::size_t length(std::size_t b) const { return sequences_.lengths[b]; }
+  std::size_t page_size() const { return cache_.page_size(); }
+  /// Of block_table; 0: the job has kv_indices.
+  std::size_t columns() const { return columns_; }
+
+  /// Page i of sequence b, which may be behind its keys; nullopt: none, or none of the pool.
+  std::optional<std::int64_t> page(std::size_t b, std::size_t i) const {
+    const auto all = pages_.data<std::int64_t>();
+    if (columns_ > 0 && i >= columns_) return std::nullopt;
+    const std::size_t first =
+        columns_ > 0 ? b * columns_ : static_cast<std::size_t>(starts_.data<std::int64_t>()[b]);
+    if (first + i >= all.size() || !is_page(all[first + i])) return std::nullopt;
+    return all[first + i];
+  }
+  bool is_page(std::int64_t page) const {
+    return page >= 0 && std::cmp_less(page, cache_.pool_pages());
+  }
+
+  /// Sets sequence b to `length` keys in pages page_of(i), or as many as there are pages for.
+  template <class PageOf>
+  void set(std::size_t b, std::size_t length, PageOf page_of) {
+    sequences_.pages[b].clear();
+    std::size_t keys = 0;
+    while (keys < length) {
+      const std::optional<std::int64_t> page = page_of(sequences_.pages[b].size());
+      if (!page) break;
+      sequences_.pages[b].push_back(*page);
+      keys += std::min(page_size(), length - keys);
+    }
+    sequences_.lengths[b] = keys;
+  }
+
+  /// Sets the keys and values of the variant. False: they are those of the job.
+  bool apply(Variant& variant) {
+    if (sequences_ == cache_.sequences()) return false;
+    cache_.set_sequences(sequences_);
+    const TensorMap gathered = cache_.gathered();
+    for (const Input input : {Input::K, Input::V, Input::key_lengths, Input::cu_seqlens_k})
+      if (const Tensor* tensor = find(gathered, input)) variant.set(input, *tensor);
+    return true;
+  }
+
+ private:
+  PagedCache cache_;
+  PagedCache::Sequences sequences_;
+  Tensor pages_, starts_;
+  std::size_t columns_ = 0;
+};
+
+/// A hypothesis that changes each sequence with change(table, b).
+template <class Change>
+bool change_sequences(Variant& variant, Change change) {
+  if (variant.cache == nullptr) return false;
+  PageTable table(variant);
+  const PageTable given = table;
+  for (std::size_t b = 0; b < table.count(); ++b) change(given, b, table);
+  return table.apply(variant);
+}
+
+/// The keys that fill the pages of sequence b.
+std::size_t whole_pages(const PageTable& table, std::size_t b) {
+  return (table.length(b) + table.page_size() - 1) / table.page_size() * table.page_size();
+}
+
+/// Sequences of other lengths in the pages of the table.
+template <class Length>
+bool change_lengths(Variant& variant, Length length_of) {
+  return change_sequences(variant, [&](const PageTable& given, std::size_t b, PageTable& table) {
+    table.set(b, length_of(given, b), [&](std::size_t i) { return given.page(b, i); });
+  });
+}
+
+/// The pages of sequence other(b) instead of those of b.
+template <class Other>
+bool change_rows(Variant& variant, Other other) {
+  return change_sequences(variant, [&](const PageTable& given, std::size_t b, PageTable& table) {
+    const std::size_t row = other(given, b);
+    table.set(b, given.length(b), [&](std::size_t i) { return given.page(row, i); });
+  });
+}
+
+std::string of_keys(const Variant& variant) {
+  return " of " + std::to_string(PageTable(variant).page_size()) + " keys";
+}
+
+PageClaim with_a_key_more(Variant& variant, const Inputs&) {
+  if (!change_lengths(variant, [](const PageTable& t, std::size_t b) { return t.length(b) + 1; }))
+    return std::nullopt;
+  return words("one key too many of each sequence, as stored in its pages");
+}
+
+PageClaim with_whole_last_page(Variant& variant, const Inputs&) {
+  if (!change_lengths(variant, whole_pages)) return std::nullopt;
+  return words("the last page" + of_keys(variant) + " read to its end, as stored");
+}
+
+PageClaim with_a_page_more(Variant& variant, const Inputs&) {
+  const auto length = [](const PageTable& t, std::size_t b) {
+    return whole_pages(t, b) + t.page_size();
+  };
+  if (!change_lengths(variant, length)) return std::nullopt;
+  return words("one page" + of_keys(variant) + " too many, as the table has it");
+}
+
+PageClaim with_lengths_of_first(Variant& variant, const Inputs&) {
+  if (!change_lengths(variant, [](const PageTable& t, std::size_t) { return t.length(0); }))
+    return std::nullopt;
+  return words("the length of sequence 0 for all");
+}
+
+PageClaim with_pages_of_first(Variant& variant, const Inputs&) {
+  if (!change_rows(variant, [](const PageTable&, std::size_t) { return std::size_t{0}; }))
+    return std::nullopt;
+  return words("the pages of sequence 0 for all");
+}
+
+PageClaim with_pages_of_next(Variant& variant, const Inputs&) {
+  if (!change_rows(variant, [](const PageTable& t, std::size_t b) { return (b + 1) % t.count(); }))
+    return std::nullopt;
+  return words("the pages of the next sequence");
+}
+
+/// Page i of sequence b is page b * columns + i of the pool.
+PageClaim without_table(Variant& variant, const Inputs&) {
+  const bool is_changed =
+      change_sequences(variant, [](const PageTable& given, std::size_t b, PageTable& table) {
+        if (given.columns() == 0) return;
+        table.set(b, given.length(b), [&](std::size_t i) {
+          const auto page = static_cast<std::int64_t>(b * given.columns() + i);
+          return given.is_page(page) ? std::optional(page) : std::nullopt;
+        });
+      });
+  if (!is_changed) return std::nullopt;
+  return words("block_table ignored: pages in the order of the pool");
+}
+
+PageClaim with_reversed_pages(Variant& variant, const Inputs&) {
+  const bool is_changed =
+      change_sequences(variant, [](const PageTable& given, std::size_t b, PageTable& table) {
+        const std::size_t count = whole_pages(given, b) / given.page_size();
+        table.set(b, given.length(b), [&](std::size_t i) { return given.page(b, count - 1 - i); });
+      });
+  if (!is_changed) return std::nullopt;
+  return words("the pages of each sequence in reverse order");
+}
+
+using enum Hypothesis::Stage;
+
+constexpr Hypothesis kPageTable[] = {
+    {"pages.key_more", projection, with_a_key_more},
+    {"pages.last_whole", projection, with_whole_last_page},
+    {"pages.page_more", projection, with_a_page_more},
+    {"pages.lengths_first", projection, with_lengths_of_first},
+    {"pages.of_first", projection, with_pages_of_first},
+    {"pages.of_next", projection, with_pages_of_next},
+    {"pages.no_table", projection, without_table},
+    {"pages.reversed", projection, with_reversed_pages},
+};
+
+}  // namespace
+
+std::span<const Hypothesis> page_hypotheses() { return kPageTable; }
+
+}  // namespace attn

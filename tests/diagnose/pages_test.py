@@ -1,0 +1,79 @@
+"""`attn compare --diagnose` names mistakes about the pages of a cache."""
+
+import json
+
+import numpy as np
+import pytest
+
+from support.attn import attn
+
+HEADS, GROUPS, WIDTH, SIZE, PAGES = 4, 2, 16, 8, 14
+LENGTHS = [19, 10, 25]
+TABLE = [[5, 2, 9, 11], [0, 13, 7, 3], [4, 8, 1, 6]]
+RNG = np.random.default_rng(5)
+Q = RNG.standard_normal((len(LENGTHS), 1, HEADS, WIDTH), "f4")
+K, V = RNG.standard_normal((2, PAGES, SIZE, GROUPS, WIDTH), "f4")
+
+
+def context(lengths=LENGTHS, table=TABLE):
+    """What a kernel computes that reads this cache."""
+    out = np.empty(Q.shape, "f4")
+    for b, (length, pages) in enumerate(zip(lengths, table)):
+        k, v = (pool[pages].reshape(-1, GROUPS, WIDTH)[:length].repeat(HEADS // GROUPS, 1) for pool in (K, V))
+        scores = np.einsum("hd,khd->hk", Q[b, 0], k) / WIDTH**0.5
+        weights = np.exp(scores - scores.max(1, keepdims=True))
+        out[b, 0] = np.einsum("hk,khd->hd", weights / weights.sum(1, keepdims=True), v)
+    return out
+
+
+MISTAKES = [
+    ("one key too many of each sequence, as stored in its pages", {"lengths": [20, 11, 26]}),
+    ("the last page of 8 keys read to its end, as stored", {"lengths": [24, 16, 32]}),
+    ("one page of 8 keys too many, as the table has it", {"lengths": [32, 24, 32]}),
+    ("the length of sequence 0 for all", {"lengths": [19] * 3}),
+    ("the pages of sequence 0 for all", {"table": [TABLE[0]] * 3}),
+    ("the pages of the next sequence", {"table": TABLE[1:] + TABLE[:1]}),
+    ("block_table ignored: pages in the order of the pool", {"table": np.arange(12).reshape(3, 4)}),
+    ("the pages of each sequence in reverse order", {"table": [[9, 2, 5], [13, 0], [6, 1, 8, 4]]}),
+]
+TABLES = {
+    "block_table": {"block_table": TABLE, "key_lengths": LENGTHS},
+    # Behind the pages of a sequence are those of the next.
+    "kv_indices": {"kv_indptr": [0, 3, 5, 9], "kv_indices": [5, 2, 9, 0, 13, 4, 8, 1, 6], "last_page_len": [3, 2, 1]},
+}
+OF_BOTH = [0, 1, 3, 4, 5, 7]
+BEHIND = {3: {"table": [[5, 2, 9], [0, 13, 4], [4, 8, 1]]}, 4: {"table": [[5, 2, 9, 0]] * 3},
+          5: {"table": [[0, 13, 4], [4, 8], [5, 2, 9, 0]]}}
+
+
+def diagnosed(folder, result, table, layout="blhd"):
+    np.savez(folder / "result.npz", context=result)
+    np.save(folder / "q.npy", Q if layout == "blhd" else Q[:, 0])
+    np.save(folder / "k.npy", K)
+    np.save(folder / "v.npy", V)
+    job = {"Q": "q.npy", "K_pages": "k.npy", "V_pages": "v.npy", "layout": layout} | TABLES[table]
+    (folder / "job.json").write_text(json.dumps(job))
+    run = attn("compare", "result.npz", "--reference", "job.json", "--diagnose", cwd=folder)
+    return run.returncode, run.stdout.decode()
+
+
+@pytest.mark.parametrize("table, number", [("block_table", number) for number in range(len(MISTAKES))] +
+                         [("kv_indices", number) for number in OF_BOTH])
+def test_mistakes_are_named(tmp_path, table, number):
+    claim, changes = MISTAKES[number]
+    if table == "kv_indices":
+        changes = changes | BEHIND.get(number, {})
+    code, report = diagnosed(tmp_path, context(**changes), table)
+    assert code == 1
+    assert f"agrees with {claim}" in report.splitlines()[1], report
+
+
+def test_packed_queries(tmp_path):
+    claim, changes = MISTAKES[1]
+    code, report = diagnosed(tmp_path, context(**changes)[:, 0], "block_table", "thd")
+    assert code == 1
+    assert f"agrees with {claim}" in report.splitlines()[1], report
+
+
+def test_a_right_result_agrees(tmp_path):
+    assert diagnosed(tmp_path, context(), "kv_indices")[0] == 0
