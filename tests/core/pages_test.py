@@ -210,3 +210,14 @@ def test_warning_of_nan_says_where_in_the_pool(tmp_path):
     run = run_job(tmp_path, job)
     assert run.returncode == 0
     assert b"kv.npy: KV_pages holds 1, the first at [2, 0, 1, 0, 3]" in run.stderr
+
+
+def test_warning_of_nan_in_a_file_of_keys_and_values_names_both(tmp_path):
+    array = np.ones((1, 2048, 2, 64))  # large, so that it is read where it is
+    array[0, 3, 1, 5] = np.nan
+    np.save(tmp_path / "kv.npy", array)
+    run = run_job(tmp_path, {"Q": np.ones((1, 1, 2, 64)), "K": "kv.npy", "V": "kv.npy", "layout": "blhd",
+                             "outputs": ["context"]})
+    assert run.returncode == 0
+    for name in "KV":
+        assert f"kv.npy: {name} holds 1, the first at [0, 3, 1, 5]" in run.stderr.decode()

@@ -107,8 +107,13 @@ std::string given_nan(const Job& job) {
   };
   // The place is that in the tensor as given, whose elements are the pool.
   const auto describe_part = [&](const std::string& name, const RowTable& part) {
+    const auto is_given = [&](const Tensor& tensor) {
+      return tensor.rows() == nullptr && tensor.raw() == part.pool.raw();
+    };
+    const Tensor* own = job.replaced.find(name);
+    if (own != nullptr && is_given(*own)) return describe(name, own->shape(), find_nan(part));
     for (const auto& [given, tensor] : job.replaced)
-      if (tensor.raw() == part.pool.raw()) return describe(given, tensor.shape(), find_nan(part));
+      if (is_given(tensor)) return describe(given, tensor.shape(), find_nan(part));
     return describe(name, part.pool.shape(), find_nan(part));
   };
   std::set<std::string_view> scaled;  // by a NaN, which is their cause
