@@ -29,9 +29,10 @@ def _with_gradients(context: Any, arrays: dict[str, Any]) -> tuple[dict[str, Any
     return outputs, {name: x.detach() if name in leaves else x for name, x in arrays.items()}
 
 
-def assert_attention(out: Any, q: Any, k: Any, v: Any, *, precision: str | None = None, sums: str | None = None,
-                     weights_precision: str | None = None, rtol: float | None = None, atol: float | None = None, ulp: int | None = None,
-                     gate: Any = None, preset: str | Sequence[str] | None = None,
+def assert_attention(out: Any, q: Any = None, k: Any = None, v: Any = None, *, precision: str | None = None,
+                     sums: str | None = None, weights_precision: str | None = None, rtol: float | None = None,
+                     atol: float | None = None, ulp: int | None = None, gate: Any = None,
+                     preset: str | Sequence[str] | None = None,
                      baseline: bool | float | None = None, max_memory: int | str | None = None, backward: bool = False,
                      **job: Any) -> dict[str, Any]:
     """Asserts that `out` is the attention of q, k and v, apart from the rounding errors of its precision.
@@ -41,9 +42,9 @@ def assert_attention(out: Any, q: Any, k: Any, v: Any, *, precision: str | None 
 
     out         the context, (..., L, Dv) as q; or a dict of outputs by name, such as {"context": ...,
                 "logsumexp": ...}
-    q, k, v     (..., L, D), (..., S, D), (..., S, Dv): the arguments of the kernel, as for attn.run(); v may
-                be None if the outputs do not depend on it
-    job         other keys of the job: causal, mask, scale, heads, layout, rotary, ...
+    q, k, v     (..., L, D), (..., S, D), (..., S, Dv): the arguments of the kernel, as for attn.run(). Leave
+                out v if the outputs do not depend on it, and k and v if the job has others: K_pages, ...
+    job         other keys of the job: causal, mask, scale, heads, layout, rotary, block_table, ...
     precision   what out was computed in: "f64", "f32", "tf32", "f16" or "bf16"; default: its dtype
     sums        the precision of its sums and softmax; default: "f32", or "f64" if the precision is that
     weights_precision   the type to which its weights are rounded before they multiply v: "f16", "bf16", "e4m3" or
@@ -65,14 +66,15 @@ def assert_attention(out: Any, q: Any, k: Any, v: Any, *, precision: str | None 
     __tracebackhide__ = True
     if gate is not None and not isinstance(gate, str) and not _are_strings(gate):
         job["gate"], gate = gate, None
-    arrays = {"Q": q, "K": k, **({} if v is None else {"V": v}), **job}
+    named = {"Q": q, "K": k, "V": v}
+    arrays = {name: array for name, array in named.items() if array is not None} | job
     if backward:
         out, arrays = _with_gradients(out, arrays)
     outputs = out if isinstance(out, Mapping) else {"": out}
     given = [tensor_of(name, array) for name, array in outputs.items()]
     options, tensors = split_job(arrays)
-    settings = {"precision": precision, "sums": sums, "weights_precision": weights_precision, "rtol": rtol, "atol": atol, "ulp": ulp,
-                "gate": gate, "preset": preset, "baseline": baseline, "max_memory": max_memory}
+    settings = {"precision": precision, "sums": sums, "weights_precision": weights_precision, "rtol": rtol,
+                "atol": atol, "ulp": ulp, "gate": gate, "preset": preset, "baseline": baseline, "max_memory": max_memory}
     compared, inputs = packed(given), packed(tensors)
     result = LIBRARY.attn_compare(
         compared.address, len(given), json_of(options), inputs.address, len(tensors),

@@ -221,3 +221,11 @@ def test_warning_of_nan_in_a_file_of_keys_and_values_names_both(tmp_path):
     assert run.returncode == 0
     for name in "KV":
         assert f"kv.npy: {name} holds 1, the first at [0, 3, 1, 5]" in run.stderr.decode()
+
+
+def test_forgotten_layout_is_named(tmp_path):
+    keys = {"block_table": [[0], [1]], "key_lengths": [3, 2]}
+    pages = np.ones((2, 4, 2, 8)).tolist()
+    run = run_job(tmp_path, {"Q": np.ones((2, 1, 4, 8)), "K_pages": pages, "V_pages": pages, **keys})
+    assert run.returncode == 65
+    assert run.stderr.decode().endswith("found 2; (B, L, H, D)? set layout: blhd\n")

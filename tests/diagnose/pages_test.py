@@ -15,14 +15,15 @@ Q = RNG.standard_normal((len(LENGTHS), 1, HEADS, WIDTH), "f4")
 K, V = RNG.standard_normal((2, PAGES, SIZE, GROUPS, WIDTH), "f4")
 
 
-def context(lengths=LENGTHS, table=TABLE):
-    """What a kernel computes that reads this cache."""
+def context(lengths=LENGTHS, table=TABLE, scales=None):
+    """What a kernel computes that reads this cache, with a scale for each page of the table, or 1."""
     out = np.empty(Q.shape, "f4")
     for b, (length, pages) in enumerate(zip(lengths, table)):
+        of_keys = 1 if scales is None else np.repeat(scales[b], SIZE)[:length, None, None]
         k, v = (pool[pages].reshape(-1, GROUPS, WIDTH)[:length].repeat(HEADS // GROUPS, 1) for pool in (K, V))
-        scores = np.einsum("hd,khd->hk", Q[b, 0], k) / WIDTH**0.5
+        scores = np.einsum("hd,khd->hk", Q[b, 0], k * of_keys) / WIDTH**0.5
         weights = np.exp(scores - scores.max(1, keepdims=True))
-        out[b, 0] = np.einsum("hk,khd->hd", weights / weights.sum(1, keepdims=True), v)
+        out[b, 0] = np.einsum("hk,khd->hd", weights / weights.sum(1, keepdims=True), v * of_keys)
     return out
 
 
@@ -30,6 +31,7 @@ MISTAKES = [
     ("one key too many of each sequence, as stored in its pages", {"lengths": [20, 11, 26]}),
     ("the last page of 8 keys read to its end, as stored", {"lengths": [24, 16, 32]}),
     ("one page of 8 keys too many, as the table has it", {"lengths": [32, 24, 32]}),
+    ("the last page of 8 keys left out unless it is full", {"lengths": [16, 8, 24]}),
     ("the length of sequence 0 for all", {"lengths": [19] * 3}),
     ("the pages of sequence 0 for all", {"table": [TABLE[0]] * 3}),
     ("the pages of the next sequence", {"table": TABLE[1:] + TABLE[:1]}),
@@ -41,17 +43,17 @@ TABLES = {
     # Behind the pages of a sequence are those of the next.
     "kv_indices": {"kv_indptr": [0, 3, 5, 9], "kv_indices": [5, 2, 9, 0, 13, 4, 8, 1, 6], "last_page_len": [3, 2, 1]},
 }
-OF_BOTH = [0, 1, 3, 4, 5, 7]
-BEHIND = {3: {"table": [[5, 2, 9], [0, 13, 4], [4, 8, 1]]}, 4: {"table": [[5, 2, 9, 0]] * 3},
-          5: {"table": [[0, 13, 4], [4, 8], [5, 2, 9, 0]]}}
+OF_BOTH = [0, 1, 3, 4, 5, 6, 8]
+BEHIND = {4: {"table": [[5, 2, 9], [0, 13, 4], [4, 8, 1]]}, 5: {"table": [[5, 2, 9, 0]] * 3},
+          6: {"table": [[0, 13, 4], [4, 8], [5, 2, 9, 0]]}}
 
 
-def diagnosed(folder, result, table, layout="blhd"):
+def diagnosed(folder, result, table, layout="blhd", **keys):
     np.savez(folder / "result.npz", context=result)
     np.save(folder / "q.npy", Q if layout == "blhd" else Q[:, 0])
     np.save(folder / "k.npy", K)
     np.save(folder / "v.npy", V)
-    job = {"Q": "q.npy", "K_pages": "k.npy", "V_pages": "v.npy", "layout": layout} | TABLES[table]
+    job = {"Q": "q.npy", "K_pages": "k.npy", "V_pages": "v.npy", "layout": layout} | TABLES[table] | keys
     (folder / "job.json").write_text(json.dumps(job))
     run = attn("compare", "result.npz", "--reference", "job.json", "--diagnose", cwd=folder)
     return run.returncode, run.stdout.decode()
@@ -73,6 +75,17 @@ def test_packed_queries(tmp_path):
     code, report = diagnosed(tmp_path, context(**changes)[:, 0], "block_table", "thd")
     assert code == 1
     assert f"agrees with {claim}" in report.splitlines()[1], report
+
+
+def test_scales_of_other_pages(tmp_path):
+    scales = 0.5 + RNG.random((PAGES, 1), "f4")
+    keys = {"k_scale": scales.tolist(), "v_scale": scales.tolist()}
+    code, report = diagnosed(tmp_path, context(scales=scales[:, 0][np.array(TABLE)]), "block_table", **keys)
+    assert code == 0, report
+    by_place = [scales[:4, 0]] * 3
+    code, report = diagnosed(tmp_path, context(scales=by_place), "block_table", **keys)
+    assert code == 1
+    assert "agrees with scale i of the pool for page i of each sequence" in report.splitlines()[1], report
 
 
 def test_a_right_result_agrees(tmp_path):

@@ -49,6 +49,19 @@ def test_correct_bfloat16_kernel(assert_attention):
     assert report["tensors"][0]["bound"]["of"] == "bf16"
 
 
+def test_pages(assert_attention):
+    """Keys and values in pages of 4, without k and v."""
+    pages = {"K_pages": K[0].reshape(4, 4, 1, 8), "V_pages": V[0].reshape(4, 4, 1, 8), "layout": "blhd",
+             "block_table": np.array([[2, 0, 3], [1, 3, 0]]), "key_lengths": np.array([10, 7])}
+    q = Q[:, :1, None]
+    order = [[8, 9, 10, 11, 0, 1, 2, 3, 12, 13], [4, 5, 6, 7, 12, 13, 14]]
+    weights = [np.exp(K[0][keys] @ q[b, 0, 0] * np.float32(8 ** -0.5)) for b, keys in enumerate(order)]
+    out = np.stack([w @ V[0][keys] / w.sum() for w, keys in zip(weights, order)])[:, None, None]
+    assert assert_attention(out, q, **pages)["same"] is True
+    with pytest.raises(AssertionError, match="the results of batch items 1, 0"):
+        assert_attention(out[::-1], q, **pages)
+
+
 def test_missing_scale(assert_attention):
     with pytest.raises(AssertionError, match=r"agrees with --scale none \(the job has 1/sqrt\(8\)\)"):
         assert_attention(kernel(Q, K, V, 1), Q, K, V, causal=True)

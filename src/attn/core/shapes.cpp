@@ -319,12 +319,15 @@ std::string advice_to_change(Layout layout) {
 }
 
 /// Suggests the other layout if Q and K, with four axes, have compatible numbers of heads in it.
-std::string advice_on_groups(const TensorMap& tensors, const Options& options) {
+/// The heads of keys in pages, G, do not depend on it.
+std::string advice_on_groups(const TensorMap& tensors, const Options& options, std::size_t G) {
   const Tensor *Q = find(tensors, Input::Q), *K = find(tensors, Input::K);
   if (Q == nullptr || K == nullptr || Q->rank() != 4 || K->rank() != 4) return "";
   const std::size_t axis = options.layout == Layout::bhld ? 2 : 1;
-  const std::size_t H = Q->shape()[axis], G = K->shape()[axis];
-  return G == 0 || H % G != 0 ? "" : advice_to_change(options.layout);
+  const std::size_t H = Q->shape()[axis], other = K->shape()[axis];
+  const auto fits = [&](std::size_t heads) { return heads != 0 && H % heads == 0; };
+  const bool is_in_pages = contains(tensors, Input::key_lengths) && K->rows() != nullptr;
+  return fits(other) || (is_in_pages && fits(G)) ? advice_to_change(options.layout) : "";
 }
 
 void check_groups(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
@@ -335,7 +338,7 @@ void check_groups(const TensorMap& tensors, const Options& options, AxisLengths&
                   .expected = "a divisor of " + std::to_string(H.length) +
                               ", the number of query heads (from " + std::string(H.name) + ")",
                   .found = std::to_string(G.length),
-                  .hint = advice_on_groups(tensors, options)});
+                  .hint = advice_on_groups(tensors, options, G.length)});
 }
 
 /// Without W_K, the source has to be as wide as the keys.

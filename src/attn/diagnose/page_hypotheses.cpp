@@ -63,15 +63,37 @@ class PageTable {
 
   /// Sets the keys and values of the variant. False: they are those of the job.
   bool apply(Variant& variant) {
-    if (sequences_ == cache_.sequences()) return false;
-    cache_.set_sequences(sequences_);
-    const TensorMap gathered = cache_.gathered();
+    const TensorMap gathered = gathered_pages();
     for (const Input input : {Input::K, Input::V, Input::key_lengths, Input::cu_seqlens_k})
       if (const Tensor* tensor = find(gathered, input)) variant.set(input, *tensor);
-    return true;
+    return !gathered.empty();
+  }
+
+  /// Sets only the scales of keys and values. False: they are those of the job.
+  bool apply_scales(Variant& variant) {
+    bool is_changed = false;
+    Variant other{.tensors = gathered_pages(), .options = variant.options};
+    for (const Input input : {Input::K, Input::V}) {
+      const RowTable *given = table_of_stored(variant, input),
+                     *changed = table_of_stored(other, input);
+      if (given == nullptr || changed == nullptr || !given->factors) continue;
+      if (given->factors->starts == changed->factors->starts) continue;
+      RowTable table = *given;
+      table.factors = changed->factors;
+      set_table(variant, input, std::move(table));
+      is_changed = true;
+    }
+    return is_changed;
   }
 
  private:
+  /// Keys, values and lengths; empty: they are those of the job.
+  TensorMap gathered_pages() {
+    if (sequences_ == cache_.sequences()) return {};
+    cache_.set_sequences(sequences_);
+    return cache_.gathered();
+  }
+
   PagedCache cache_;
   PagedCache::Sequences sequences_;
   Tensor pages_, starts_;
@@ -133,6 +155,15 @@ PageClaim with_a_page_more(Variant& variant, const Inputs&) {
   return words("one page" + of_keys(variant) + " too many, as the table has it");
 }
 
+/// Lengths divided by the page size and rounded down.
+PageClaim without_last_page(Variant& variant, const Inputs&) {
+  const auto length = [](const PageTable& t, std::size_t b) {
+    return t.length(b) / t.page_size() * t.page_size();
+  };
+  if (!change_lengths(variant, length)) return std::nullopt;
+  return words("the last page" + of_keys(variant) + " left out unless it is full");
+}
+
 PageClaim with_lengths_of_first(Variant& variant, const Inputs&) {
   if (!change_lengths(variant, [](const PageTable& t, std::size_t) { return t.length(0); }))
     return std::nullopt;
@@ -175,17 +206,32 @@ PageClaim with_reversed_pages(Variant& variant, const Inputs&) {
   return words("the pages of each sequence in reverse order");
 }
 
+/// A scale of each page, read at the place of the page in its sequence.
+PageClaim with_scales_by_place(Variant& variant, const Inputs&) {
+  if (variant.cache == nullptr) return std::nullopt;
+  PageTable table(variant);
+  for (std::size_t b = 0; b < table.count(); ++b)
+    table.set(b, table.length(b), [&](std::size_t i) {
+      const auto page = static_cast<std::int64_t>(i);
+      return table.is_page(page) ? std::optional(page) : std::nullopt;
+    });
+  if (!table.apply_scales(variant)) return std::nullopt;
+  return words("scale i of the pool for page i of each sequence");
+}
+
 using enum Hypothesis::Stage;
 
 constexpr Hypothesis kPageTable[] = {
     {"pages.key_more", projection, with_a_key_more},
     {"pages.last_whole", projection, with_whole_last_page},
     {"pages.page_more", projection, with_a_page_more},
+    {"pages.last_missing", projection, without_last_page},
     {"pages.lengths_first", projection, with_lengths_of_first},
     {"pages.of_first", projection, with_pages_of_first},
     {"pages.of_next", projection, with_pages_of_next},
     {"pages.no_table", projection, without_table},
     {"pages.reversed", projection, with_reversed_pages},
+    {"pages.scales_by_place", projection, with_scales_by_place},
 };
 
 }  // namespace

@@ -1,32 +1,14 @@
 // Mistakes about stored queries, keys and values: scales, zero points and codes.
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "attn/core/stored_rows.h"
 #include "attn/diagnose/hypotheses.h"
-#include "attn/tensor/gathered_rows.h"
 
 namespace attn {
 namespace {
 
 using MaybeClaim = std::optional<Claim>;
-
-/// The table of a stored tensor; nullptr if it has none that is decoded.
-const RowTable* table_of_stored(const Variant& variant, Input input) {
-  const Tensor* tensor = variant.find(input);
-  if (tensor == nullptr || tensor->rows() == nullptr) return nullptr;
-  const RowTable& table = *tensor->rows()->table();
-  return table.is_stored() ? &table : nullptr;
-}
-
-void set_table(Variant& variant, Input input, RowTable table) {
-  const Tensor& tensor = *variant.find(input);
-  const GatheredRows& rows = *tensor.rows();
-  const Tensor changed = gathered_tensor(std::make_shared<const RowTable>(std::move(table)),
-                                         rows.dtype(), rows.by_head());
-  variant.set(input, changed.reshaped(tensor.shape()));
-}
 
 /// "q", "k" or "v".
 std::string letter_of(Input input) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "attn/core/attention.h"
 #include "attn/core/plan.h"
@@ -17,6 +18,21 @@ void Variant::erase(std::initializer_list<Input> inputs) {
       kept.set(name, tensor);
   }
   tensors = std::move(kept);
+}
+
+const RowTable* table_of_stored(const Variant& variant, Input input) {
+  const Tensor* tensor = variant.find(input);
+  if (tensor == nullptr || tensor->rows() == nullptr) return nullptr;
+  const RowTable& table = *tensor->rows()->table();
+  return table.is_stored() ? &table : nullptr;
+}
+
+void set_table(Variant& variant, Input input, RowTable table) {
+  const Tensor& tensor = *variant.find(input);
+  const GatheredRows& rows = *tensor.rows();
+  const Tensor changed = gathered_tensor(std::make_shared<const RowTable>(std::move(table)),
+                                         rows.dtype(), rows.by_head());
+  variant.set(input, changed.reshaped(tensor.shape()));
 }
 
 Matrices matrices_of(const Shape& shape, const AxisList& axes, std::size_t heads) {

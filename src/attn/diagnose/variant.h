@@ -10,6 +10,7 @@
 #include "attn/core/inputs.h"
 #include "attn/core/options.h"
 #include "attn/core/output_table.h"
+#include "attn/tensor/gathered_rows.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -93,6 +94,12 @@ struct Variant {
   }
   void erase(std::initializer_list<Input> inputs);
 };
+
+/// The table of a tensor with scales or codes (tensor/gathered_rows.h); nullptr: it has neither.
+const RowTable* table_of_stored(const Variant& variant, Input input);
+
+/// Sets a tensor that has a table to the numbers of another of the same shape.
+void set_table(Variant& variant, Input input, RowTable table);
 
 /// The variant from its queries, keys and values on: Q (B, H, L, D), K (B, G, N, D), V (B, G, N,
 /// Dv) and past_K, past_V (B, G, P, .) in f64, as they are after projection, normalisation and

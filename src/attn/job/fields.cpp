@@ -502,7 +502,7 @@ std::vector<Field> attention_fields() {
        .type = FieldType::tensor,
        .names_tensors = true,
        .placeholder = "NAME=FILE,...",
-       .help = "tables of numbers for mask_rule (integers) and bias_rule",
+       .help = "tables of numbers for mask_rule (integers) and bias_rule; also a JSON object",
        .requirements = {needs({"mask_rule", "bias_rule"})}},
       integer("index_block", "M", "each of key_indices is a block of M keys; default: 1", 1,
               [](Options& o) -> std::int64_t& { return o.index_block; },
