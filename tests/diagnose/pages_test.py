@@ -90,3 +90,11 @@ def test_scales_of_other_pages(tmp_path):
 
 def test_a_right_result_agrees(tmp_path):
     assert diagnosed(tmp_path, context(), "kv_indices")[0] == 0
+
+
+def test_sensitivity_has_the_mistakes(tmp_path):
+    diagnosed(tmp_path, context(), "block_table")
+    run = attn("sensitivity", "job.json", "--json", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    found = {mistake["id"]: mistake["text"] for mistake in json.loads(run.stdout)["mistakes"]}
+    assert set(found.values()) >= {claim for claim, _ in MISTAKES}

@@ -15,6 +15,7 @@
 #include "attn/cli/terminal.h"
 #include "attn/compare/gate.h"
 #include "attn/compare/gate_presets.h"
+#include "attn/compare/job_variant.h"
 #include "attn/diagnose/sensitivity.h"
 #include "attn/io/mapped_file.h"
 #include "attn/model/model_job.h"
@@ -167,7 +168,7 @@ int run_sensitivity(const SensitivityArgs& args) {
   const Output output = tested_output(args, job);
   const Test test = tested(args, job, output, tested_precision(args, prepared.inputs));
   const StopOnInterrupt interrupt;
-  const Variant given{job.tensors, job.options, RowChange::none};
+  const Variant given = variant_of(job);
   const Sensitivity found = sensitivity(given, output, test, interrupt.stopped());
   const std::vector<std::string> advice =
       args.suggest ? suggestions(given, found) : std::vector<std::string>();

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,11 +15,11 @@
 #include "attn/compare/baseline.h"
 #include "attn/compare/compare_axes.h"
 #include "attn/compare/compare_hints.h"
+#include "attn/compare/job_variant.h"
 #include "attn/core/attention.h"
 #include "attn/core/expected_error.h"
 #include "attn/core/fused.h"
 #include "attn/core/gradient_error.h"
-#include "attn/core/pages.h"
 #include "attn/core/projection.h"
 #include "attn/diagnose/backward_pass.h"
 #include "attn/diagnose/diagnosis.h"
@@ -32,19 +31,6 @@
 
 namespace attn {
 namespace {
-
-/// The pages and tables that the job was given, with what else a PagedCache takes; nullptr if it
-/// has no table of pages, or lists of slots.
-std::shared_ptr<const TensorMap> given_cache(const Job& job) {
-  const bool has_table =
-      contains(job.replaced, Input::block_table) || contains(job.replaced, Input::kv_indptr);
-  if (!has_table || job.options.index_space == IndexSpace::cache) return nullptr;
-  auto cache = std::make_shared<TensorMap>(job.replaced);
-  for (const Input input : {Input::Q, Input::cu_seqlens_q, Input::key_lengths})
-    if (const Tensor* tensor = find(job.tensors, input))
-      cache->set(std::string(name_of(input)), *tensor);
-  return cache;
-}
 
 /// A tensor of A and the name of the output that it is compared with.
 struct MatchedOutput {
@@ -359,9 +345,7 @@ void explain(const Wrong& wrong, const Job& job, const Document& document,
                           matrices_of(pair.compared.a.shape(), planned.axes, heads)};
   const auto start = std::chrono::steady_clock::now();
   try {
-    Variant given{job.tensors, job.options};
-    given.cache = given_cache(job);
-    pair.diagnosis = diagnose(given, evidence, limits);
+    pair.diagnosis = diagnose(variant_of(job), evidence, limits);
   } catch (const std::bad_alloc&) {
     pair.hints.emplace_back("the mistake was not searched for, because this takes too much memory");
     return;
