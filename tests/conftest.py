@@ -1,6 +1,7 @@
 """Fixtures for all Python tests.
 
 The environment variable ATTN_TEST_CASES=N limits the cases of each parametrized test, for builds that run slowly.
+ATTN_RANDOM_JOBS=N sets the number of random jobs of the tests that use support.jobs.random_jobs.
 """
 
 import os

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from support.attn import assert_error, attn, json_lines
+from support.jobs import random_jobs
 from support.rule_table import Table
 
-RANDOM_JOBS = 80
+RANDOM_JOBS = random_jobs(80)
 FUNCTIONS = dict(abs=abs, min=min, max=max, exp=math.exp, exp2=lambda x: 2.0**x, log=math.log, log2=math.log2,
                  sqrt=math.sqrt)
 

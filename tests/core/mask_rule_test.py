@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from support.attn import assert_error, attn, json_lines, under_sanitizer
+from support.jobs import random_jobs
 from support.rule_table import Table
 
-RANDOM_JOBS = 60
+RANDOM_JOBS = random_jobs(60)
 
 
 def python_mask(rule, L, S, *, B=1, H=1, G=None, offset=0, tables=None):

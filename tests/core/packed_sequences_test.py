@@ -4,16 +4,14 @@ In a batch with more than 512 keys, items with fewer may differ in the last bits
 one step.
 """
 
-import os
-
 import numpy as np
 import pytest
 
-from support.jobs import run_arrays
+from support.jobs import random_jobs, run_arrays
 from support.paged_jobs import PagedJob, bits
 
 ONE_STEP = 512
-LAYOUTS = int(os.environ.get("ATTN_LAYOUTS", 30))  # how many random ones
+LAYOUTS = random_jobs(30)
 
 
 def run(folder, job):

@@ -7,17 +7,17 @@ import pytest
 
 from support import safetensors_file
 from support.attn import attn
-from support.jobs import run_jobs
+from support.jobs import random_jobs, run_jobs
 from support.paged_jobs import bits
 from support.stored_jobs import BYTES, CODES, StoredJob, e2m1, e4m3, e8m0
 
-JOBS = 120
+JOBS = random_jobs(120)
 
 
 def differences(folder, seeds):
-    random_jobs = [StoredJob(seed) for seed in seeds]
-    results = run_jobs(folder, [job for each in random_jobs for job in (each.given, each.plain)])
-    for job, given, plain in zip(random_jobs, results, results):
+    stored_jobs = [StoredJob(seed) for seed in seeds]
+    results = run_jobs(folder, [job for each in stored_jobs for job in (each.given, each.plain)])
+    for job, given, plain in zip(stored_jobs, results, results):
         for name in job.given["outputs"]:
             found, expected = given[name].astype(plain[name].dtype), plain[name]
             if given[name].dtype.itemsize == 4:

@@ -1,6 +1,7 @@
 """Jobs for tests, most of them of `attn batch`, and their results computed with NumPy and SciPy."""
 
 import json
+import os
 
 import numpy as np
 from scipy.special import softmax
@@ -8,6 +9,11 @@ from scipy.special import softmax
 from support.attn import attn
 
 WORDS = [[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1]]
+
+
+def random_jobs(usual):
+    """How many random jobs a test runs: ATTN_RANDOM_JOBS, or `usual`."""
+    return int(os.environ.get("ATTN_RANDOM_JOBS", usual))
 
 
 def job(seed):
