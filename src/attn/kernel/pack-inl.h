@@ -215,16 +215,16 @@ class Rows {
         columns_(columns),
         element_bytes_(size_of(matrix.dtype)),
         row_bytes_(matrix.row * static_cast<std::int64_t>(element_bytes_)),
+        bytes_((matrix.rest ? matrix.width : columns) * element_bytes_),
         in_place_(matrix.dtype == dtype_of<T> && matrix.column == 1 && !matrix.decoding &&
-                  !matrix.rest) {}
+                  !matrix.rest) {
+    if (matrix.decoding) bytes_ /= codes_per_byte(matrix.decoding->code);
+  }
 
   bool in_place() const { return in_place_; }
   bool is_table() const { return matrix_.rows != nullptr; }
   /// Of a row without `rest`, rounded down to elements.
-  std::size_t bytes() const {
-    const std::size_t codes = matrix_.decoding ? codes_per_byte(matrix_.decoding->code) : 1;
-    return (matrix_.rest ? matrix_.width : columns_) * element_bytes_ / codes;
-  }
+  std::size_t bytes() const { return bytes_; }
 
   /// The distance in bytes between rows [first, first + count), 0 if it is not the same for all.
   std::int64_t step(std::size_t first, std::size_t count) const {
@@ -316,6 +316,7 @@ class Rows {
   Matrix matrix_;
   std::size_t columns_, element_bytes_;
   std::int64_t row_bytes_;
+  std::size_t bytes_;
   bool in_place_;
 };
 
