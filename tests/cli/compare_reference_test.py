@@ -181,6 +181,32 @@ def test_bound_of_many_queries_is_the_documented_one(module_path, row):
     assert worst["bound"] == pytest.approx(documented, rel=1e-6)
 
 
+@pytest.mark.parametrize("keys, shows", [
+    ({"window": [70, 0]}, lambda q, k: k >= q - 70),
+    ({"mask_rule": "q // 64 == k // 64"}, lambda q, k: q // 64 == k // 64),
+    ({"documents": [i // 100 for i in range(900)]}, lambda q, k: q // 100 == k // 100),
+    ({"window": [70, 0], "sinks": [0.5, 1, 2, 3]}, lambda q, k: k >= q - 70)], ids=["window", "rule", "documents", "sinks"])
+@pytest.mark.parametrize("output", ["context", "logsumexp", "weights"])
+def test_hidden_keys_do_not_change_the_bound(tmp_path, keys, shows, output):
+    """A job whose queries see one range of keys each, and the same job with a mask. Both are computed in parts."""
+    rng = np.random.default_rng(9)
+    arrays = {"Q": rng.standard_normal((1, 4, 900, 8)), "K": rng.standard_normal((1, 2, 900, 8)),
+              "V": rng.standard_normal((1, 2, 900, 8)), "bias": rng.standard_normal((900, 900))}
+    q, k = np.indices((900, 900))
+    np.savez(tmp_path / "in.npz", mask=shows(q, k) & (q >= k), **{name: x.astype("f4") for name, x in arrays.items()})
+    job = {name: f"in.npz#{name}" for name in arrays} | {"sinks": keys.get("sinks", [0, 0, 0, 0])}
+    (tmp_path / "ranges.json").write_text(json.dumps(job | keys | {"causal": True}))
+    (tmp_path / "mask.json").write_text(json.dumps(job | {"mask": "in.npz#mask"}))
+    assert attn("run", "mask.json", "--outputs", output, "-o", "out.npz", cwd=tmp_path).returncode == 0
+    reports = [attn("compare", "out.npz", "--reference", name, "--json", cwd=tmp_path) for name in ("ranges.json", "mask.json")]
+    for run in reports:
+        assert_verdict(run, 0)
+    ranges, mask = (json.loads(run.stdout)["tensors"][0]["bound"]["worst"] for run in reports)
+    assert ranges["at"] == mask["at"]
+    assert ranges["bound"] == pytest.approx(mask["bound"], rel=1e-9)
+    assert ranges["value"] == pytest.approx(mask["value"], rel=1e-5)
+
+
 def assert_exceeds_the_bound(found):
     assert found["bound"]["worst"]["value"] > 1
     assert found["differing"] > 0
@@ -646,6 +672,17 @@ class TestLayout:
         assert run.returncode == 1
         assert run.stdout.decode().splitlines()[1] == f"  hint: A agrees with the job with layout blhd (--layout blhd){rest}"
         assert attn(*command, "--layout", "blhd", cwd=class_path).returncode == (1 if rest else 0)
+
+    def test_is_named_for_many_heads(self, tmp_path):
+        q, k, v = np.random.default_rng(23).standard_normal((3, 1, 900, 64, 16)).astype("f4")
+        k, v = k[:, :, ::4], v[:, :, ::4]
+        repeated = (x.repeat(4, 2).swapaxes(1, 2) for x in (k, v))
+        for name, tensor in zip("qkv", (q, k, v)):
+            np.save(tmp_path / f"{name}.npy", tensor)
+        np.save(tmp_path / "a.npy", attention(q.swapaxes(1, 2), *repeated, 1 / 4).swapaxes(1, 2).astype("f4"))
+        run = attn("compare", "a.npy", "--reference", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", cwd=tmp_path)
+        assert run.stdout.decode().splitlines()[1] == (
+            "  hint: A agrees with the job with layout blhd (--layout blhd), judging by 4 of 64 heads")
 
     def test_is_named_for_weights(self, heads, class_path):
         q, k = (np.load(class_path / f"{name}.npy").swapaxes(1, 2) for name in "qk")

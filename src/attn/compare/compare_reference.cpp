@@ -224,30 +224,76 @@ bool has_layout(const Job& job, Layout layout) {
   return Q != nullptr && Q->rank() == 4 && job.options.layout == layout;
 }
 
-constexpr std::size_t kMaxExplainedScores = std::size_t{1} << 22;  ///< limits the time
+constexpr std::size_t kMaxExplainedScores = std::size_t{1} << 22;   ///< limits the time
+constexpr std::size_t kMaxExplainedNumbers = std::size_t{1} << 19;  ///< of queries, keys or values
 constexpr std::size_t kFewestQueries = 8;
 
-/// The rows of queries that stand for all of a large problem: the first, the last, and others at
-/// equal distances. Empty if all are few enough.
-std::vector<std::size_t> sampled_queries(const Inputs& in) {
-  const std::size_t of_query = std::max<std::size_t>(1, saturating_product({in.B, in.H, in.S}));
-  const std::size_t count = std::max(kFewestQueries, kMaxExplainedScores / of_query);
-  const std::size_t rows = in.rows.size();
-  std::vector<std::size_t> sampled;
-  for (std::size_t k = 0; count < rows && k < count; ++k)
-    sampled.push_back(k * (rows - 1) / (count - 1));
-  return sampled;
+/// `count` of `all` indices: the first, the last, and others at equal distances. Empty if these are
+/// all.
+std::vector<std::size_t> sampled(std::size_t all, std::size_t count) {
+  std::vector<std::size_t> indices;
+  for (std::size_t k = 0; count < all && k < count; ++k)
+    indices.push_back(count == 1 ? 0 : k * (all - 1) / (count - 1));
+  return indices;
 }
 
-/// The elements of these queries, which are positions on `axis`.
-Tensor of_queries(const Tensor& tensor, std::size_t axis, const std::vector<std::size_t>& queries) {
+/// The rows of queries that stand for all of a large problem; empty if all are few enough.
+std::vector<std::size_t> sampled_queries(const Inputs& in) {
+  const std::size_t of_query = std::max<std::size_t>(1, saturating_product({in.B, in.H, in.S}));
+  return sampled(in.rows.size(), std::max(kFewestQueries, kMaxExplainedScores / of_query));
+}
+
+/// The elements with these indices on `axis`.
+Tensor selected(const Tensor& tensor, std::size_t axis, const std::vector<std::size_t>& indices) {
   Shape shape = tensor.shape();
   std::size_t outer = 1;
   for (std::size_t k = 0; k < axis; ++k) outer *= shape[k];
   const Tensor matrices =
       tensor.reshaped({outer, shape[axis], tensor.size() / (outer * shape[axis])});
-  shape[axis] = queries.size();
-  return take_rows(matrices, queries).reshaped(shape);
+  shape[axis] = indices.size();
+  return take_rows(matrices, indices).reshaped(shape);
+}
+
+/// Reduces a large job with queries, keys and values of four axes, and its result `a`, to some
+/// heads. Returns ", judging by 4 of 32 heads"; "" if nothing is changed, because all are few, or
+/// because other inputs or options depend on heads.
+std::string keep_some_heads(Job& job, Tensor& a) {
+  const auto has_no_other_heads = [](const auto& named) {
+    const auto input = input_named(named.first);
+    return input == Input::Q || input == Input::K || input == Input::V ||
+           input == Input::key_lengths || input == Input::query_lengths;
+  };
+  const Options& options = job.options;
+  if (!std::all_of(job.tensors.begin(), job.tensors.end(), has_no_other_heads) || options.alibi ||
+      !options.mask_rule.empty() || !options.bias_rule.empty())
+    return "";
+  const Tensor *Q = find(job.tensors, Input::Q), *K = find(job.tensors, Input::K),
+               *V = find(job.tensors, Input::V);
+  for (const Tensor* tensor : {Q, K, V, static_cast<const Tensor*>(&a)})
+    if (tensor == nullptr || tensor->rank() != 4) return "";
+  const std::size_t heads = options.layout == Layout::bhld ? 1 : 2, rows = 3 - heads;
+  const std::size_t H = Q->shape()[heads], G = K->shape()[heads];
+  if (G == 0 || H % G != 0 || V->shape()[heads] != G || a.shape()[heads] != H) return "";
+  const std::size_t B = Q->shape()[0], L = Q->shape()[rows], S = K->shape()[rows];
+  const auto groups_with = [&](std::size_t most, std::size_t of_group) {
+    return std::max<std::size_t>(1, most / std::max<std::size_t>(1, of_group));
+  };
+  const std::size_t width = std::max(K->shape()[3], V->shape()[3]);
+  const auto groups =
+      sampled(G, std::min(groups_with(kMaxExplainedScores, saturating_product({B, H / G, L, S})),
+                          groups_with(kMaxExplainedNumbers,
+                                      saturating_product({B, std::max(L * (H / G), S), width}))));
+  if (groups.empty()) return "";
+  std::vector<std::size_t> of_queries;
+  for (const std::size_t g : groups)
+    for (std::size_t h = g * (H / G); h < (g + 1) * (H / G); ++h) of_queries.push_back(h);
+  a = selected(a, heads, of_queries);
+  const auto keep = [&](Input input, const Tensor& whole, const std::vector<std::size_t>& of) {
+    job.tensors.set(std::string(name_of(input)), selected(whole, heads, of));
+  };
+  keep(Input::Q, *Q, of_queries), keep(Input::K, *K, groups), keep(Input::V, *V, groups);
+  return ", judging by " + std::to_string(of_queries.size()) + " of " + std::to_string(H) +
+         " heads";
 }
 
 /// A result of a kernel, and what is known about it.
@@ -257,22 +303,23 @@ struct Wrong {
   const Precision* precision;  ///< null with a tolerance
 };
 
-/// How the result agrees with `job`: "", ", judging by 8 of 1024 queries", " if its axes 1 and 2
-/// are swapped". nullopt if it does not. Errors: as prepare_job().
+/// How the result agrees with `job`: "", ", judging by 4 of 32 heads and 8 of 1024 queries", " if
+/// its axes 1 and 2 are swapped". nullopt if it does not. Errors: as prepare_job().
 std::optional<std::string> agreement(const Wrong& wrong, Job job, const Document& document) {
   job.outputs = {wrong.output};
   if (is_of_gradients(wrong.output)) job.options.path = Path::automatic;  // keeps no scores
-  PreparedJob prepared = prepare_job(job, document);
   Compared compared = wrong.compared;
+  std::string where =
+      wrong.output == Request(Output::context) ? keep_some_heads(job, compared.a) : "";
+  PreparedJob prepared = prepare_job(job, document);
   const PlannedOutput planned = prepared.plan.outputs[0];
-  std::string where;
   if (const auto queries = sampled_queries(prepared.inputs); !queries.empty()) {
     if (is_of_gradients(wrong.output)) return std::nullopt;  // sums over all queries
     const std::optional<std::size_t> axis = planned.query_axis();
     if (!axis || compared.a.shape() != planned.shape) return std::nullopt;
-    compared.a = of_queries(compared.a, *axis, queries);
-    where = ", judging by " + std::to_string(queries.size()) + " of " +
-            std::to_string(prepared.inputs.rows.size()) + " queries";
+    compared.a = selected(compared.a, *axis, queries);
+    where += (where.empty() ? ", judging by " : " and ") + std::to_string(queries.size()) + " of " +
+             std::to_string(prepared.inputs.rows.size()) + " queries";
     job.options.rows.clear();
     for (const std::size_t query : queries)
       job.options.rows.push_back(static_cast<std::int64_t>(prepared.inputs.rows[query]));

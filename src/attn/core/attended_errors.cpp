@@ -80,7 +80,11 @@ struct SumOverQueries {
   }
 };
 
-Inputs seen_part(const Inputs& in) { return first_keys_of(in, seen_keys(in)); }
+/// With all keys up to the last one that some row sees.
+Inputs seen_part(const Inputs& in) {
+  const KeyPart seen = seen_keys(in);
+  return keys_of(in, {0, seen.first + seen.count});
+}
 
 /// Writes a matrix to rows `first` and following of matrix `index` of `whole`.
 void put_rows(const Tensor& part, std::size_t index, std::size_t first, std::size_t rows,

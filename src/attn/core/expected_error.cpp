@@ -49,6 +49,15 @@ Bounded part_of_rows(const Bounded& x, const RowRange& rows) {
   return {take_rows(x.value, indices), take_rows(x.error, indices), x.is_stored};
 }
 
+/// Keys or values of a problem with S keys.
+Bounded keys_of(const Bounded& x, const KeyPart& keys, std::size_t S) {
+  if (keys.count == S) return x;
+  const auto of = [&](const Tensor& tensor) { return sliced(tensor, 2, keys.first, keys.count); };
+  Bounded part{of(x.value), of(x.error), x.is_stored, x.sizes};
+  if (part.sizes) part.sizes->magnitudes = of(part.sizes->magnitudes);
+  return part;
+}
+
 /// Copies part (1, heads, rows, ...) to whole (B, H, R, ...), from head `head` of all items and row
 /// `first` on.
 void put(const Tensor& part, std::size_t head, std::size_t first, Tensor& whole) {
@@ -68,6 +77,7 @@ Bounded in_parts(Output output, const Inputs& in, const ErrorOps& ops, Formula<E
     values = whole.at(Output::present_V);
     if (in[Input::gate] || in[Input::W_gate]) gates = whole.at(Output::gates);
   }
+  const bool has_keys = row_of(output).axes.contains(Axis::S);
   const std::size_t rows = in.rows.size(), step = queries_of_part(in), heads = in.H / in.G;
   const std::size_t parts = (rows + step - 1) / step;
   std::vector<InputErrors> known(in.B * in.G);
@@ -88,12 +98,14 @@ Bounded in_parts(Output output, const Inputs& in, const ErrorOps& ops, Formula<E
     if (gates) its_gates = heads_of(*gates, b, g * heads, heads);
     in_turn(parts, [&](std::size_t i) {
       const RowRange range{i * step, std::min(step, rows - i * step)};
-      const Inputs part = part_of(group, {range});
-      ErrorOps of_part(part, precision, &known[pair]);
+      const Inputs with_all_keys = part_of(group, {range});
+      const KeyPart seen = has_keys ? KeyPart{0, in.S} : seen_keys(with_all_keys);
+      const Inputs part = keys_of(with_all_keys, seen);
+      ErrorOps of_part(part, precision, &known[pair], in.S);
       Formula<ErrorOps> formula(of_part, part);
       formula.provide(Output::queries, part_of_rows(its_queries, range));
-      formula.provide(Output::present_K, its_keys);
-      if (its_values) formula.provide(Output::present_V, *its_values);
+      formula.provide(Output::present_K, keys_of(its_keys, seen, in.S));
+      if (its_values) formula.provide(Output::present_V, keys_of(*its_values, seen, in.S));
       if (its_gates) formula.provide(Output::gates, part_of_rows(*its_gates, range));
       const Bounded& found = formula.at(output);
       put(found.value, pair * heads, range.first, all.value);

@@ -90,20 +90,36 @@ Inputs head_of(const Inputs& in, std::size_t b, std::size_t h) {
   return of_heads(in, b, h / (in.H / in.G), h, 1);
 }
 
-std::size_t seen_keys(const Inputs& in) {
-  if (!in.key_ranges || in.E > 0 || in.options.empty_rows == EmptyRows::uniform) return in.S;
-  std::int64_t end = 1;
-  for (const kernel::KeyRange& range : *in.key_ranges) end = std::max(end, range.end);
-  return std::min(in.S, static_cast<std::size_t>(end));
+KeyPart seen_keys(const Inputs& in) {
+  if (!in.key_ranges || in.E > 0 || in.options.empty_rows == EmptyRows::uniform) return {0, in.S};
+  const bool has_positions =
+      in[Input::alibi_slopes] || in[Input::relative_bias] || !in.options.bias_rule.empty();
+  std::int64_t first = has_positions ? 0 : static_cast<std::int64_t>(in.S), end = 0;
+  for (const kernel::KeyRange& range : *in.key_ranges) {
+    if (range.begin >= range.end) continue;
+    first = std::min(first, range.begin), end = std::max(end, range.end);
+  }
+  if (end == 0) return {0, std::min<std::size_t>(1, in.S)};
+  return {static_cast<std::size_t>(first), static_cast<std::size_t>(end - first)};
 }
 
-Inputs first_keys_of(const Inputs& in, std::size_t count) {
-  if (count == in.S) return in;
+Inputs keys_of(const Inputs& in, const KeyPart& keys) {
+  if (keys.count == in.S) return in;
   Inputs part = in;
-  part.S = count, part.P = std::min(in.P, count), part.N = count - part.P;
+  part.S = keys.count;
+  part.P = std::min(in.P - std::min(in.P, keys.first), keys.count), part.N = keys.count - part.P;
+  if (part.key_ranges)
+    for (kernel::KeyRange& range : *part.key_ranges) {
+      const auto first = static_cast<std::int64_t>(keys.first);
+      const auto moved = [&](std::int64_t key) {
+        return std::clamp(key - first, std::int64_t{0}, static_cast<std::int64_t>(keys.count));
+      };
+      range.begin = moved(range.begin), range.end = moved(range.end), range.center -= first;
+    }
   for (const Input input :
        {Input::mask, Input::bias, Input::key_mask, Input::dropout_mask, Input::grad_weights})
-    if (in[input] && in[input]->shape()[3] != 1) part[input] = sliced(*in[input], 3, 0, count);
+    if (in[input] && in[input]->shape()[3] != 1)
+      part[input] = sliced(*in[input], 3, keys.first, keys.count);
   return part;
 }
 

@@ -26,11 +26,17 @@ Inputs group_of(const Inputs& in, std::size_t b, std::size_t g);
 /// The same of one query head: B = H = G = 1.
 Inputs head_of(const Inputs& in, std::size_t b, std::size_t h);
 
-/// The number of keys after which no row sees any; S if this is not known.
-std::size_t seen_keys(const Inputs& in);
+/// Keys of a problem.
+struct KeyPart {
+  std::size_t first = 0, count = 0;
+};
 
-/// The problem from its scores to its context with the first seen_keys() only.
-Inputs first_keys_of(const Inputs& in, std::size_t count);
+/// The keys of which some row sees some, and those between them; all if they are not known. The
+/// first ones are included if biases depend on the positions of keys.
+KeyPart seen_keys(const Inputs& in);
+
+/// The problem from its scores to its context with these keys only, of which seen_keys() are some.
+Inputs keys_of(const Inputs& in, const KeyPart& keys);
 
 /// Matrix (b, h) of a tensor (B, H, ...), whose first two axes may have length 1: (1, 1, ...),
 /// without a copy.

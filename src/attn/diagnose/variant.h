@@ -124,7 +124,7 @@ Matrices matrices_of(const Shape& shape, const AxisList& axes, std::size_t heads
 /// These rows of a tensor with this view, (B, H, rows, C), f64.
 Tensor taken(const Tensor& tensor, const Matrices& view, const std::vector<std::size_t>& rows);
 
-/// All rows.
+/// All rows; without a copy if they are in this order.
 Tensor taken(const Tensor& tensor, const Matrices& view);
 
 }  // namespace attn
