@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 
+from support import mask_pictures
 from support.attn import ATTN, ROOT
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -140,3 +141,7 @@ def test_help_of_script_shows_its_usage(name):
     run = subprocess.run([ROOT / "scripts" / name, "--help"], capture_output=True, text=True, timeout=60)
     assert run.returncode == 0
     assert f"    scripts/{name} [" in run.stdout
+
+
+def test_pictures_of_masks_are_those_of_the_documented_rules():
+    assert read(ROOT / "docs" / "images" / "masks.svg") == mask_pictures.svg(), "run scripts/dev/images"

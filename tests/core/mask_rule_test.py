@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 
+from support import mask_pictures
 from support.attn import assert_error, attn, json_lines, under_sanitizer
 from support.jobs import random_jobs
 from support.rule_table import Table
@@ -102,6 +103,23 @@ def test_rules_in_use_have_the_bytes_of_their_masks(path):
     for name, by_rule, by_mask in zip(RULES, results[::2], results[1::2]):
         for output in "weights", "context", "logsumexp":
             assert by_rule[output] == by_mask[output], (name, output)
+
+
+def test_documented_rules_show_the_keys_that_python_shows():
+    """For random numbers of queries and keys."""
+    rng = random.Random(4)
+    jobs, masks, documented = [], [], list(mask_pictures.rules().items())
+    assert len(documented) >= 23
+    for number in range(len(documented) * random_jobs(2)):
+        rule = mask_pictures.job_of(*documented[number % len(documented)])
+        L, S = rng.randint(1, 24), rng.randint(1, 24)
+        masks.append(python_mask(rule["mask_rule"], L, S, H=2, tables=rule.get("mask_tables")))
+        assert masks[-1] is not None, rule
+        jobs.append(problem(L, S, H=2, seed=number) | rule | {"outputs": ["weights"], "path": ["auto", "reference"][number % 2]})
+    results, run = outputs(jobs)
+    assert run.returncode == 0, run.stderr.decode()
+    for job, mask, result in zip(jobs, masks, results):
+        assert np.array_equal(np.array(result["weights"], float).reshape(mask.shape) > 0, mask), job["mask_rule"]
 
 
 def random_sum(rng, tables, depth):
