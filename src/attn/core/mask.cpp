@@ -60,6 +60,23 @@ std::optional<std::map<std::int64_t, Interval>> documents_of(const TokenPosition
   return documents;
 }
 
+/// The keys that query i sees by its document, causality and window, where documents_of() the keys
+/// are known.
+kernel::KeyRange range_by_position(const std::map<std::int64_t, Interval>& documents,
+                                   const TokenPositions::Side& queries, std::size_t i,
+                                   const Options& options) {
+  const std::int64_t id = queries.segment(i);
+  kernel::KeyRange range{.padding = id == TokenPositions::kPadding};
+  const auto document = documents.find(id);
+  if (document == documents.end()) return range;
+  const auto& [begin, end] = document->second;
+  range.center = begin + queries.position(i);
+  const Interval reached = reach(range.center, options);
+  range.begin = std::clamp(reached.begin, begin, end);
+  range.end = std::max(range.begin, std::min(reached.end, end));
+  return range;
+}
+
 /// Whether the keys that a query sees by its position differ between heads.
 bool differs_by_head(const Inputs& in) {
   return (in.mask_rule && in.mask_rule->uses_heads()) ||
@@ -79,14 +96,8 @@ std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in) {
     std::optional<RuleRows> rule;
     if (in.mask_rule) rule.emplace(in, entry, 0);
     for (const std::size_t i : in.rows) {
-      const std::int64_t id = tokens.queries.segment(i);
-      kernel::KeyRange range{.padding = id == TokenPositions::kPadding};
-      if (const auto document = documents->find(id); document != documents->end()) {
-        const auto& [begin, end] = document->second;
-        range.center = begin + tokens.queries.position(i);
-        const Interval reached = reach(range.center, in.options);
-        range.begin = std::clamp(reached.begin, begin, end);
-        range.end = std::max(range.begin, std::min(reached.end, end));
+      kernel::KeyRange range = range_by_position(*documents, tokens.queries, i, in.options);
+      if (range.begin < range.end) {
         if (in.key_lists && !in.key_lists->narrow(in, entry, i, range)) return std::nullopt;
         if (rule && !rule->narrow(i, range)) return std::nullopt;
       }
@@ -128,30 +139,40 @@ Tensor visible_by_position(const Inputs& in) {
     }
     return visible;
   }
-  for (std::size_t entry = 0; entry < in.token_positions.size(); ++entry)
+  for (std::size_t entry = 0; entry < in.token_positions.size(); ++entry) {
+    const auto& [queries, keys] = in.token_positions[entry];
+    const auto documents = documents_of(keys);
     for (std::size_t head = 0; head < visible.shape()[1]; ++head) {
-      const auto& [queries, keys] = in.token_positions[entry];
       std::optional<RuleRows> rule;
       if (in.mask_rule) rule.emplace(in, entry, head);
       for (const std::size_t i : in.rows) {
-        const Interval reached = reach(queries.position(i), in.options);
+        const std::span<bool> row{out, in.P + in.N};
+        out += in.S;
         const std::int64_t id = queries.segment(i);
+        if (id == TokenPositions::kPadding) continue;
+        std::fill(row.data() + row.size(), out, true);
+        if (documents && !in.key_lists) {
+          const kernel::KeyRange range = range_by_position(*documents, queries, i, in.options);
+          const auto begin = static_cast<std::size_t>(range.begin),
+                     end = static_cast<std::size_t>(range.end);
+          if (rule)
+            rule->show(i, begin, end, row.data());
+          else
+            std::fill(row.data() + begin, row.data() + end, true);
+          continue;
+        }
+        const Interval reached = reach(queries.position(i), in.options);
         const auto sees = [&, &side = keys](std::size_t j) {
           return id == side.segment(j) && reached.contains(side.position(j));
         };
-        if (id == TokenPositions::kPadding) {
-          out += in.S;
-          continue;
-        }
         if (in.key_lists)
-          in.key_lists->each(in, entry, head, i, [&](std::size_t j) { out[j] = sees(j); });
+          in.key_lists->each(in, entry, head, i, [&](std::size_t j) { row[j] = sees(j); });
         else
-          for (std::size_t j = 0; j < in.P + in.N; ++j) out[j] = sees(j);
-        std::fill(out + in.P + in.N, out + in.S, true);
-        if (rule) apply(*rule, i, {out, in.P + in.N});
-        out += in.S;
+          for (std::size_t j = 0; j < row.size(); ++j) row[j] = sees(j);
+        if (rule) apply(*rule, i, row);
       }
     }
+  }
   return visible;
 }
 
