@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "attn/base/number_text.h"
+#include "attn/core/fused.h"
 #include "attn/core/mask.h"
 #include "attn/core/rule_parts.h"
 
@@ -54,8 +57,8 @@ double remainder_of(double a, double b) {
 }
 double quotient_of(double a, double b) { return std::round((a - remainder_of(a, b)) / b); }
 
-double smaller(double a, double b) { return std::min(a, b); }
-double larger(double a, double b) { return std::max(a, b); }
+constexpr auto smaller = [](double a, double b) { return std::min(a, b); };
+constexpr auto larger = [](double a, double b) { return std::max(a, b); };
 
 /// Computes the rule for some of the pairs of queries and keys.
 class PairValues {
@@ -63,20 +66,25 @@ class PairValues {
   PairValues(const Parts& rule, const Inputs& in, const Shape& shape)
       : rule_(rule), in_(in), shape_(shape), numbers_(rule.parts.size()) {}
 
-  /// The values for keys [0, count) of an item, a head and one of in.rows. These are 0 where the
+  /// The values for keys [first, end) of an item, a head and one of in.rows. These are 0 where the
   /// rule does not differ.
   template <class T>
-  void compute(std::size_t item, std::size_t head, std::size_t row, std::size_t count, T* out) {
-    at_ = {item, head, row, 0};
-    for (begin_ = 0; begin_ < count; begin_ += kKeys) {
-      count_ = std::min(kKeys, count - begin_);
+  void compute(const std::array<std::size_t, 3>& at, std::size_t first, std::size_t end, T* out) {
+    at_ = {at[0], at[1], at[2], 0};
+    for (begin_ = first; begin_ < end; begin_ += kKeys) {
+      count_ = std::min(kKeys, end - begin_);
       at_[3] = begin_;
       pair_ = pair_at(at_);
-      compute_parts();
+      compute_parts(begin_ == first);
+      T* const part = out + begin_;
       for (std::size_t n = 0; n < count_; ++n) {
-        T& value = out[begin_ + n] = static_cast<T>(numbers_.back()[n]);
-        if (fails_[n] + static_cast<double>(value - value) != 0) value = checked<T>(begin_ + n);
+        part[n] = static_cast<T>(numbers_.back()[n]);
+        fails_[n] += static_cast<double>(part[n] - part[n]);
       }
+      bool has_failed = false;
+      for (std::size_t n = 0; n < count_; ++n) has_failed |= fails_[n] != 0;
+      for (std::size_t n = 0; has_failed && n < count_; ++n)
+        if (fails_[n] != 0) part[n] = checked<T>(begin_ + n);
     }
   }
 
@@ -99,14 +107,14 @@ class PairValues {
 
   /// Sets numbers_, and fails_ to NaN where a number is not finite. What "and" and "or" do not
   /// reach is computed, too.
-  void compute_parts() {
+  void compute_parts(bool is_first) {
     fails_.fill(0);
     for (std::size_t number = 0; number < numbers_.size(); ++number) {
       const Part& part = rule_.parts[number];
       Numbers& out = numbers_[number];
       if (part.is_of_key)
         compute_part(part, out, count_);
-      else if (begin_ == 0)
+      else if (is_first)
         compute_part(part, out, 1), out.fill(out[0]);
       for (std::size_t n = 0; n < count_; ++n) fails_[n] += out[n] - out[n];
     }
@@ -155,12 +163,13 @@ class PairValues {
         });
       }
       case Operation::call:
+        if (kBiasFunctions[part.of].name == "abs")
+          return each([&](std::size_t n) { return std::fabs(a[n]); });
         if (const auto of = kBiasFunctions[part.of].of)
           return each([&](std::size_t n) { return of(a[n]); });
         each([&](std::size_t n) { return a[n]; });
-        for (const std::size_t operand : part.operands)
-          for (std::size_t n = 0; n < count; ++n) out[n] = pick(part)(out[n], numbers_[operand][n]);
-        return;
+        return kBiasFunctions[part.of].name == "min" ? combine(part, out, count, smaller)
+                                                     : combine(part, out, count, larger);
       case Operation::comparison:
         std::fill_n(out.begin(), count, 1);
         for (std::size_t r = 0; r < part.relations.size(); ++r) {
@@ -175,15 +184,19 @@ class PairValues {
       case Operation::logical_and:
       case Operation::logical_or:
         each([&](std::size_t n) { return a[n]; });
-        for (const std::size_t operand : part.operands)
-          for (std::size_t n = 0; n < count; ++n)
-            out[n] = (part.kind == Operation::logical_or ? larger : smaller)(out[n],
-                                                                             numbers_[operand][n]);
+        return part.kind == Operation::logical_or ? combine(part, out, count, larger)
+                                                  : combine(part, out, count, smaller);
     }
   }
 
+  template <class F>
+  void combine(const Part& part, Numbers& out, std::size_t count, F f) const {
+    for (const std::size_t operand : part.operands)
+      for (std::size_t n = 0; n < count; ++n) out[n] = f(out[n], numbers_[operand][n]);
+  }
+
   static double (*pick(const Part& part))(double, double) {
-    return kBiasFunctions[part.of].name == "min" ? smaller : larger;
+    return kBiasFunctions[part.of].name == "min" ? +smaller : +larger;
   }
 
   static bool is_index(double x, std::size_t length) {
@@ -321,6 +334,28 @@ class PairValues {
 }  // namespace
 }  // namespace rule
 
+namespace {
+
+constexpr std::size_t kOne = 1, kNumbersOfTask = std::size_t{1} << 16;
+
+/// Calls compute(first, end) for parts of `count` rows in parallel, and throws what the first part
+/// that fails throws.
+template <class Compute>
+void run_in_order(std::size_t count, std::size_t at_once, Compute compute) {
+  std::vector<std::exception_ptr> failures((count + at_once - 1) / at_once);
+  run_in_parallel(failures.size(), thread_count(), [&](std::size_t i) {
+    try {
+      compute(i * at_once, std::min(count, (i + 1) * at_once));
+    } catch (...) {
+      failures[i] = std::current_exception();
+    }
+  });
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace
+
 BiasRule::BiasRule(const std::string& text, const TensorMap& tensors, const Inputs& in)
     : parts_(std::make_unique<const rule::Parts>(
           rule::parts_of(rule::bias_rules(), text, tensors, in))) {}
@@ -334,20 +369,32 @@ Shape BiasRule::shape_of_values(const Inputs& in) const {
           parts_->of_keys || in.E > 0 ? in.S : 1};
 }
 
-Tensor BiasRule::values(const Inputs& in) const {
+Tensor BiasRule::values(const Inputs& in, bool only_seen) const {
   const Shape shape = shape_of_values(in);
   Tensor values(in.compute, shape);
-  rule::PairValues pairs(*parts_, in, shape);
-  const std::size_t count = parts_->of_keys ? in.P + in.N : 1;
-  const auto fill = [&]<class T>(T* out) {
-    for (std::size_t b = 0; b < shape[0]; ++b)
-      for (std::size_t h = 0; h < shape[1]; ++h)
-        for (std::size_t row = 0; row < shape[2]; ++row, out += shape[3]) {
-          pairs.compute(b, h, row, count, out);
-          if (!parts_->of_keys)
-            std::fill(out + 1, out + std::max<std::size_t>(1, shape[3]), out[0]);
-          if (in.E > 0) std::fill(out + in.P + in.N, out + in.S, T{0});
-        }
+  const std::size_t rows = shape[0] * shape[1] * shape[2];
+  const std::size_t at_once = std::max<std::size_t>(1, kNumbersOfTask / std::max(shape[3], kOne));
+  const bool has_ranges = only_seen && in.key_ranges && parts_->of_queries && parts_->of_keys;
+  const auto seen = [&](std::size_t item, std::size_t row) {
+    const std::size_t all = parts_->of_keys ? in.P + in.N : 1;
+    if (!has_ranges) return std::pair{std::size_t{0}, all};
+    const kernel::KeyRange& range =
+        (*in.key_ranges)[(in.token_positions.size() == 1 ? 0 : item) * in.rows.size() + row];
+    const std::size_t end = std::min(static_cast<std::size_t>(range.end), all);
+    return std::pair{std::min(static_cast<std::size_t>(range.begin), end), end};
+  };
+  const auto fill = [&]<class T>(T* all) {
+    run_in_order(rows, at_once, [&](std::size_t first, std::size_t end) {
+      rule::PairValues pairs(*parts_, in, shape);
+      for (std::size_t i = first; i < end; ++i) {
+        const std::array at = {i / shape[2] / shape[1], i / shape[2] % shape[1], i % shape[2]};
+        const auto [begin, count] = seen(at[0], at[2]);
+        T* const out = all + i * shape[3];
+        pairs.compute(at, begin, count, out);
+        if (!parts_->of_keys) std::fill(out + 1, out + std::max(kOne, shape[3]), out[0]);
+        if (in.E > 0) std::fill(out + in.P + in.N, out + in.S, T{0});
+      }
+    });
   };
   if (in.compute == DType::f32)
     fill(values.mutable_data<float>().data());

@@ -38,10 +38,14 @@ class BiasRule {
   /// Appended keys get 0, and so do pairs that are hidden if an operation has no result for them.
   /// Errors: data, if an operation has no finite result for another pair: with its position in the
   /// text and the values of b, h, q and k.
-  Tensor values(const Inputs& in) const;
+  Tensor values(const Inputs& in) const { return values(in, false); }
+  /// With 0 for keys outside of in.key_ranges, if these are known.
+  Tensor values_of_seen_keys(const Inputs& in) const { return values(in, true); }
   Shape shape_of_values(const Inputs& in) const;
 
  private:
+  Tensor values(const Inputs& in, bool only_seen) const;
+
   std::unique_ptr<const rule::Parts> parts_;
 };
 

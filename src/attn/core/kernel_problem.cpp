@@ -166,7 +166,7 @@ KernelProblem<T>::KernelProblem(const Inputs& in) {
   }
   problem.key_ranges_batch =
       in.token_positions.size() == 1 ? 0 : static_cast<std::int64_t>(problem.L);
-  if (in.bias_rule) add_mask(*this, in.bias_rule->values(in), false);
+  if (in.bias_rule) add_mask(*this, in.bias_rule->values_of_seen_keys(in), false);
   for (const std::optional<Tensor>* given :
        {&in[Input::bias], &in[Input::mask], &in[Input::key_mask]})
     if (*given)
