@@ -158,6 +158,7 @@ EQUAL = {"numpy-text": ("text of arrays", "numpy", numpy_text.compare, "text"),
          "jax-text": ("text of arrays", "jax", lambda: tensor_text.compare("jax"), "text"),
          "mask-rules": ("masks as text", "torch", module_compare("mask_rules"), "masks"),
          "stored-numbers": ("8-bit and 4-bit numbers", "torch", module_compare("stored_numbers"), "numbers"),
+         "sentences": ("the way from a sentence to a page", "transformers", module_compare("sentences"), "weights, within 5e-6"),
          "torch-streams": ("random tensors", "torch", module_compare("torch_streams"), "bits"),
          "jax-streams": ("random tensors", "jax", module_compare("jax_streams"), "bits")}
 
