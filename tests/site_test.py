@@ -48,6 +48,21 @@ def test_gallery_shows_pages_of_examples(site, script):
         assert "</html>" in (site / "gallery" / f"{name}.html").read_text()
 
 
+def test_other_folders_are_not_replaced(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    run = subprocess.run([ROOT / "scripts" / "site", tmp_path], env=os.environ | {"ATTN": ATTN}, capture_output=True, text=True)
+    assert run.returncode == 1 and run.stderr == f"{tmp_path} is neither empty nor a site\n"
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("text, message", [
+    ("[x](missing.md)", "docs/masks.md: missing.md does not exist"),
+    ("![p](images/nope.png)", "docs/masks.md: images/nope.png does not exist")])
+def test_links_to_missing_files_are_errors(script, text, message):
+    with pytest.raises(SystemExit, match=message):
+        script.with_links_of_site(text, ROOT / "docs" / "masks.md")
+
+
 @pytest.mark.parametrize("element, problem", [
     ('<a href="absent.html">x</a>', "a.html: absent.html does not exist"),
     ('<a href="#absent">x</a>', "a.html: #absent: no such heading"),

@@ -191,7 +191,7 @@ def test_hidden_keys_do_not_change_the_bound(tmp_path, keys, shows, output):
     """A job whose queries see one range of keys each, and the same job with a mask. Both are computed in parts."""
     rng = np.random.default_rng(9)
     arrays = {"Q": rng.standard_normal((1, 4, 900, 8)), "K": rng.standard_normal((1, 2, 900, 8)),
-              "V": rng.standard_normal((1, 2, 900, 8)), "bias": rng.standard_normal((900, 900))}
+              "V": rng.standard_normal((1, 2, 900, 8))}
     q, k = np.indices((900, 900))
     np.savez(tmp_path / "in.npz", mask=shows(q, k) & (q >= k), **{name: x.astype("f4") for name, x in arrays.items()})
     job = {name: f"in.npz#{name}" for name in arrays} | {"sinks": keys.get("sinks", [0, 0, 0, 0])}
@@ -294,6 +294,10 @@ def own_jobs():
         "normalised tokens": {**given, "qk_norm": "layer", "qk_norm_axis": "all", "q_norm": numbers(32),
                               "q_norm_bias": numbers(32), "k_norm": numbers(16), "k_norm_bias": numbers(16)},
         "unit queries and keys": {**given, "qk_norm": "l2", "scale": 10},
+        "counted keys": {**given, "key_indices": [[5, 5, 6], [6, 6, 7], [7, 7, -1]] * 3, "duplicates": "count"},
+        "documents": {**given, "documents": [0, 0, 0, 1, 1, 1, 1, 2, 2], "causal": True},
+        "lengths": {**given, "key_lengths": [4, 9], "key_starts": [1, 3]},
+        "bias rule": {**given, "window": [2, 0], "bias_rule": "-0.1 * abs(q - k) + 0.2 * k"},
         "no values": {"Q": numbers(3, 4), "K": numbers(5, 4)},
     }
 
@@ -682,7 +686,8 @@ class TestLayout:
         np.save(tmp_path / "a.npy", attention(q.swapaxes(1, 2), *repeated, 1 / 4).swapaxes(1, 2).astype("f4"))
         run = attn("compare", "a.npy", "--reference", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", cwd=tmp_path)
         assert run.stdout.decode().splitlines()[1] == (
-            "  hint: A agrees with the job with layout blhd (--layout blhd), judging by 4 of 64 heads")
+            "  hint: A agrees with the job with layout blhd (--layout blhd), judging by 36 of 64 heads and 129 of 900 "
+            "queries")
 
     def test_is_named_for_weights(self, heads, class_path):
         q, k = (np.load(class_path / f"{name}.npy").swapaxes(1, 2) for name in "qk")

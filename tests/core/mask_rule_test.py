@@ -263,6 +263,10 @@ JOB = {"Q": [[1], [2], [3]], "K": [[1], [2], [3]], "outputs": ["weights"]}
 @pytest.mark.parametrize("flags, code, texts", [
     (["--mask-rule", "q >= kk"], 2, ["--mask-rule: unknown name 'kk' at character 6"]),
     (["--mask-rule", "q > k && q"], 2, ["--mask-rule: ", "found '&&' at character 7 (use 'and')"]),
+    (["--mask-rule", "q => k"], 2, ["found '=' at character 3 (use '>=')"]),
+    (["--mask-rule", "q =< k"], 2, ["found '=' at character 3 (use '<=')"]),
+    (["--mask-rule", "q / 2 < k"], 2, ["found '/' at character 3 (use '//')"]),
+    (["--mask-rule", "t[k]", "--mask-tables", "t=[1, 0]"], 2, ["for numbers, write a JSON object: {\"NAME\": [0, 1]}"]),
     (["--mask-rule", "abs(q, k)"], 2, ["expected one argument of abs, found 2 at character 1"]),
     (["--mask-rule", "min(q)"], 2, ["expected two or more arguments of min, found 1 at character 1"]),
     (["--mask-rule", "q % (k - 1) == 0"], 2, ["division by zero at character 3 for b = 0, h = 0, q = 0, k = 1"]),

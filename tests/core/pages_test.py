@@ -85,9 +85,9 @@ def test_one_query_for_each_sequence(tmp_path):
 KV = {"Q": CACHE["Q"], "KV_pages": np.zeros((4, 2, 2, 1, 2))}
 ERRORS = {
     "page outside of the pool": (TABLE | {"block_table": [[3, 0], [4, 9]]},
-        "block_table: expected one of the 4 pages of the pool for batch item 1, page 0, found 4"),
+        "block_table: expected 0 to 3, a page of the pool, for batch item 1, page 0, found 4"),
     "negative page": (LISTS | {"kv_indices": [3, -1, 1]},
-        "kv_indices: expected one of the 4 pages of the pool for batch item 0, page 1, found -1"),
+        "kv_indices: expected 0 to 3, a page of the pool, for batch item 0, page 1, found -1"),
     "too many keys": (TABLE | {"key_lengths": [3, 5]},
         "key_lengths: expected at most 4 keys in 2 pages of 2 for batch item 1, found 5"),
     "negative length": (TABLE | {"key_lengths": [3, -1]},
@@ -127,7 +127,7 @@ ERRORS = {
     "other values": (TABLE | {"V_pages": np.zeros((4, 3, 1, 2))},
         "V_pages: expected the pages, page size and heads of K_pages (4, 2, 1, 2), found (4, 3, 1, 2)"),
     "no lengths": ({"block_table": TABLE["block_table"]},
-        "block_table: requires key_lengths or last_page_len"),
+        "block_table: requires key_lengths or kv_indptr"),
     "no table": ({}, "K_pages: requires block_table, kv_indptr or index_space"),
     "no list": ({"kv_indptr": [0, 2, 3], "last_page_len": [1, 2]}, "kv_indptr: requires kv_indices"),
     "keys as well": (TABLE | {"K": np.zeros((2, 1, 3, 2))}, "K_pages: cannot be combined with K"),

@@ -88,6 +88,31 @@ def test_scales_of_other_pages(tmp_path):
     assert "agrees with scale i of the pool for page i of each sequence" in report.splitlines()[1], report
 
 
+def test_nan_behind_the_last_key(tmp_path):
+    """A weight of 0 times NaN is NaN, so the results of all queries of the sequence are."""
+    keys = K.copy()
+    keys[9, 3] = np.nan  # slot 19 of sequence 0
+    result = context()
+    result[0] = np.nan
+    np.save(tmp_path / "nan.npy", keys)
+    code, report = diagnosed(tmp_path, result, "block_table", K_pages="nan.npy")
+    assert code == 1
+    assert ("slot 19 of the pages of sequence 0, behind its last key, holds NaN in K: a kernel that reads it returns NaN, "
+            "also with a weight of 0\n") in report
+
+
+def test_a_sequence_longer_than_the_pool(tmp_path):
+    """Sequences may repeat pages."""
+    rng = np.random.default_rng(8)
+    np.savez(tmp_path / "in.npz", Q=rng.standard_normal((1, 1, 2, 8)), K=rng.integers(-9, 9, (2, 16, 2, 8), "i1"),
+             V=rng.standard_normal((2, 16, 2, 8)), result=rng.standard_normal((1, 1, 2, 8)))
+    job = {"Q": "in.npz#Q", "K_pages": "in.npz#K", "V_pages": "in.npz#V", "k_scale": [[[[0.5]]], [[[2]]]], "layout": "blhd",
+           "block_table": [[1, 0, 0]], "key_lengths": [48]}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    run = attn("compare", "in.npz#result", "--reference", "job.json", "--diagnose", cwd=tmp_path)
+    assert run.returncode == 1, run.stderr
+
+
 def test_a_right_result_agrees(tmp_path):
     assert diagnosed(tmp_path, context(), "kv_indices")[0] == 0
 

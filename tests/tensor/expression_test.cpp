@@ -116,7 +116,7 @@ TEST_CASE("expression: all integers of int64") {
 }
 
 TEST_CASE("expression: errors name the position") {
-  CHECK(message("q / 2 == k") == "expected an operator, found '/' at character 3");
+  CHECK(message("q / 2 == k") == "expected an operator, found '/' at character 3 (use '//')");
   CHECK(message("pos[q] == 1") == "unknown table 'pos' at character 1");
   CHECK(message("sqrt(q)") == "unknown name 'sqrt' at character 1");
   CHECK(message("q[0]") == "unknown table 'q' at character 1");

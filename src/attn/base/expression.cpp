@@ -24,9 +24,9 @@ constexpr std::pair<std::string_view, Relation> kRelations[] = {
 
 /// Operators of other languages, and what to write instead.
 constexpr std::pair<std::string_view, std::string_view> kForeign[] = {
-    {"&&", "and"}, {"&", "and"},    {"||", "or"},      {"|", "or"},
-    {"!", "not"},  {"=", "=="},     {"\u2264", "<="},  {"\u2265", ">="},
-    {"{", "("},    {"\u2212", "-"}, {"\u2227", "and"}, {"\u2228", "or"}};
+    {"&&", "and"},     {"&", "and"},     {"||", "or"},     {"|", "or"}, {"!", "not"},
+    {"=", "=="},       {"\u2264", "<="}, {"\u2265", ">="}, {"{", "("},  {"\u2212", "-"},
+    {"\u2227", "and"}, {"\u2228", "or"}, {"/", "//"}};
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
@@ -87,6 +87,8 @@ class Parser {
     std::string hint;
     for (const auto& [foreign, ours] : kForeign)
       if (token_.text == foreign) hint = " (use '" + std::string(ours) + "')";
+    const std::string_view pair = std::string_view(text_).substr(token_.at, 2);
+    if (pair == "=>" || pair == "=<") hint = std::string(" (use '") + pair[1] + "=')";
     fail(message + ", found '" + printable(std::string(token_.text)) + "'", position(token_.at),
          hint);
   }

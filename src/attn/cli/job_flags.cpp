@@ -167,9 +167,13 @@ void set_named_tensors(const Field& group, const std::string& text, Document& do
   for (const std::string& part : split_at_commas(text)) {
     const std::size_t equals = part.find('=');
     if (equals == 0 || equals == part.npos || equals + 1 == part.size())
-      throw Error(ErrorKind::usage, Problem{.where = {group.flag},
-                                            .expected = "NAME=FILE",
-                                            .found = "'" + printable(part) + "'"});
+      throw Error(ErrorKind::usage,
+                  Problem{.where = {group.flag},
+                          .expected = "NAME=FILE",
+                          .found = "'" + printable(part) + "'",
+                          .hint = text.find('[') == text.npos ? ""
+                                                              : "for numbers, write a JSON object: "
+                                                                "{\"NAME\": [0, 1]}"});
     set(part.substr(0, equals), Json{part.substr(equals + 1)});
   }
 }

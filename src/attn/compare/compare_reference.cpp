@@ -226,7 +226,7 @@ bool has_layout(const Job& job, Layout layout) {
 
 constexpr std::size_t kMaxExplainedScores = std::size_t{1} << 22;   ///< limits the time
 constexpr std::size_t kMaxExplainedNumbers = std::size_t{1} << 19;  ///< of queries, keys or values
-constexpr std::size_t kFewestQueries = 8;
+constexpr std::size_t kFewestQueries = 8, kFewestGroups = 3;
 
 /// `count` of `all` indices: the first, the last, and others at equal distances. Empty if these are
 /// all.
@@ -265,7 +265,8 @@ std::string keep_some_heads(Job& job, Tensor& a) {
   };
   const Options& options = job.options;
   if (!std::all_of(job.tensors.begin(), job.tensors.end(), has_no_other_heads) || options.alibi ||
-      !options.mask_rule.empty() || !options.bias_rule.empty())
+      !options.mask_rule.empty() || !options.bias_rule.empty() || options.heads > 0 ||
+      options.kv_heads > 0 || options.qk_norm_axis == QkNormAxis::all)
     return "";
   const Tensor *Q = find(job.tensors, Input::Q), *K = find(job.tensors, Input::K),
                *V = find(job.tensors, Input::V);
@@ -274,15 +275,10 @@ std::string keep_some_heads(Job& job, Tensor& a) {
   const std::size_t heads = options.layout == Layout::bhld ? 1 : 2, rows = 3 - heads;
   const std::size_t H = Q->shape()[heads], G = K->shape()[heads];
   if (G == 0 || H % G != 0 || V->shape()[heads] != G || a.shape()[heads] != H) return "";
-  const std::size_t B = Q->shape()[0], L = Q->shape()[rows], S = K->shape()[rows];
-  const auto groups_with = [&](std::size_t most, std::size_t of_group) {
-    return std::max<std::size_t>(1, most / std::max<std::size_t>(1, of_group));
-  };
-  const std::size_t width = std::max(K->shape()[3], V->shape()[3]);
-  const auto groups =
-      sampled(G, std::min(groups_with(kMaxExplainedScores, saturating_product({B, H / G, L, S})),
-                          groups_with(kMaxExplainedNumbers,
-                                      saturating_product({B, std::max(L * (H / G), S), width}))));
+  const std::size_t longest = std::max(Q->shape()[rows] * (H / G), K->shape()[rows]);
+  const std::size_t of_group = std::max<std::size_t>(
+      1, saturating_product({Q->shape()[0], longest, std::max(K->shape()[3], V->shape()[3])}));
+  const auto groups = sampled(G, std::max(kFewestGroups, kMaxExplainedNumbers / of_group));
   if (groups.empty()) return "";
   std::vector<std::size_t> of_queries;
   for (const std::size_t g : groups)
@@ -313,7 +309,8 @@ std::optional<std::string> agreement(const Wrong& wrong, Job job, const Document
       wrong.output == Request(Output::context) ? keep_some_heads(job, compared.a) : "";
   PreparedJob prepared = prepare_job(job, document);
   const PlannedOutput planned = prepared.plan.outputs[0];
-  if (const auto queries = sampled_queries(prepared.inputs); !queries.empty()) {
+  const auto queries = sampled_queries(prepared.inputs);
+  if (!queries.empty()) {
     if (is_of_gradients(wrong.output)) return std::nullopt;  // sums over all queries
     const std::optional<std::size_t> axis = planned.query_axis();
     if (!axis || compared.a.shape() != planned.shape) return std::nullopt;
@@ -334,9 +331,9 @@ std::optional<std::string> agreement(const Wrong& wrong, Job job, const Document
               compared.bounds ? &*compared.bounds : nullptr)
           .same())
     return where;
-  if (!where.empty() || compared.a.size() != compared.b.size()) return std::nullopt;
+  if (!queries.empty() || compared.a.size() != compared.b.size()) return std::nullopt;
   const std::string arranged = agreeing_arrangement(compared, planned.axes);
-  return arranged.empty() ? std::nullopt : std::optional(" " + arranged);
+  return arranged.empty() ? std::nullopt : std::optional(" " + arranged + where);
 }
 
 /// The hint that A agrees with the job in the other layout of 4-D inputs; "" if it does not.

@@ -82,8 +82,8 @@ struct SumOverQueries {
 
 /// With all keys up to the last one that some row sees.
 Inputs seen_part(const Inputs& in) {
-  const KeyPart seen = seen_keys(in);
-  return keys_of(in, {0, seen.first + seen.count});
+  const KeySpan seen = seen_keys(in);
+  return with_keys(in, {0, seen.first + seen.count});
 }
 
 /// Writes a matrix to rows `first` and following of matrix `index` of `whole`.

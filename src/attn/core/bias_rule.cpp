@@ -5,6 +5,7 @@
 #include <cmath>
 #include <exception>
 #include <limits>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -60,11 +61,28 @@ double quotient_of(double a, double b) { return std::round((a - remainder_of(a, 
 constexpr auto smaller = [](double a, double b) { return std::min(a, b); };
 constexpr auto larger = [](double a, double b) { return std::max(a, b); };
 
+/// visible_keys(), computed when it is first used. Thread-safe.
+class VisiblePairs {
+ public:
+  /// `in` must outlive this object.
+  explicit VisiblePairs(const Inputs& in) : in_(in) {}
+  const Tensor& get() {
+    std::call_once(once_, [&] { visible_ = visible_keys(in_); });
+    return *visible_;
+  }
+
+ private:
+  const Inputs& in_;
+  std::once_flag once_;
+  std::optional<Tensor> visible_;
+};
+
 /// Computes the rule for some of the pairs of queries and keys.
 class PairValues {
  public:
-  PairValues(const Parts& rule, const Inputs& in, const Shape& shape)
-      : rule_(rule), in_(in), shape_(shape), numbers_(rule.parts.size()) {}
+  /// All must outlive this object.
+  PairValues(const Parts& rule, const Inputs& in, const Shape& shape, VisiblePairs& visible)
+      : rule_(rule), in_(in), shape_(shape), numbers_(rule.parts.size()), visible_(visible) {}
 
   /// The values for keys [first, end) of an item, a head and one of in.rows. These are 0 where the
   /// rule does not differ.
@@ -219,9 +237,8 @@ class PairValues {
 
   /// The first visible pair with the value for this key.
   std::optional<Index> visible_pair(std::size_t key) {
-    if (!visible_) visible_ = visible_keys(in_);
-    const Shape& shape = visible_->shape();
-    const auto flags = visible_->data<bool>();
+    const Shape& shape = visible_.get().shape();
+    const auto flags = visible_.get().data<bool>();
     const Index lengths = {in_.B, in_.H, in_.rows.size(), in_.P + in_.N};
     Index first = at_, end;
     first[3] = key;
@@ -328,7 +345,7 @@ class PairValues {
   std::size_t begin_ = 0, count_ = 0;  ///< the keys of numbers_
   Index at_{};
   Pair pair_;
-  std::optional<Tensor> visible_;  ///< visible_keys(in_), if needed
+  VisiblePairs& visible_;
 };
 
 }  // namespace
@@ -336,12 +353,12 @@ class PairValues {
 
 namespace {
 
-constexpr std::size_t kOne = 1, kNumbersOfTask = std::size_t{1} << 16;
+constexpr std::size_t kNumbersOfTask = std::size_t{1} << 16;
 
 /// Calls compute(first, end) for parts of `count` rows in parallel, and throws what the first part
 /// that fails throws.
 template <class Compute>
-void run_in_order(std::size_t count, std::size_t at_once, Compute compute) {
+void run_in_parts(std::size_t count, std::size_t at_once, Compute compute) {
   std::vector<std::exception_ptr> failures((count + at_once - 1) / at_once);
   run_in_parallel(failures.size(), thread_count(), [&](std::size_t i) {
     try {
@@ -373,7 +390,8 @@ Tensor BiasRule::values(const Inputs& in, bool only_seen) const {
   const Shape shape = shape_of_values(in);
   Tensor values(in.compute, shape);
   const std::size_t rows = shape[0] * shape[1] * shape[2];
-  const std::size_t at_once = std::max<std::size_t>(1, kNumbersOfTask / std::max(shape[3], kOne));
+  const std::size_t at_once =
+      std::max<std::size_t>(1, kNumbersOfTask / std::max<std::size_t>(1, shape[3]));
   const bool has_ranges = only_seen && in.key_ranges && parts_->of_queries && parts_->of_keys;
   const auto seen = [&](std::size_t item, std::size_t row) {
     const std::size_t all = parts_->of_keys ? in.P + in.N : 1;
@@ -383,15 +401,16 @@ Tensor BiasRule::values(const Inputs& in, bool only_seen) const {
     const std::size_t end = std::min(static_cast<std::size_t>(range.end), all);
     return std::pair{std::min(static_cast<std::size_t>(range.begin), end), end};
   };
+  rule::VisiblePairs visible(in);
   const auto fill = [&]<class T>(T* all) {
-    run_in_order(rows, at_once, [&](std::size_t first, std::size_t end) {
-      rule::PairValues pairs(*parts_, in, shape);
+    run_in_parts(rows, at_once, [&](std::size_t first, std::size_t end) {
+      rule::PairValues pairs(*parts_, in, shape, visible);
       for (std::size_t i = first; i < end; ++i) {
         const std::array at = {i / shape[2] / shape[1], i / shape[2] % shape[1], i % shape[2]};
-        const auto [begin, count] = seen(at[0], at[2]);
+        const auto [begin, end_of_seen] = seen(at[0], at[2]);
         T* const out = all + i * shape[3];
-        pairs.compute(at, begin, count, out);
-        if (!parts_->of_keys) std::fill(out + 1, out + std::max(kOne, shape[3]), out[0]);
+        pairs.compute(at, begin, end_of_seen, out);
+        if (!parts_->of_keys) std::fill(out + 1, out + std::max<std::size_t>(1, shape[3]), out[0]);
         if (in.E > 0) std::fill(out + in.P + in.N, out + in.S, T{0});
       }
     });

@@ -39,7 +39,8 @@ class BiasRule {
   /// Errors: data, if an operation has no finite result for another pair: with its position in the
   /// text and the values of b, h, q and k.
   Tensor values(const Inputs& in) const { return values(in, false); }
-  /// With 0 for keys outside of in.key_ranges, if these are known.
+  /// The same, but where a rule differs by query and key, the values of keys outside of
+  /// in.key_ranges, if these are known, are 0.
   Tensor values_of_seen_keys(const Inputs& in) const { return values(in, true); }
   Shape shape_of_values(const Inputs& in) const;
 

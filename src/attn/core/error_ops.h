@@ -321,7 +321,7 @@ class ErrorOps {
     const Tensor entropies = exact_.row_statistic(Output::entropy, weights.value);
     Tensor errors(DType::f64, entropies.shape());
     const auto w = weights.value.data<double>(), e = weights.error.data<double>();
-    const double roundings = (bounds::growth(in_.S) + 3) * s_, least = precision_.least;
+    const double roundings = (bounds::growth(keys_) + 3) * s_, least = precision_.least;
     std::size_t i = 0;
     for (double& error : errors.mutable_data<double>())
       for (std::size_t j = 0; j < in_.S; ++j, ++i) {

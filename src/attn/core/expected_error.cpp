@@ -50,7 +50,7 @@ Bounded part_of_rows(const Bounded& x, const RowRange& rows) {
 }
 
 /// Keys or values of a problem with S keys.
-Bounded keys_of(const Bounded& x, const KeyPart& keys, std::size_t S) {
+Bounded with_keys(const Bounded& x, const KeySpan& keys, std::size_t S) {
   if (keys.count == S) return x;
   const auto of = [&](const Tensor& tensor) { return sliced(tensor, 2, keys.first, keys.count); };
   Bounded part{of(x.value), of(x.error), x.is_stored, x.sizes};
@@ -77,7 +77,12 @@ Bounded in_parts(Output output, const Inputs& in, const ErrorOps& ops, Formula<E
     values = whole.at(Output::present_V);
     if (in[Input::gate] || in[Input::W_gate]) gates = whole.at(Output::gates);
   }
-  const bool has_keys = row_of(output).axes.contains(Axis::S);
+  // Masks of all queries would be copied for each part.
+  const auto has_rows = [&](Input input) {
+    return in[input] && in[input]->shape()[2] != 1 && in[input]->shape()[3] != 1;
+  };
+  const bool needs_all = row_of(output).axes.contains(Axis::S) || has_rows(Input::mask) ||
+                         has_rows(Input::bias) || has_rows(Input::dropout_mask);
   const std::size_t rows = in.rows.size(), step = queries_of_part(in), heads = in.H / in.G;
   const std::size_t parts = (rows + step - 1) / step;
   std::vector<InputErrors> known(in.B * in.G);
@@ -99,13 +104,13 @@ Bounded in_parts(Output output, const Inputs& in, const ErrorOps& ops, Formula<E
     in_turn(parts, [&](std::size_t i) {
       const RowRange range{i * step, std::min(step, rows - i * step)};
       const Inputs with_all_keys = part_of(group, {range});
-      const KeyPart seen = has_keys ? KeyPart{0, in.S} : seen_keys(with_all_keys);
-      const Inputs part = keys_of(with_all_keys, seen);
+      const KeySpan seen = needs_all ? KeySpan{0, in.S} : seen_keys(with_all_keys);
+      const Inputs part = with_keys(with_all_keys, seen);
       ErrorOps of_part(part, precision, &known[pair], in.S);
       Formula<ErrorOps> formula(of_part, part);
       formula.provide(Output::queries, part_of_rows(its_queries, range));
-      formula.provide(Output::present_K, keys_of(its_keys, seen, in.S));
-      if (its_values) formula.provide(Output::present_V, keys_of(*its_values, seen, in.S));
+      formula.provide(Output::present_K, with_keys(its_keys, seen, in.S));
+      if (its_values) formula.provide(Output::present_V, with_keys(*its_values, seen, in.S));
       if (its_gates) formula.provide(Output::gates, part_of_rows(*its_gates, range));
       const Bounded& found = formula.at(output);
       put(found.value, pair * heads, range.first, all.value);

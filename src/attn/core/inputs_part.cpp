@@ -90,11 +90,11 @@ Inputs head_of(const Inputs& in, std::size_t b, std::size_t h) {
   return of_heads(in, b, h / (in.H / in.G), h, 1);
 }
 
-KeyPart seen_keys(const Inputs& in) {
+KeySpan seen_keys(const Inputs& in) {
   if (!in.key_ranges || in.E > 0 || in.options.empty_rows == EmptyRows::uniform) return {0, in.S};
-  const bool has_positions =
-      in[Input::alibi_slopes] || in[Input::relative_bias] || !in.options.bias_rule.empty();
-  std::int64_t first = has_positions ? 0 : static_cast<std::int64_t>(in.S), end = 0;
+  const bool has_numbers = in[Input::alibi_slopes] || in[Input::relative_bias] ||
+                           in[Input::key_indices] || !in.options.bias_rule.empty();
+  std::int64_t first = has_numbers ? 0 : static_cast<std::int64_t>(in.S), end = 0;
   for (const kernel::KeyRange& range : *in.key_ranges) {
     if (range.begin >= range.end) continue;
     first = std::min(first, range.begin), end = std::max(end, range.end);
@@ -103,7 +103,7 @@ KeyPart seen_keys(const Inputs& in) {
   return {static_cast<std::size_t>(first), static_cast<std::size_t>(end - first)};
 }
 
-Inputs keys_of(const Inputs& in, const KeyPart& keys) {
+Inputs with_keys(const Inputs& in, const KeySpan& keys) {
   if (keys.count == in.S) return in;
   Inputs part = in;
   part.S = keys.count;

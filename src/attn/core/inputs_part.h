@@ -1,4 +1,4 @@
-// A problem with a part of its queries.
+// A problem with a part of its queries, heads or keys.
 #pragma once
 
 #include <cstddef>
@@ -26,17 +26,18 @@ Inputs group_of(const Inputs& in, std::size_t b, std::size_t g);
 /// The same of one query head: B = H = G = 1.
 Inputs head_of(const Inputs& in, std::size_t b, std::size_t h);
 
-/// Keys of a problem.
-struct KeyPart {
+/// Keys [first, first + count) of a problem.
+struct KeySpan {
   std::size_t first = 0, count = 0;
 };
 
-/// The keys of which some row sees some, and those between them; all if they are not known. The
-/// first ones are included if biases depend on the positions of keys.
-KeyPart seen_keys(const Inputs& in);
+/// From the first to the last key that some row sees; all if these are not known. From key 0 if
+/// biases or lists depend on the numbers of keys.
+KeySpan seen_keys(const Inputs& in);
 
-/// The problem from its scores to its context with these keys only, of which seen_keys() are some.
-Inputs keys_of(const Inputs& in, const KeyPart& keys);
+/// The problem from its scores to its context with these keys only, which must include seen_keys().
+/// Copies the part of each mask and bias for all queries.
+Inputs with_keys(const Inputs& in, const KeySpan& keys);
 
 /// Matrix (b, h) of a tensor (B, H, ...), whose first two axes may have length 1: (1, 1, ...),
 /// without a copy.

@@ -234,7 +234,9 @@ class TableReader {
     for (std::size_t i = 0; i < ids.size(); ++i)
       if (ids[i] < 0 || ids[i] >= static_cast<std::int64_t>(pool_.pages)) {
         report(problems_, input,
-               "one of the " + std::to_string(pool_.pages) + " pages of the pool" +
+               (pool_.pages == 0
+                    ? "no page, because the pool has none"
+                    : "0 to " + std::to_string(pool_.pages - 1) + ", a page of the pool,") +
                    of_item(all.lengths.size()) + ", page " + std::to_string(i),
                std::to_string(ids[i]));
         return false;

@@ -115,6 +115,10 @@ class Search {
         if (evidence_.precision->stored == dtype) test_arithmetic({name}, true);
     found_.explained_before = before_.explained();
     found_.pattern = pattern_of(evidence_, by_score_ ? &in_ : nullptr);
+    if (found_.findings.empty() && is_blank()) {
+      const std::string line = nan_behind_keys(given_);
+      if (!line.empty()) found_.pattern.push_back(line);
+    }
     if (by_score_ && found_.findings.empty() && found_.arithmetic.empty()) {
       const Part& first = parts_.front();
       const std::string line =

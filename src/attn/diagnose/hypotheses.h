@@ -85,4 +85,8 @@ std::span<const Hypothesis> storage_hypotheses();
 /// Those about the tables and lengths of a cache in pages (core/pages.h).
 std::span<const Hypothesis> page_hypotheses();
 
+/// Which slots of pages that have keys hold NaN behind the last key of a sequence: a line of text,
+/// or "" if none does, or the job has no pages, or packed sequences.
+std::string nan_behind_keys(const Variant& given);
+
 }  // namespace attn

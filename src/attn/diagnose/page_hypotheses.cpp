@@ -1,6 +1,7 @@
 // Mistakes about a cache in pages: tables and lengths that a kernel may have read instead of those
 // of the job. Slots behind the last key may hold anything, and a kernel that reads them shows it.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -77,6 +78,7 @@ class PageTable {
       const RowTable *given = table_of_stored(variant, input),
                      *changed = table_of_stored(other, input);
       if (given == nullptr || changed == nullptr || !given->factors) continue;
+      if (given->rows->size() != changed->rows->size()) continue;  // too few pages in the pool
       if (given->factors->starts == changed->factors->starts) continue;
       RowTable table = *given;
       table.factors = changed->factors;
@@ -219,6 +221,23 @@ PageClaim with_scales_by_place(Variant& variant, const Inputs&) {
   return words("scale i of the pool for page i of each sequence");
 }
 
+/// Whether a row of a table of floats has a NaN.
+bool has_nan(const RowTable& table, std::size_t row) {
+  bool found = false;
+  const std::int64_t start = (*table.rows)[row];
+  visit(table.pool.dtype(), [&]<class T>(Type<T>) {
+    const auto pool = table.pool.data<T>();
+    for (std::size_t g = 0; start != RowTable::kZeros && g < table.heads; ++g)
+      for (std::size_t c = 0; c < table.width; ++c) {
+        const std::int64_t at = table.first + start + static_cast<std::int64_t>(g) * table.head +
+                                static_cast<std::int64_t>(c);
+        const auto x = static_cast<double>(pool[static_cast<std::size_t>(at)]);
+        found = found || std::isnan(x);
+      }
+  });
+  return found;
+}
+
 using enum Hypothesis::Stage;
 
 constexpr Hypothesis kPageTable[] = {
@@ -237,5 +256,25 @@ constexpr Hypothesis kPageTable[] = {
 }  // namespace
 
 std::span<const Hypothesis> page_hypotheses() { return kPageTable; }
+
+std::string nan_behind_keys(const Variant& given) {
+  if (given.cache == nullptr) return "";
+  Variant whole = given;
+  if (!change_lengths(whole, whole_pages)) return "";
+  const PageTable table(given);
+  for (const Input input : {Input::K, Input::V}) {
+    const Tensor* tensor = whole.find(input);
+    if (tensor == nullptr || tensor->rows() == nullptr) continue;
+    const RowTable& rows = *tensor->rows()->table();
+    if (!is_float(rows.pool.dtype()) || rows.items != table.count()) continue;
+    for (std::size_t b = 0; b < rows.items; ++b)
+      for (std::size_t j = table.length(b); j < rows.keys; ++j)
+        if (has_nan(rows, b * rows.keys + j))
+          return "slot " + std::to_string(j) + " of the pages of sequence " + std::to_string(b) +
+                 ", behind its last key, holds NaN in " + std::string(name_of(input)) +
+                 ": a kernel that reads it returns NaN, also with a weight of 0";
+  }
+  return "";
+}
 
 }  // namespace attn

@@ -44,8 +44,10 @@ std::pair<std::size_t, std::size_t> worst_head(const Evidence& evidence, const T
   std::size_t worst = 0;
   double largest = -1;
   const auto a = result.data<double>(), b = reference.data<double>();
-  for (std::size_t i = 0; i < a.size(); ++i)
-    if (const double error = std::abs(a[i] - b[i]); error > largest) largest = error, worst = i;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double error = std::isnan(a[i]) ? HUGE_VAL : std::abs(a[i] - b[i]);
+    if (error > largest) largest = error, worst = i;
+  }
   const std::size_t head = worst / evidence.view.C;
   return {head / evidence.view.H, head % evidence.view.H};
 }

@@ -90,7 +90,8 @@ MaybeClaim with_global_scale_twice(Variant& variant, const Inputs&) {
 template <Input Of>
 MaybeClaim with_first_scale(Variant& variant, const Inputs&) {
   const auto change = [](RowFactors& factors) {
-    return factors.factors.size() > 1 && set_all(factors, factors.factors[0]);
+    const bool is_of_heads = factors.starts.empty() && factors.head == 1;  // see the next one
+    return !is_of_heads && factors.factors.size() > 1 && set_all(factors, factors.factors[0]);
   };
   if (!change_factors(variant, Of, change)) return std::nullopt;
   return words("the first element of " + letter_of(Of) + "_scale for all elements");

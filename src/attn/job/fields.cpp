@@ -300,7 +300,7 @@ std::vector<Field> tensor_fields() {
              {needs({Input::Q, Input::Q_nope}), kPageTable, kNoOtherKeys}),
       tensor(Input::block_table,
              "pages of each sequence (B, n); its keys are the first key_lengths",
-             {kPages, needs({Input::key_lengths, Input::last_page_len})}),
+             {kPages, needs({Input::key_lengths, Input::kv_indptr})}),
       tensor(Input::kv_indptr, "first index into kv_indices of each sequence, and the end (B+1)",
              {kPages}),
       tensor(Input::kv_indices, "pages of all sequences, in order"),
@@ -313,7 +313,9 @@ std::vector<Field> tensor_fields() {
       tensor(Input::q_global_scale, "one number that multiplies q_scale",
              {needs({Input::q_scale})}),
       tensor(Input::k_scale,
-             "multiply stored K by this: one number, (G), (B, G), (B, G, S), or with blocks of D",
+             "multiply stored K by this: one number, (G), (B, G) or of pages (P, G), one for each "
+             "token "
+             "and head, or with blocks of D",
              {kStoredKeys, kNoPast}),
       tensor(Input::k_zero_point, "subtract this from stored K before k_scale",
              {kStoredKeys, kNoPast}),
