@@ -67,14 +67,15 @@ class VisiblePairs {
   /// `in` must outlive this object.
   explicit VisiblePairs(const Inputs& in) : in_(in) {}
   const Tensor& get() {
-    std::call_once(once_, [&] { visible_ = visible_keys(in_); });
+    const std::lock_guard lock(mutex_);
+    if (!visible_) visible_ = visible_keys(in_);
     return *visible_;
   }
 
  private:
   const Inputs& in_;
-  std::once_flag once_;
-  std::optional<Tensor> visible_;
+  std::mutex mutex_;
+  std::optional<Tensor> visible_;  ///< guarded by mutex_
 };
 
 /// Computes the rule for some of the pairs of queries and keys.
