@@ -237,7 +237,7 @@ std::vector<std::size_t> sampled(std::size_t all, std::size_t count) {
   return indices;
 }
 
-/// The rows of queries that stand for all of a large problem; empty if all are few enough.
+/// The rows of the queries to compute for a large problem; empty: compute all queries.
 std::vector<std::size_t> sampled_queries(const Inputs& in) {
   const std::size_t of_query = std::max<std::size_t>(1, saturating_product({in.B, in.H, in.S}));
   return sampled(in.rows.size(), std::max(kFewestQueries, kMaxExplainedScores / of_query));

@@ -1,4 +1,4 @@
-// Jobs as the diagnosis takes them.
+// Converts a job to the input of the diagnosis (diagnose/variant.h).
 #pragma once
 
 #include "attn/diagnose/variant.h"
