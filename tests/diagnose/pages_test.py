@@ -15,15 +15,17 @@ Q = RNG.standard_normal((len(LENGTHS), 1, HEADS, WIDTH), "f4")
 K, V = RNG.standard_normal((2, PAGES, SIZE, GROUPS, WIDTH), "f4")
 
 
-def context(lengths=LENGTHS, table=TABLE, scales=None):
-    """What a kernel computes that reads this cache, with a scale for each page of the table, or 1."""
+def context(lengths=LENGTHS, table=TABLE, scales=None, zeros=(0, 0, 0)):
+    """What a kernel computes that reads this cache, with a scale for each page of the table, or 1, and then keys of zeros."""
     out = np.empty(Q.shape, "f4")
     for b, (length, pages) in enumerate(zip(lengths, table)):
         of_keys = 1 if scales is None else np.repeat(scales[b], SIZE)[:length, None, None]
         k, v = (pool[pages].reshape(-1, GROUPS, WIDTH)[:length].repeat(HEADS // GROUPS, 1) for pool in (K, V))
         scores = np.einsum("hd,khd->hk", Q[b, 0], k * of_keys) / WIDTH**0.5
+        scores = np.pad(scores, ((0, 0), (0, zeros[b])))
         weights = np.exp(scores - scores.max(1, keepdims=True))
-        out[b, 0] = np.einsum("hk,khd->hd", weights / weights.sum(1, keepdims=True), v * of_keys)
+        weights = (weights / weights.sum(1, keepdims=True))[:, :length]
+        out[b, 0] = np.einsum("hk,khd->hd", weights, v * of_keys)
     return out
 
 
@@ -68,6 +70,32 @@ def test_mistakes_are_named(tmp_path, table, number):
     code, report = diagnosed(tmp_path, context(**changes), table)
     assert code == 1
     assert f"agrees with {claim}" in report.splitlines()[1], report
+
+
+LENGTH_FLAGS = {"block_table": "--key-lengths", "kv_indices": "--last-page-len"}
+OF_LENGTHS = [
+    ("one key less than {}", {"lengths": [18, 9, 24]}),
+    ("one key more than {}, read as zeros", {"zeros": [1, 1, 0]}),
+    ("the last page of 8 keys read to its end as zeros", {"zeros": [5, 6, 0]}),
+    ("zeros as keys up to the length of the longest sequence", {"zeros": [6, 15, 0]}),
+]
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("claim, changes", OF_LENGTHS)
+def test_lengths_are_named_by_the_keys_of_the_job(tmp_path, table, claim, changes):
+    code, report = diagnosed(tmp_path, context(**changes), table)
+    assert code == 1
+    assert f"agrees with {claim.format(LENGTH_FLAGS[table])}\n" in report, report
+
+
+@pytest.mark.parametrize("layout", ["blhd", "thd"])
+def test_flags_that_the_job_lacks_are_not_named(tmp_path, layout):
+    diagnosed(tmp_path, context() if layout == "blhd" else context()[:, 0], "kv_indices", layout)
+    run = attn("sensitivity", "job.json", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert b"--key-lengths" not in run.stdout and b"--cu-seqlens" not in run.stdout
+    assert (b"each query sees the keys of all sequences" in run.stdout) == (layout == "thd")
 
 
 def test_packed_queries(tmp_path):

@@ -315,7 +315,13 @@ Found zero_tail(Variant& variant, const Inputs& in) {
                (extra == 1 ? " key)" : " keys)"));
 }
 
-/// The same with what is stored there.
+/// What a claim calls key_lengths, which a job with pages may give in another form.
+std::string lengths_flag(const Variant& variant) {
+  const bool has_lists = variant.cache != nullptr && contains(*variant.cache, Input::kv_indptr);
+  return has_lists ? "--last-page-len" : "--key-lengths";
+}
+
+/// The same with what is stored there: zeros, if keys are gathered from pages.
 template <std::size_t page>
 Found stored_tail(Variant& variant, const Inputs& in) {
   const Tensor* lengths = variant.find(Input::key_lengths);
@@ -334,7 +340,8 @@ Found stored_tail(Variant& variant, const Inputs& in) {
   if (!changes || !is_new || !is_shorter) return std::nullopt;
   variant.set(Input::key_lengths, longer);
   if (offset) variant.options.causal_offset = offset;
-  return words("the last page of " + text(page) + " keys read to its end as stored");
+  return words("the last page of " + text(page) + " keys read to its end as " +
+               (variant.cache != nullptr ? "zeros" : "stored"));
 }
 
 /// Other key_lengths, from those of the batch items. The causal offset stays.
@@ -861,20 +868,22 @@ constexpr Hypothesis kAttentionTable[] = {
        const auto offset = common_offset(in);
        p.erase({Input::key_lengths});
        if (offset) p.options.causal_offset = offset;
+       if (p.cache != nullptr) return words("zeros as keys up to the length of the longest sequence");
        return flag("without --key-lengths");
      }},
     {"mask.key_starts_dropped", kAttention,
      [](Variant& p, const Inputs&) { return without(p, {Input::key_starts}, "without --key-starts"); }},
     {"mask.key_lengths+1", kAttention,
      [](Variant& p, const Inputs& in) {
-       return with_key_lengths(p, in, "one key more than --key-lengths",
+       const std::string zeros = p.cache != nullptr ? ", read as zeros" : "";
+       return with_key_lengths(p, in, "one key more than " + lengths_flag(p) + zeros,
                                [](auto old, std::size_t b) { return old[b] + 1; });
      }},
     {"mask.key_lengths-1", kAttention,
      [](Variant& p, const Inputs& in) {
-       return with_key_lengths(p, in, "one key less than --key-lengths", [](auto old, std::size_t b) {
-         return std::max<std::int64_t>(0, old[b] - 1);
-       });
+       return with_key_lengths(
+           p, in, "one key less than " + lengths_flag(p),
+           [](auto old, std::size_t b) { return std::max<std::int64_t>(0, old[b] - 1); });
      }},
     {"mask.key_lengths_of_item_0", kAttention,
      [](Variant& p, const Inputs& in) {
@@ -897,9 +906,13 @@ constexpr Hypothesis kAttentionTable[] = {
        return flag("without --query-lengths");
      }},
     {"mask.documents_dropped", kAttention,
-     [](Variant& p, const Inputs&) {
-       return without(p, {Input::documents, Input::key_documents, Input::cu_seqlens_q,
-                          Input::cu_seqlens_k}, p.has(Input::documents) ? "without --documents" : "without --cu-seqlens-q");
+     [](Variant& p, const Inputs&) -> Found {
+       const bool has_documents = p.has(Input::documents);
+       Found claim = without(p, {Input::documents, Input::key_documents, Input::cu_seqlens_q,
+                                 Input::cu_seqlens_k}, has_documents ? "without --documents" : "without --cu-seqlens-q");
+       // Pages of packed queries need no flag for their sequences.
+       if (claim && p.cache != nullptr) return words("each query sees the keys of all sequences");
+       return claim;
      }},
     {"mask.empty_rows_uniform", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
