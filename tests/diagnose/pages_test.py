@@ -98,6 +98,17 @@ def test_flags_that_the_job_lacks_are_not_named(tmp_path, layout):
     assert (b"each query sees the keys of all sequences" in run.stdout) == (layout == "thd")
 
 
+FULL = {"block_table": {"key_lengths": [19, 16, 25]}, "kv_indices": {"last_page_len": [3, 8, 1]}}
+
+
+@pytest.mark.parametrize("table", FULL)
+def test_a_key_too_many_within_the_last_page(tmp_path, table):
+    """Sequence 1 fills its last page, and a kernel that reads to the end of a page finds no key more there."""
+    code, report = diagnosed(tmp_path, context(lengths=[20, 16, 26]), table, **FULL[table])
+    assert code == 1
+    assert "agrees with one key too many of each sequence whose last page is not full, as stored" in report.splitlines()[1]
+
+
 def test_packed_queries(tmp_path):
     claim, changes = MISTAKES[1]
     code, report = diagnosed(tmp_path, context(**changes)[:, 0], "block_table", "thd")

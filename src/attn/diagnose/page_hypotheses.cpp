@@ -134,6 +134,16 @@ bool change_rows(Variant& variant, Other other) {
   });
 }
 
+/// Whether there is another page behind the last of a sequence whose last page is full.
+bool has_page_more(const Variant& variant) {
+  const PageTable table(variant);
+  for (std::size_t b = 0; b < table.count(); ++b) {
+    const std::size_t keys = whole_pages(table, b);
+    if (keys == table.length(b) && table.page(b, keys / table.page_size())) return true;
+  }
+  return false;
+}
+
 std::string of_keys(const Variant& variant) {
   return " of " + std::to_string(PageTable(variant).page_size()) + " keys";
 }
@@ -142,6 +152,16 @@ PageClaim with_a_key_more(Variant& variant, const Inputs&) {
   if (!change_lengths(variant, [](const PageTable& t, std::size_t b) { return t.length(b) + 1; }))
     return std::nullopt;
   return words("one key too many of each sequence, as stored in its pages");
+}
+
+/// As with_a_key_more() unless the last page of a sequence is full and there is another one.
+PageClaim with_a_slot_more(Variant& variant, const Inputs&) {
+  const auto length = [](const PageTable& t, std::size_t b) {
+    return std::min(t.length(b) + 1, whole_pages(t, b));
+  };
+  if (variant.cache == nullptr || !has_page_more(variant) || !change_lengths(variant, length))
+    return std::nullopt;
+  return words("one key too many of each sequence whose last page is not full, as stored");
 }
 
 PageClaim with_whole_last_page(Variant& variant, const Inputs&) {
@@ -242,6 +262,7 @@ using enum Hypothesis::Stage;
 
 constexpr Hypothesis kPageTable[] = {
     {"pages.key_more", projection, with_a_key_more},
+    {"pages.slot_more", projection, with_a_slot_more},
     {"pages.last_whole", projection, with_whole_last_page},
     {"pages.page_more", projection, with_a_page_more},
     {"pages.last_missing", projection, without_last_page},
