@@ -109,6 +109,20 @@ def test_a_key_too_many_within_the_last_page(tmp_path, table):
     assert "agrees with one key too many of each sequence whose last page is not full, as stored" in report.splitlines()[1]
 
 
+def page_mistakes(folder):
+    run = attn("sensitivity", "job.json", "--json", cwd=folder)
+    assert run.returncode == 0, run.stderr
+    return {mistake["id"] for mistake in json.loads(run.stdout)["mistakes"] if mistake["id"].startswith("pages.")}
+
+
+@pytest.mark.parametrize("behind, has_more", [(-1, False), (3, True)])
+def test_another_page_is_a_mistake_only_if_there_is_one(tmp_path, behind, has_more):
+    table = [[5, 2, 9, behind], [0, 13, -1, -1], [4, 8, 1, 6]]
+    diagnosed(tmp_path, context(), "block_table", block_table=table)
+    assert ("pages.page_more" in page_mistakes(tmp_path)) == has_more
+    assert "pages.slot_more" not in page_mistakes(tmp_path)  # as pages.key_more if no page is full
+
+
 def test_packed_queries(tmp_path):
     claim, changes = MISTAKES[1]
     code, report = diagnosed(tmp_path, context(**changes)[:, 0], "block_table", "thd")

@@ -134,12 +134,13 @@ bool change_rows(Variant& variant, Other other) {
   });
 }
 
-/// Whether there is another page behind the last of a sequence whose last page is full.
-bool has_page_more(const Variant& variant) {
+/// Whether there is another page behind the last of a sequence, or of one whose last page is full.
+bool has_page_more(const Variant& variant, bool is_full_only) {
   const PageTable table(variant);
   for (std::size_t b = 0; b < table.count(); ++b) {
     const std::size_t keys = whole_pages(table, b);
-    if (keys == table.length(b) && table.page(b, keys / table.page_size())) return true;
+    if ((!is_full_only || keys == table.length(b)) && table.page(b, keys / table.page_size()))
+      return true;
   }
   return false;
 }
@@ -159,7 +160,7 @@ PageClaim with_a_slot_more(Variant& variant, const Inputs&) {
   const auto length = [](const PageTable& t, std::size_t b) {
     return std::min(t.length(b) + 1, whole_pages(t, b));
   };
-  if (variant.cache == nullptr || !has_page_more(variant) || !change_lengths(variant, length))
+  if (variant.cache == nullptr || !has_page_more(variant, true) || !change_lengths(variant, length))
     return std::nullopt;
   return words("one key too many of each sequence whose last page is not full, as stored");
 }
@@ -173,7 +174,9 @@ PageClaim with_a_page_more(Variant& variant, const Inputs&) {
   const auto length = [](const PageTable& t, std::size_t b) {
     return whole_pages(t, b) + t.page_size();
   };
-  if (!change_lengths(variant, length)) return std::nullopt;
+  if (variant.cache == nullptr || !has_page_more(variant, false) ||
+      !change_lengths(variant, length))
+    return std::nullopt;
   return words("one page" + of_keys(variant) + " too many, as the table has it");
 }
 
