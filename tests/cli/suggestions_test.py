@@ -204,6 +204,10 @@ MORE_FLAGS = [
     ([*RUN, "--qk-norm", "rms"], "k_norm_weight k_layernorm k_ln key_norm", "--k-norm norm.npy"),
     (RUN, "attn_sinks sink_logits s_aux", "--sinks sinks.npy"), (RUN, "additive_mask", "--bias bias.npy"),
     (RUN, "score_mod bias_expression", "--bias-rule -abs(q-k)"), (RUN, "mask_mod mask_expression", "--mask-rule q>=k"),
+    (RUN, "attention_chunk attention_chunk_size chunk_size", "--chunk 2"),
+    ([*RUN, "--window", "2,1"], "sink_token_length num_sink_tokens", "--sink-tokens 2"),
+    ([*RUN, "--causal"], "prefix_len prefix_length prefix_lens", "--prefix-lengths lengths.npy"),
+    ([*RUN, "--block-size", "3,3"], "block_mask sparse_block_mask", "--blocks [[1,0],[1,1]]"),
     (RUN, "rel_attn_bias", "--relative-bias buckets.npy"), (RUN, "causal_masking autoregressive", "--causal"),
     (RUN, "kv_mask", "--key-mask keys.npy"), (RUN, "sliding_window_size", "--window 2,1"),
     (RUN, "kv_lengths kv_seqlens nonpad_kv_seqlen seq_lens cache_seqlens context_lens valid_len valid_lengths",
@@ -743,14 +747,16 @@ SEVERAL = [
         ("--query-lengths", "", [], "context", np.where(
             np.arange(L)[:, None] < LENGTHS[:, None, None, None], same_batch()["context"], 0)),
         ("--key-lengths", "", [], "context",
-         same_batch(visible=np.arange(L) < LENGTHS[:, None, None, None])["context"])]),
+         same_batch(visible=np.arange(L) < LENGTHS[:, None, None, None])["context"]),
+        ("--prefix-lengths", "", ["--causal"], "context", same_batch(
+            visible=(np.arange(L) <= np.arange(L)[:, None]) | (np.arange(L) < LENGTHS[:, None, None, None]))["context"])]),
 ]
 
 
 def options_of(run):
     """(suggested name, note) of each meaning."""
     found = re.search(r"\(did you mean (.*)\?\)", run.stderr.decode())[1]
-    return [re.fullmatch(r"'(.*?)' ?(.*)", text).groups() for text in re.split(r" or (?=')", found)]
+    return [re.fullmatch(r"'(.*?)' ?(.*)", text).groups() for text in re.split(r"(?: or |, )(?=')", found)]
 
 
 @pytest.mark.parametrize("command, typed, meanings", SEVERAL, ids=[" ".join([*row[0][-1:], *row[1]]) for row in SEVERAL])

@@ -25,13 +25,13 @@ def kernel(mask, Q, K, V):
     return (weights / weights.sum(-1, keepdims=True) @ V).astype(np.float32)
 
 
-def report(folder, mask, *flags):
+def report(folder, mask, *flags, **rule):
     arrays = inputs(int(mask.sum()))
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array)
     np.save(folder / "context.npy", kernel(mask, **arrays))
     (folder / "job.json").write_text(json.dumps({
-        **{name: f"{name}.npy" for name in "QKV"}, "mask_rule": RULE, "mask_tables": {"doc": document.tolist()}}))
+        **{name: f"{name}.npy" for name in "QKV"}, **(rule or {"mask_rule": RULE, "mask_tables": {"doc": document.tolist()}})}))
     return attn("compare", "context.npy", "--reference", "job.json", *flags, cwd=folder)
 
 
@@ -51,6 +51,20 @@ def test_names_the_condition(mask, rule, tmp_path):
     assert any(f"agrees with --mask-rule '{rule}' (the job has '{RULE}')" in line for line in found), lines
     flags = ["--mask-rule", rule]
     assert attn("compare", "context.npy", "--reference", "job.json", *flags, cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize("job, mask, line", [
+    ({"causal": True, "chunk": 16}, (q >= k) & (q // 15 == k // 15), "--mask-rule 'q // 15 == k // 15'"),
+    ({"causal": True, "chunk": 16}, q >= k, "the job without --mask-rule"),
+    ({"causal": True, "window": [4, 0], "sink_tokens": 2}, (q >= k) & (q - k <= 4),
+     "--mask-rule 'q - k <= 4 and k - q <= 0'"),
+    ({"causal": True, "window": [4, 0], "sink_tokens": 2}, (q >= k) & ((q - k <= 3) | (k < 2)),
+     "--mask-rule 'k < 2 or q - k <= 3 and k - q <= 0'"),
+    ({"causal": True, "prefix_lengths": 5}, (q >= k) | (k < 6), "--mask-rule 'k < 6 or q >= k'"),
+])
+def test_names_mistakes_about_masks_with_names(job, mask, line, tmp_path):
+    run = report(tmp_path, mask, "--diagnose", **job)
+    assert f"agrees with {line} (the job has '" in run.stdout.decode(), run.stdout.decode()
 
 
 def test_names_a_rule_that_is_not_applied(tmp_path):

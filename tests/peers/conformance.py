@@ -35,6 +35,7 @@ FAMILIES = {
     "onnx-rotary": Family("ONNX RotaryEmbedding node tests", "onnx", "onnx_family", "rotary", True),
     "torch-sdpa": Family("torch scaled_dot_product_attention", "torch", "torch_family", "sdpa"),
     "torch-paged": Family("torch scaled_dot_product_attention of keys in pages", "torch", "torch_family", "paged"),
+    "torch-varlen": Family("torch varlen_attn, with a kernel for processors", "torch", "torch_family", "varlen"),
     "torch-dropout": Family("torch attention with dropout", "torch", "torch_family", "dropout"),
     "torch-mha": Family("torch MultiheadAttention", "torch", "torch_family", "mha"),
     "torch-grad-sdpa": Family("torch scaled_dot_product_attention, gradients", "torch", "torch_gradients", "sdpa", amplified=10),

@@ -6,6 +6,7 @@ import torch
 from torch.nn import functional
 from torch.nn.attention import flex_attention as flex_module
 from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
+from torch.nn.attention.varlen import varlen_attn
 from peers.cases import Case, Draw
 from support.paged_jobs import PagedJob
 
@@ -75,7 +76,7 @@ def sdpa():
 
 
 def paged():
-    """Sequences whose keys are in pages, which PyTorch gathers by index. Its varlen_attn, which reads pages, needs CUDA."""
+    """Sequences whose keys are in pages, which PyTorch gathers by index."""
     for seed in range(200):
         made = PagedJob(seed, softcap=False)
         job = {key: np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x for key, x in made.jobs()[0].items()}
@@ -93,6 +94,71 @@ def paged():
                       attend(*qkv, d).numpy().transpose(1, 0, 2) for qkv in made.sequences(job)]))}
 
         yield Case(f"paged {seed}", made.dtype, {**job, "outputs": ["context"]}, *both(compute, made.dtype))
+
+
+def kernel_of_varlen(q, k, v, cu_q, cu_k, max_q, max_k, dropout_p, is_causal, return_debug_mask, *, scale=None,
+                     window_size_left=None, window_size_right=None, seqused_k=None, alibi_slopes=None, block_table=None,
+                     num_splits=None):
+    """What varlen_attn calls, for processors: scaled_dot_product_attention of each sequence."""
+    context = torch.empty(*q.shape[:2], v.shape[-1], dtype=q.dtype)
+    for n, (begin, end) in enumerate(zip(cu_q[:-1].tolist(), cu_q[1:].tolist())):
+        if block_table is None:
+            keys, values = (x[cu_k[n]:cu_k[n + 1]] for x in (k, v))
+        else:
+            keys, values = (x[block_table[n].clamp(0).long()].flatten(0, 1) for x in (k, v))
+        if seqused_k is not None:
+            keys, values = keys[:seqused_k[n]], values[:seqused_k[n]]
+        distance = torch.arange(len(keys)) - torch.arange(end - begin)[:, None] - (len(keys) - (end - begin))
+        visible = torch.ones(distance.shape, dtype=torch.bool)
+        if window_size_left >= 0:
+            visible &= distance >= -window_size_left
+        if window_size_right >= 0:
+            visible &= distance <= window_size_right
+        context[begin:end] = functional.scaled_dot_product_attention(
+            *(x.transpose(0, 1) for x in (q[begin:end], keys, values)), attn_mask=visible, scale=scale, enable_gqa=True
+        ).transpose(0, 1)
+    return context, torch.zeros(q.shape[1], q.shape[0]), torch.zeros(2), torch.zeros(1), torch.zeros(1)
+
+
+def varlen():
+    """varlen_attn with kernel_of_varlen() under it, because PyTorch has a kernel for CUDA only: what is compared is the
+    meaning of its arguments. Half of the cases have keys in pages. Windows end at the own position or later: otherwise
+    queries without keys are NaN here and 0 in FlashAttention."""
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("_flash_attention_forward", kernel_of_varlen, "CPU")
+    for seed in range(200):
+        draw, dtype = Draw("varlen", seed), DTYPES[seed % len(DTYPES)]
+        count, G, D = draw.pick(1, 2, 5), draw.pick(1, 2, 3), draw.pick(1, 8, 20)
+        H = G * draw.pick(1, 2, 4)
+        lengths = [draw.pick(1, 2, 7, 33) for _ in range(count)]
+        keys = [n + draw.pick(0, 1, 9, 40) for n in lengths]
+        window = draw.pick((-1, -1), (-1, 0), (4, 0), (0, 3), (12, 5))
+        scale = draw.pick(None, 0.3)
+        cu_q, cu_k = (np.cumsum([0, *each]) for each in (lengths, keys))
+        job = {"Q": draw.normal(cu_q[-1], H, D, dtype=dtype), "cu_seqlens_q": cu_q, "layout": "thd"}
+        if window != (-1, -1):
+            job |= {"window": list(window), "alignment": "bottom-right"}
+        if scale is not None:
+            job["scale"] = scale
+        is_paged = seed % 2 == 1
+        if is_paged:
+            size = draw.pick(1, 4, 16)
+            columns = -(-max(keys) // size)
+            pages = draw.rng.permutation(count * columns + 2)
+            table = pages[:count * columns].reshape(count, columns)
+            job |= {name: draw.normal(len(pages), size, G, D, dtype=dtype) for name in ("K_pages", "V_pages")}
+            job |= {"block_table": table, "key_lengths": np.array(keys)}
+        else:
+            job |= {"K": draw.normal(cu_k[-1], G, D, dtype=dtype), "V": draw.normal(cu_k[-1], G, D, dtype=dtype),
+                    "cu_seqlens_k": cu_k}
+
+        def compute(d):
+            q, k, v = (tensor(job[x], d) for x in ("Q", *(("K_pages", "V_pages") if is_paged else "KV")))
+            pages = {"seqused_k": torch.tensor(keys), "block_table": torch.from_numpy(table)} if is_paged else {}
+            return {"context": varlen_attn(q, k, v, torch.from_numpy(cu_q), None if is_paged else torch.from_numpy(cu_k),
+                                           max(lengths), max(keys), scale=scale, window_size=window, enable_gqa=True, **pages)}
+
+        yield Case(f"varlen {seed}", dtype, {**job, "outputs": ["context"]}, *both(compute, dtype))
 
 
 def dropout():

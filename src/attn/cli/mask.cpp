@@ -32,12 +32,14 @@ struct MaskArgs {
 
 /// The keys that decide what a query sees. The first ones are used most.
 constexpr std::string_view kVisibilityKeys[] = {
-    "causal",        "alignment",     "window",       "mask_rule",    "mask_tables",
-    "mask",          "key_lengths",   "documents",    "key_mask",     "query_lengths",
-    "key_documents", "causal_offset", "cu_seqlens_q", "cu_seqlens_k", "mask_polarity",
-    "short_mask",    "key_indices",   "index_block",  "index_counts", "duplicates",
-    "convention",    "rows"};
-constexpr std::size_t kCommonKeys = 8;
+    "causal",        "alignment",     "window",       "mask_rule",
+    "mask_tables",   "chunk",         "sink_tokens",  "prefix_lengths",
+    "tree_parents",  "blocks",        "block_size",   "mask",
+    "key_lengths",   "documents",     "key_mask",     "query_lengths",
+    "key_documents", "causal_offset", "cu_seqlens_q", "cu_seqlens_k",
+    "mask_polarity", "short_mask",    "key_indices",  "index_block",
+    "index_counts",  "duplicates",    "convention",   "rows"};
+constexpr std::size_t kCommonKeys = 14;
 
 /// "8,12" as (L, S), "2,4,8,12" as (B, H, L, S). Errors: usage.
 Shape parsed_shape(const std::string& text) {
@@ -89,7 +91,9 @@ char mark_of(const bool* matrix, const Shape& shape, std::size_t row, std::size_
 }
 
 /// A line of marks for each query, or for some adjacent ones if there are too many.
-std::string text_of(const Tensor& visible, const Inputs& in, std::size_t width) {
+/// `rule` is shown, too, unless it is empty.
+std::string text_of(const Tensor& visible, const Inputs& in, const std::string& rule,
+                    std::size_t width) {
   constexpr std::size_t kMostLines = 64;
   const Shape& shape = visible.shape();
   const std::size_t rows = shape[2], columns = shape[3];
@@ -109,6 +113,7 @@ std::string text_of(const Tensor& visible, const Inputs& in, std::size_t width) 
   text += is_reduced ? "; # all, + some, . none of " + std::to_string(tall) + " x " +
                            std::to_string(wide) + " pairs\n"
                      : "; # visible, . hidden\n";
+  if (!rule.empty()) text += "mask_rule: " + rule + "\n";
   for (std::size_t matrix = 0; matrix < shape[0] * shape[1]; ++matrix) {
     if (shape[0] > 1) text += "batch " + std::to_string(matrix / shape[1]);
     if (shape[0] > 1 && shape[1] > 1) text += ", ";
@@ -155,7 +160,7 @@ int mask(const MaskArgs& args) {
   const Tensor visible = visible_keys(in);
   if (args.emit.output == "-") {
     const std::size_t width = args.style.width > 0 ? args.style.width : terminal_width(1);
-    print(text_of(visible, in, width));
+    print(text_of(visible, in, job.named_rule, width));
     return 0;
   }
   const Tensor result = shape[0] * shape[1] == 1 ? visible.reshaped({shape[2], shape[3]}) : visible;

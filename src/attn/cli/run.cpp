@@ -390,6 +390,9 @@ int run_job(const RunArgs& args) {
     const bool is_json = prints_json(args);
     std::string text = is_json ? plan_json(plan, memory) : plan_text(plan, memory);
     if (is_json) text.pop_back();  // the brace
+    if (!job.named_rule.empty())
+      text += is_json ? ",\"mask_rule\":" + to_json(Json{job.named_rule})
+                      : "mask_rule: " + job.named_rule + "\n";
     if (from_model)
       text +=
           is_json ? ",\"job\":" + job_json(document, -1) : "job:\n" + job_json(document, 0) + "\n";

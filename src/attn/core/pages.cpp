@@ -307,13 +307,15 @@ void refuse_positions(const TensorMap& tensors, const Options& options, ProblemL
       problems.add({.subject = std::string(key),
                     .message = "requires block_table or kv_indptr with index_space cache"});
   };
-  for (const Input input : {Input::mask, Input::key_mask, Input::bias, Input::dropout_mask,
-                            Input::alibi_slopes, Input::relative_bias, Input::key_lengths,
-                            Input::key_starts, Input::cu_seqlens_q, Input::token_ids})
+  for (const Input input :
+       {Input::mask, Input::key_mask, Input::bias, Input::dropout_mask, Input::alibi_slopes,
+        Input::relative_bias, Input::key_lengths, Input::key_starts, Input::cu_seqlens_q,
+        Input::token_ids, Input::prefix_lengths, Input::tree_parents, Input::blocks})
     refuse(contains(tensors, input), name_of(input));
   refuse(options.causal, "causal");
   refuse(!(options.window == Window{}), "window");
   refuse(!options.mask_rule.empty(), "mask_rule");
+  refuse(options.chunk > 0, "chunk");
   refuse(!options.bias_rule.empty(), "bias_rule");
   refuse(options.alibi, "alibi");
   refuse(options.rotary.kind != Rotary::Kind::none, "rotary.kind");

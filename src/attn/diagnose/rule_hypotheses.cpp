@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <utility>
 
 #include "attn/core/mask_rule.h"
@@ -141,6 +142,30 @@ void change_each(Expression& part, const Add& add) {
   for (Expression& operand : part.operands) change_each(operand, add);
 }
 
+/// Calls visit(number) for each number in the rule.
+template <class Visit>
+void visit_numbers(Expression& part, const Visit& visit) {
+  if (part.kind == Kind::number) visit(part.integer);
+  for (Expression& operand : part.operands) visit_numbers(operand, visit);
+}
+
+/// Calls add(changed) with each number that `rule` has several times, such as the length of a
+/// chunk, changed in all places.
+template <class Add>
+void change_repeated(const Expression& rule, const Add& add) {
+  std::map<std::int64_t, std::size_t> times;
+  Expression changed = rule;
+  visit_numbers(changed, [&](std::int64_t number) { ++times[number]; });
+  for (const auto& entry : times)
+    for (const std::int64_t step : {1, -1}) {
+      const std::int64_t from = entry.first, to = from + step;
+      if (entry.second < 2 || to < 0) continue;
+      changed = rule;
+      visit_numbers(changed, [&](std::int64_t& number) { number = number == from ? to : number; });
+      add(changed);
+    }
+}
+
 using Changed = std::optional<Claim>;
 
 std::string quoted(const std::string& rule) { return "'" + rule + "'"; }
@@ -175,6 +200,7 @@ std::vector<Hypothesis> hypotheses_of(std::index_sequence<Numbers...>) {
 std::vector<std::string> similar_rules(const Expression& rule) {
   Expression changed = rule;
   std::vector<std::string> rules;
+  change_repeated(rule, [&](const Expression& other) { rules.push_back(text_of(other)); });
   change_each(changed, [&] { rules.push_back(text_of(changed)); });
   return rules;
 }

@@ -10,8 +10,9 @@
 
 namespace attn {
 
-/// The rules that differ from this one in one place: without one condition of "and" and "or", with
-/// < instead of <= or the reverse, and with a number that is one more or one less.
+/// The rules that differ from this one by a number that is one more or one less in all places, or
+/// in one place: without one condition of "and" and "or", with < instead of <= or the reverse, and
+/// with such a number.
 std::vector<std::string> similar_rules(const Expression& rule);
 
 /// "rule.dropped", and "rule.changed_1" and others for the first of similar_rules().
