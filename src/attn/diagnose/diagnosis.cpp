@@ -9,6 +9,7 @@
 #include <new>
 #include <numbers>
 #include <numeric>
+#include <set>
 
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
@@ -30,6 +31,8 @@
 namespace attn {
 namespace {
 
+constexpr double kSecondsForMorePairs = 2;
+constexpr const char* kPairsWithNumbers = "pairs with numbers that the result suggests";
 constexpr double kMuchLarger = 4. / 3;  ///< errors that a number that does not fit leaves
 constexpr double kMostUneven = 12;  ///< errors of rounding: nearly the largest of rows / the median
 constexpr const char* kTooLarge = "because the job is too large for it";
@@ -63,6 +66,18 @@ struct Candidate {
   Claim claim;
   Fit first, fit;  ///< of the first part, and of all parts that were evaluated
   bool complete = false;
+};
+
+std::string with_job(const Claim& claim) {
+  return claim.kernel + (claim.job.empty() ? "" : " (the job has " + claim.job + ")");
+}
+
+using Pairs = std::vector<std::pair<const Hypothesis*, const Hypothesis*>>;
+
+struct TestedPair {
+  bool is_skipped = false;
+  bool is_valid = false;           ///< both hypotheses apply
+  std::optional<Finding> finding;  ///< if they explain the result
 };
 
 class Search {
@@ -108,6 +123,11 @@ class Search {
       return !found_.findings.empty() || !found_.arithmetic.empty() || is_blank();
     };
     if (!is_explained()) test_pairs(all);
+    if (!is_explained())
+      with_limited_time(
+          [&] { test_with_others([&] { test_fitted_scores(), test_fitted_masks(); }); });
+    if (!is_explained()) with_limited_time([&] { test_more_pairs(all); });
+    if (!is_explained()) with_limited_time([&] { test_with_others([&] { test_factors(true); }); });
     if (!is_explained()) attempt("pairs with another arrangement", [&] { test_arranged(); });
     // Their bounds are wide, and contain many a mistake that was not tested.
     if (!is_explained() && found_.untested.empty() && evidence_.precision != nullptr)
@@ -257,12 +277,26 @@ class Search {
   /// Why the search ends now; "" if it goes on.
   std::string reason_to_stop() const {
     if (limits_.stop != nullptr && *limits_.stop) return "because the search was stopped";
-    if (!limits_.seconds) return "";
+    const double passed = seconds();
+    if (limits_.seconds && passed >= *limits_.seconds)
+      return "within " + six_digits(kSearchSeconds) + " s; --diagnose tests all";
+    if (end_ && passed >= *end_) return "within " + six_digits(kSecondsForMorePairs) + " s";
+    return "";
+  }
+
+  /// Since the search began. A busy machine takes longer, but finds the same.
+  double seconds() const {
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
     const auto used = static_cast<double>(std::clock() - start_of_work_) / CLOCKS_PER_SEC;
-    // A busy machine takes longer, but finds the same.
-    if (std::min(passed.count(), used) < *limits_.seconds) return "";
-    return "within " + six_digits(kSearchSeconds) + " s; --diagnose tests all";
+    return std::min(passed.count(), used);
+  }
+
+  /// Calls a part of the search that ends after kSecondsForMorePairs.
+  template <class Part>
+  void with_limited_time(const Part& part) {
+    end_ = seconds() + kSecondsForMorePairs;
+    part();
+    end_.reset();
   }
 
   bool is_over() {
@@ -635,15 +669,16 @@ class Search {
   void test_fits() {
     test_fitted_scores();
     test_fitted_masks();
-    if (in_.options.score != Score::dot) return;
-    for (const bool is_common : {true, false}) {
-      if (in_.H == 1 && !is_common) break;
-      const auto factors = fitted_factors(is_common);
-      if (factors &&
-          test_fit(is_common ? "scale.factor" : "scale.factor_of_each_head",
-                   [&](Variant& variant) { return with_factors(variant, in_, *factors); }))
-        break;
-    }
+    if (!test_factors(true) && in_.H > 1) test_factors(false);
+  }
+
+  /// Whether factors of the scores, one for each head or one for all, explain the result.
+  bool test_factors(bool is_common) {
+    if (in_.options.score != Score::dot) return false;
+    const auto factors = fitted_factors(is_common);
+    return factors &&
+           test_fit(is_common ? "scale.factor" : "scale.factor_of_each_head",
+                    [&](Variant& variant) { return with_factors(variant, in_, *factors); });
   }
 
   /// Scores of hidden keys, to two digits if these suffice.
@@ -937,13 +972,13 @@ class Search {
     }
   }
 
-  /// Pairs of the hypotheses that reduce the error most, then these with all others, of large jobs
-  /// without those that are slow.
-  void test_pairs(const std::vector<Hypothesis>& all) {
-    const bool is_large = by_score_ && in_.B * in_.H * in_.S > kSampledScores / in_.L;
-    const auto is_too_slow = [&](const Hypothesis& hypothesis) {
-      return is_large && hypothesis.is_slow;
-    };
+  /// Of large jobs, hypotheses that are slow are tested alone only.
+  bool is_too_slow(const Hypothesis& hypothesis) const {
+    return hypothesis.is_slow && by_score_ && in_.B * in_.H * in_.S > kSampledScores / in_.L;
+  }
+
+  /// Those that reduce the error most come first.
+  std::vector<const Candidate*> ranked_candidates() const {
     std::vector<const Candidate*> best;
     for (const Candidate& candidate : candidates_)
       if (candidate.first.finite > 0 && !is_too_slow(*candidate.hypothesis))
@@ -951,25 +986,46 @@ class Search {
     std::stable_sort(best.begin(), best.end(), [](const Candidate* a, const Candidate* b) {
       return a->first.rms() < b->first.rms();
     });
-    std::vector<std::pair<const Hypothesis*, const Hypothesis*>> pairs;
-    const auto add = [&](const Hypothesis* a, const Hypothesis* b) {
-      if (a->group() == b->group() && a->group() != "window" && a->group() != "rotary" &&
-          a->group() != "backward")
-        return;
-      if (backward_ && (a->stage != b->stage || a->pass != Hypothesis::Pass::both ||
-                        b->pass != Hypothesis::Pass::both))
-        return;
-      if (a->stage == Hypothesis::Stage::attention && b->stage == Hypothesis::Stage::projection)
-        std::swap(a, b);
-      const std::pair pair{a, b};
-      if (a != b && std::find(pairs.begin(), pairs.end(), pair) == pairs.end())
-        pairs.push_back(pair);
-    };
+    return best;
+  }
+
+  /// Adds a pair of hypotheses that may be combined, unless it is among those that were tested.
+  void add_pair(const Hypothesis* a, const Hypothesis* b, Pairs& pairs) {
+    if (a->group() == b->group() && a->group() != "window" && a->group() != "rotary" &&
+        a->group() != "backward")
+      return;
+    if (backward_ && (a->stage != b->stage || a->pass != Hypothesis::Pass::both ||
+                      b->pass != Hypothesis::Pass::both))
+      return;
+    if (a->stage == Hypothesis::Stage::attention && b->stage == Hypothesis::Stage::projection)
+      std::swap(a, b);
+    if (a != b && tested_pairs_.insert({a, b}).second) pairs.emplace_back(a, b);
+  }
+
+  /// Pairs of the hypotheses that reduce the error most, then these with all others.
+  void test_pairs(const std::vector<Hypothesis>& all) {
+    const std::vector<const Candidate*> best = ranked_candidates();
+    Pairs pairs;
     for (std::size_t i = 0; i < std::min<std::size_t>(6, best.size()); ++i)
-      for (std::size_t j = 0; j < i; ++j) add(best[j]->hypothesis, best[i]->hypothesis);
+      for (std::size_t j = 0; j < i; ++j) add_pair(best[j]->hypothesis, best[i]->hypothesis, pairs);
     for (std::size_t i = 0; i < std::min<std::size_t>(3, best.size()); ++i)
       for (const Hypothesis& other : all)
-        if (is_relevant(other) && !is_too_slow(other)) add(best[i]->hypothesis, &other);
+        if (is_relevant(other) && !is_too_slow(other)) add_pair(best[i]->hypothesis, &other, pairs);
+    test(pairs, "pairs");
+  }
+
+  /// All other pairs, as far as time allows. Alone, each of two mistakes may even enlarge the
+  /// error.
+  void test_more_pairs(const std::vector<Hypothesis>& all) {
+    if (backward_) return;
+    Pairs pairs;
+    for (const Candidate* one : ranked_candidates())
+      for (const Hypothesis& other : all)
+        if (is_relevant(other) && !is_too_slow(other)) add_pair(one->hypothesis, &other, pairs);
+    test(pairs, "more pairs");
+  }
+
+  void test(const Pairs& pairs, const char* name) {
     std::vector<TestedPair> tested(pairs.size());
     in_parallel(pairs.size(), [&](std::size_t i) {
       if (reason_to_stop().empty())
@@ -979,7 +1035,7 @@ class Search {
     });
     const bool some_skipped = std::any_of(tested.begin(), tested.end(),
                                           [](const TestedPair& pair) { return pair.is_skipped; });
-    if (some_skipped && is_over()) found_.untested.emplace_back("pairs");
+    if (some_skipped && is_over()) found_.untested.emplace_back(name);
     std::vector<Finding> fitting;
     for (TestedPair& pair : tested) {
       found_.pairs += pair.is_valid ? 1 : 0;
@@ -992,6 +1048,41 @@ class Search {
     for (const Finding& finding : fitting)
       if (finding.residual_after <= 2 * fitting.front().residual_after)
         found_.findings.push_back(finding);
+  }
+
+  /// Numbers that the result suggests if it also has another mistake, as far as time allows.
+  void test_with_others(const std::function<void()>& fits) {
+    if (!by_score_) return;
+    for (const Candidate* candidate : ranked_candidates()) {
+      if (is_over()) return void(found_.untested.emplace_back(kPairsWithNumbers));
+      attempt(kPairsWithNumbers, [&] { test_with(*candidate, fits); });
+      if (!found_.findings.empty()) return;
+    }
+  }
+
+  void test_with(const Candidate& candidate, const std::function<void()>& fits) {
+    const Hypothesis& hypothesis = *candidate.hypothesis;
+    const bool projects = hypothesis.stage == Hypothesis::Stage::projection;
+    Variant variant = projects ? given_ : base_;
+    const auto claim = apply(hypothesis, variant);
+    if (!claim || claim->too_large) return;
+    if (projects) variant = attention_only(variant);
+    Inputs in = make_inputs(variant.tensors, variant.options);
+    if (evidence_.precision != nullptr)
+      for (Part& part : parts_)
+        if (part.bounds) earlier_stages(part);  // those of the job itself
+    std::vector<std::vector<double>> squares;
+    const auto exchange = [&] {
+      std::swap(base_, variant), std::swap(in_, in), std::swap(squares_of_grid_, squares);
+    };
+    exchange();
+    attempt(kPairsWithNumbers, fits);
+    exchange();
+    for (Finding& finding : found_.findings) {
+      finding.ids.insert(finding.ids.begin(), hypothesis.full_id());
+      finding.kernel = with_job(*claim) + " and " + finding.kernel;
+      finding.flags = "";
+    }
   }
 
   /// Hypotheses whose results are arranged in another way, if the sample has all queries.
@@ -1045,12 +1136,6 @@ class Search {
     found_.findings.erase(end, found_.findings.end());
   }
 
-  struct TestedPair {
-    bool is_skipped = false;
-    bool is_valid = false;           ///< both hypotheses apply
-    std::optional<Finding> finding;  ///< if they explain the result
-  };
-
   TestedPair test_pair(const Hypothesis& a, const Hypothesis& b) {
     try {
       const bool projects = a.stage == Hypothesis::Stage::projection;
@@ -1068,9 +1153,6 @@ class Search {
       if (!explains(candidate)) return {false, true, std::nullopt};
       Finding finding;
       finding.ids = {std::string(a.id), std::string(b.id)};
-      const auto with_job = [](const Claim& claim) {
-        return claim.kernel + (claim.job.empty() ? "" : " (the job has " + claim.job + ")");
-      };
       finding.kernel = with_job(*first) + " and " + with_job(*second);
       if (first->is_flag && second->is_flag)
         finding.flags = flags_in(first->kernel) + " " + flags_in(second->kernel);
@@ -1092,11 +1174,13 @@ class Search {
   std::optional<BackwardPass> backward_;  ///< of these
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::clock_t start_of_work_ = std::clock();
+  std::optional<double> end_;  ///< of a part of the search whose time is limited
   std::vector<Part> parts_;
   InputErrors base_errors_;
   std::mutex bounds_mutex_;  ///< bounds take much memory: one thread at a time computes them
   Fit before_;
   std::vector<Candidate> candidates_;
+  std::set<std::pair<const Hypothesis*, const Hypothesis*>> tested_pairs_;
   std::vector<std::vector<double>> squares_of_grid_;  ///< of factors, for each head
   Diagnosis found_;
 };
