@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from support.attn import assert_error, attn, json_lines
-from support.jobs import random_jobs
+from support.jobs import random_jobs, run_arrays
 
 RANDOM_JOBS = random_jobs(40)
 
@@ -32,12 +32,9 @@ def random_sink_tokens(rng, B, L, S, alignment):
     N, left, right = int(rng.integers(1, S + 1)), int(rng.integers(-1, S)), int(rng.integers(-1, 3))
     if left == right == -1:
         left = 1
-    inside = np.ones((L, S), bool)
-    if left >= 0:
-        inside &= k >= q - left
-    if right >= 0:
-        inside &= k <= q + right
-    return {"sink_tokens": N, "window": [left, right]}, inside | (k < N)
+    left_limit = k >= q - left if left >= 0 else np.ones((L, S), bool)
+    right_limit = k <= q + right if right >= 0 else np.ones((L, S), bool)
+    return {"sink_tokens": N, "window": [left, right]}, (left_limit | (k < N)) & right_limit
 
 
 def random_prefix(rng, B, L, S, alignment):
@@ -133,10 +130,43 @@ def test_tree_of_drafts_over_pages():
         np.testing.assert_allclose(np.array(context)[b, 0], weights @ K, rtol=1e-12)
 
 
+@pytest.mark.parametrize("path", ["auto", "reference"])
+def test_prefixes_of_packed_sequences(tmp_path, path):
+    """One for each sequence, of 3, 1 and 5 tokens; and causality stays what other options refer to."""
+    rng = np.random.default_rng(2)
+    tensors = {name: rng.standard_normal((9, 2, 4)) for name in "QKV"}
+    document = np.repeat([0, 1, 2], [3, 1, 5])
+    position = np.concatenate([np.arange(n) for n in (3, 1, 5)])
+    visible = position[None] <= np.maximum(position[:, None], np.array([2, 1, 4])[document][:, None] - 1)
+    mask = visible & (document[:, None] == document)
+    cu = [0, 3, 4, 9]
+    packed = run_arrays(tmp_path, tensors, layout="thd", causal=True, cu_seqlens_q=cu, prefix_lengths=[2, 1, 4],
+                        outputs=["context"], path=path)["context"]
+    masked = run_arrays(tmp_path, tensors, layout="thd", mask=mask.tolist(), outputs=["context"], path=path)["context"]
+    np.testing.assert_allclose(packed, masked, rtol=1e-12)
+
+
+def test_prefixes_leave_relative_positions_causal(tmp_path):
+    """relative_bias distinguishes past distances only, as without a prefix."""
+    rng = np.random.default_rng(3)
+    tensors = {name: rng.standard_normal((6, 4)) for name in "QKV"} | {"relative_bias": rng.standard_normal((7, 1))}
+    of_none = run_arrays(tmp_path, tensors, causal=True, outputs=["weights"])["weights"]
+    of_zero = run_arrays(tmp_path, tensors, causal=True, prefix_lengths=0, outputs=["weights"])["weights"]
+    assert (of_none == of_zero).all()
+
+
+def test_trees_of_packed_pages_are_refused(tmp_path):
+    job = {"Q": np.ones((4, 1, 2)).tolist(), "layout": "thd", "KV_pages": np.ones((2, 2, 4, 1, 2)).tolist(),
+           "block_table": [[0], [1]], "key_lengths": [3, 4], "cu_seqlens_q": [0, 2, 4], "tree_parents": [-1, 0]}
+    assert_error(attn("run", "-", stdin=json.dumps(job)), 65, "tree_parents: cannot be combined with")
+    del job["cu_seqlens_q"]
+    job["Q"] = job["Q"][:2]
+    assert_error(attn("run", "-", stdin=json.dumps(job)), 65, "tree_parents: cannot be combined with documents")
+
+
 EXPRESSIONS = [
     (["--chunk", "4"], "q // 4 == k // 4"),
-    (["--causal", "--window", "2,0", "--sink-tokens", "3"], "k < 3 or q - k <= 2 and k - q <= 0"),
-    (["--window=-1,2", "--sink-tokens", "3"], "k < 3 or k - q <= 2"),
+    (["--causal", "--window", "2,0", "--sink-tokens", "3"], "k < 3 or q - k <= 2"),
     (["--causal", "--prefix-lengths", "[2]"], "k < prefix_lengths[b] or q >= k"),
     (["--tree-parents", "[-1, 0, 0, 1, 1, 2]"], "j < S - 6 or ancestors[i, j - S + 6]"),
     (["--tree-parents", "[-1, 0]"], "j < S - 2 or i >= 4 and ancestors[i - 4, j - S + 2]"),
@@ -166,24 +196,28 @@ ERRORS = [
     (["--chunk", "0"], 2, "--chunk: expected a whole number >= 1, found 0"),
     (["--sink-tokens", "2"], 2, "--sink-tokens: requires --window"),
     (["--prefix-lengths", "[2]"], 65, "--prefix-lengths: requires --causal"),
-    (["--causal", "--prefix-lengths", "[1, 2]"], 65, "expected one number, or shape (1,), found (2,)"),
-    (["--causal", "--prefix-lengths", "[-1]"], 65, "expected whole numbers >= 0, found -1"),
-    (["--causal", "--prefix-lengths", "[1.5]"], 65, "expected whole numbers, found float64"),
+    (["--causal", "--prefix-lengths", "[1, 2]"], 65, "expected one whole number for each of the 1 batch items, found int64 (2,)"),
+    (["--causal", "--prefix-lengths", "[-1]"], 65, "expected lengths from 0 to 8, found -1"),
+    (["--causal", "--prefix-lengths", "[1.5]"], 65, "expected one whole number for each of the 1 batch items, found float64 (1,)"),
     (["--tree-parents", "[-1, 1]"], 65, "expected a parent before node 1, or -1 for a root, found 1"),
     (["--tree-parents", "[-2]"], 65, "expected a parent before node 0, or -1 for a root, found -2"),
     (["--tree-parents", "[-1, -1, -1, -1, -1, -1, -1]"], 65,
-     "expected shape (N) or (1, N) with N <= 6, the number of queries, found (7,)"),
-    (["--tree-parents", "[-1, 0]", "--key-lengths", "[1]"], 65, "expected at least 2, the nodes of tree_parents, found 1"),
+     "expected whole numbers of shape (N) or (1, N), 0 < N <= 6, the number of queries, found int64 (7,)"),
+    (["--tree-parents", "[-1, 0]", "--key-lengths", "[1]"], 65, "expected at most 1 nodes, one for each key, found 2"),
+    (["--tree-parents", "[-1, 0, 0, 0, 0, 0]", "--key-lengths", "[5]"], 65, "expected at most 5 nodes, one for each key, found 6"),
+    (["--tree-parents", "[-1, 0]", "--query-lengths", "[4]"], 65, "--tree-parents: cannot be combined with --query-lengths"),
+    (["--causal", "--prefix-lengths", "[1]", "--documents", "[0, 0, 0, 1, 1, 1]", "--key-documents", "[0, 0, 0, 1, 1, 1, 1, 1]"],
+     65, "--prefix-lengths: cannot be combined with --documents"),
     (["--tree-parents", "[-1, 0]", "--cu-seqlens-q", "[0, 6]", "--cu-seqlens-k", "[0, 8]"], 65,
      "--tree-parents: cannot be combined with --cu-seqlens-q"),
     (["--blocks", "[[1]]"], 65, "--blocks: requires --block-size"),
     (["--block-size", "4,4"], 2, "--block-size: requires --blocks"),
-    (["--blocks", "[[0.5]]", "--block-size", "8,8"], 65, "expected booleans of shape (m, n) or (1, m, n), found float64"),
+    (["--blocks", "[[0.5]]", "--block-size", "8,8"], 65, "expected booleans of shape (1, 1), also for each batch item, for 6 queries and 8 keys, found float64"),
     (["--blocks", "[[1, 0], [1, 1]]", "--block-size", "3,3"], 65,
-     "mask_rule: index 2 of blocks is not in [0, 2) at character 1 for b = 0, h = 0, q = 0, k = 6"),
+     "expected booleans of shape (2, 3), also for each batch item, for 6 queries and 8 keys, found int64 (2, 2)"),
     (["--chunk", "4", "--mask-rule", "q >= z"], 2, "unknown name 'z' at character 6"),
     (["--blocks", "[[1]]", "--block-size", "8,8", "--mask-rule", "blocks[0, 0]", "--mask-tables", '{"blocks": [[1]]}'], 65,
-     "blocks: mask_tables has a table with the name blocks, too"),
+     "blocks: mask_tables has a table with the name blocks"),
 ]
 
 

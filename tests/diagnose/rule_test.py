@@ -54,17 +54,30 @@ def test_names_the_condition(mask, rule, tmp_path):
 
 
 @pytest.mark.parametrize("job, mask, line", [
-    ({"causal": True, "chunk": 16}, (q >= k) & (q // 15 == k // 15), "--mask-rule 'q // 15 == k // 15'"),
-    ({"causal": True, "chunk": 16}, q >= k, "the job without --mask-rule"),
+    ({"chunk": 16}, q // 15 == k // 15, "--chunk 15 (the job has 16)"),
+    ({"chunk": 16}, q // 17 == k // 17, "--chunk 17 (the job has 16)"),
+    ({"causal": True, "chunk": 16}, q >= k, "the job without --chunk (the job has 16)"),
     ({"causal": True, "window": [4, 0], "sink_tokens": 2}, (q >= k) & (q - k <= 4),
-     "--mask-rule 'q - k <= 4 and k - q <= 0'"),
+     "the job without --sink-tokens (the job has 2)"),
     ({"causal": True, "window": [4, 0], "sink_tokens": 2}, (q >= k) & ((q - k <= 3) | (k < 2)),
-     "--mask-rule 'k < 2 or q - k <= 3 and k - q <= 0'"),
-    ({"causal": True, "prefix_lengths": 5}, (q >= k) | (k < 6), "--mask-rule 'k < 6 or q >= k'"),
+     "--window 3,0 (the job has 4,0)"),
+    ({"causal": True, "window": [4, 0], "sink_tokens": 2}, (q >= k) & ((q - k <= 4) | (k < 3)),
+     "--sink-tokens 3 (the job has 2)"),
+    ({"causal": True, "prefix_lengths": 5}, (q >= k) | (k < 6), "--prefix-lengths 6 (the job has 5)"),
+    ({"causal": True, "prefix_lengths": [5, 7]}, (q >= k) | (k < np.array([6, 8])[:, None, None]),
+     "prefixes that are one key longer"),
+    ({"causal": True, "prefix_lengths": 5}, q >= k, "the job without --prefix-lengths"),
+    ({"causal": True, "prefix_lengths": 5}, (q - 1 >= k) | (k < 5), "--causal-offset -1, no query sees the key at its own position"),
+    ({"tree_parents": [-1, 0, 0, 1]}, (k < 36) | (q - k >= 0), "the drafts as one sequence instead of a tree"),
+    ({"blocks": [[1, 0], [1, 1]], "block_size": [20, 20]}, (q < 20) | (k >= 20), "--blocks with rows and columns swapped"),
 ])
 def test_names_mistakes_about_masks_with_names(job, mask, line, tmp_path):
+    """With the flag that the job has instead, the result passes."""
     run = report(tmp_path, mask, "--diagnose", **job)
-    assert f"agrees with {line} (the job has '" in run.stdout.decode(), run.stdout.decode()
+    assert f"agrees with {line}" in run.stdout.decode(), run.stdout.decode()
+    flag, _, value = line.partition(" (")[0].partition(" ")
+    if flag in ("--chunk", "--window", "--sink-tokens"):
+        assert attn("compare", "context.npy", "--reference", "job.json", flag, value, cwd=tmp_path).returncode == 0
 
 
 def test_names_a_rule_that_is_not_applied(tmp_path):

@@ -15,6 +15,7 @@
 #include "attn/cli/shared_options.h"
 #include "attn/cli/terminal.h"
 #include "attn/core/mask.h"
+#include "attn/core/named_masks.h"
 #include "attn/core/plan.h"
 #include "attn/job/fields.h"
 #include "attn/model/model_job.h"
@@ -91,9 +92,7 @@ char mark_of(const bool* matrix, const Shape& shape, std::size_t row, std::size_
 }
 
 /// A line of marks for each query, or for some adjacent ones if there are too many.
-/// `rule` is shown, too, unless it is empty.
-std::string text_of(const Tensor& visible, const Inputs& in, const std::string& rule,
-                    std::size_t width) {
+std::string text_of(const Tensor& visible, const Inputs& in, std::size_t width) {
   constexpr std::size_t kMostLines = 64;
   const Shape& shape = visible.shape();
   const std::size_t rows = shape[2], columns = shape[3];
@@ -113,7 +112,7 @@ std::string text_of(const Tensor& visible, const Inputs& in, const std::string& 
   text += is_reduced ? "; # all, + some, . none of " + std::to_string(tall) + " x " +
                            std::to_string(wide) + " pairs\n"
                      : "; # visible, . hidden\n";
-  if (!rule.empty()) text += "mask_rule: " + rule + "\n";
+  if (const std::string rule = named_rule(in); !rule.empty()) text += "mask_rule: " + rule + "\n";
   for (std::size_t matrix = 0; matrix < shape[0] * shape[1]; ++matrix) {
     if (shape[0] > 1) text += "batch " + std::to_string(matrix / shape[1]);
     if (shape[0] > 1 && shape[1] > 1) text += ", ";
@@ -160,7 +159,7 @@ int mask(const MaskArgs& args) {
   const Tensor visible = visible_keys(in);
   if (args.emit.output == "-") {
     const std::size_t width = args.style.width > 0 ? args.style.width : terminal_width(1);
-    print(text_of(visible, in, job.named_rule, width));
+    print(text_of(visible, in, width));
     return 0;
   }
   const Tensor result = shape[0] * shape[1] == 1 ? visible.reshaped({shape[2], shape[3]}) : visible;

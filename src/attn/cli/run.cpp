@@ -17,6 +17,7 @@
 #include "attn/cli/weight_steps.h"
 #include "attn/core/attention.h"
 #include "attn/core/fused.h"
+#include "attn/core/named_masks.h"
 #include "attn/core/output_table.h"
 #include "attn/io/format.h"
 #include "attn/io/mapped_file.h"
@@ -390,9 +391,8 @@ int run_job(const RunArgs& args) {
     const bool is_json = prints_json(args);
     std::string text = is_json ? plan_json(plan, memory) : plan_text(plan, memory);
     if (is_json) text.pop_back();  // the brace
-    if (!job.named_rule.empty())
-      text += is_json ? ",\"mask_rule\":" + to_json(Json{job.named_rule})
-                      : "mask_rule: " + job.named_rule + "\n";
+    if (const std::string rule = named_rule(prepared.inputs); !rule.empty())
+      text += is_json ? ",\"mask_rule\":" + to_json(Json{rule}) : "mask_rule: " + rule + "\n";
     if (from_model)
       text +=
           is_json ? ",\"job\":" + job_json(document, -1) : "job:\n" + job_json(document, 0) + "\n";

@@ -376,7 +376,7 @@ void run_in_parts(std::size_t count, std::size_t at_once, Compute compute) {
 
 BiasRule::BiasRule(const std::string& text, const TensorMap& tensors, const Inputs& in)
     : parts_(std::make_unique<const rule::Parts>(
-          rule::parts_of(rule::bias_rules(), text, tensors, in))) {}
+          rule::parts_of(rule::bias_rules(), {text}, tensors, in))) {}
 
 BiasRule::~BiasRule() = default;
 

@@ -441,6 +441,8 @@ const char* fallback_reason(const Inputs& in) {
   unknown.window = {};
   unknown.bias_rule.clear();
   unknown.mask_rule.clear();
+  unknown.chunk = unknown.sink_tokens = 0;
+  unknown.block_size.clear();
   unknown.index_block = 1;
   unknown.duplicates = Duplicates::error;
   unknown.temperature = 1;

@@ -12,6 +12,7 @@
 #include "attn/core/layout.h"
 #include "attn/core/mask.h"
 #include "attn/core/mask_rule.h"
+#include "attn/core/named_masks.h"
 #include "attn/core/plan.h"
 #include "attn/core/position_bias.h"
 #include "attn/core/projection.h"
@@ -164,11 +165,18 @@ void set_key_lists(const TensorMap& numbers, Inputs& in, AxisLengths& axes) {
 }
 
 /// Errors: data, for a rule or a table that is not valid.
-void set_rules(const TensorMap& tensors, Inputs& in) {
+void set_rules(const TensorMap& tensors, const TensorMap& numbers, Inputs& in, AxisLengths& axes) {
   if (!in.options.bias_rule.empty())
     in.bias_rule = std::make_shared<const BiasRule>(in.options.bias_rule, tensors, in);
-  if (!in.options.mask_rule.empty())
-    in.mask_rule = std::make_shared<const MaskRule>(in.options.mask_rule, tensors, in);
+  const Options& options = in.options;
+  if (options.mask_rule.empty() && options.chunk == 0 && options.sink_tokens == 0 &&
+      !contains(numbers, Input::tree_parents) && !contains(numbers, Input::blocks))
+    return;
+  TensorMap tables = tensors;
+  if (!in.options.mask_rule.empty()) in.rules.push_back(in.options.mask_rule);
+  add_named_rules(numbers, in, in.rules, tables, axes);
+  if (axes.problems().empty() && !in.rules.empty())
+    in.mask_rule = std::make_shared<const MaskRule>(in.rules, tables, in);
 }
 
 /// Gives each batch item its own token positions if something else by position differs.
@@ -199,6 +207,11 @@ std::size_t bytes_of_conversions(const TensorMap& tensors, const Options& option
     const auto input = input_named(name);
     if (name.starts_with(kMaskTables))
       bytes = saturating_sum(bytes, saturating_product({tensor.size(), kBytesOfTableElement}));
+    if (input == Input::blocks || input == Input::tree_parents)
+      bytes = saturating_sum(
+          bytes, saturating_product(
+                     {tensor.size(), kBytesOfTableElement,
+                      input == Input::blocks || tensor.rank() == 0 ? 1 : tensor.shape().back()}));
     if (!input) continue;
     const DType dtype = converted_dtype(input, tensor.dtype(), compute);
     const bool is_made = dtype != tensor.dtype() && !(tensor.rows() && is_float(tensor.dtype()));
@@ -233,7 +246,7 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
     if (axes.knows(Axis::D)) set_rotary(numbers, in, axes);
     if (axes.knows(Axis::D)) set_rotary_divisors(tensors, in, axes);
     in.token_positions = make_token_positions(numbers, in, axes);
-    if (axes.problems().empty()) set_rules(tensors, in);
+    if (axes.problems().empty()) set_rules(tensors, numbers, in, axes);
     if (axes.problems().empty()) set_key_lists(numbers, in, axes);
     separate_items(in);
     set_token_ids(numbers, in, axes);

@@ -46,6 +46,13 @@ struct TokenPositions {
     std::vector<std::int64_t> documents;  ///< equal ids: one document; kPadding: none; empty: one
     std::vector<std::int64_t> positions;  ///< in the document; for a query, plus the offset
 
+    /// Of each document: how many first keys causality does not hide. Empty: none.
+    std::vector<std::int64_t> prefixes = {};
+
+    std::int64_t prefix(std::int64_t document) const {
+      const auto index = static_cast<std::size_t>(document);
+      return index < prefixes.size() ? prefixes[index] : 0;
+    }
     std::int64_t document(std::size_t token) const {
       return documents.empty() ? (token < begin ? kPadding : 0) : documents[token];
     }
@@ -114,7 +121,8 @@ struct Inputs {
 
   std::vector<TokenPositions> token_positions;  ///< for each batch item, or one for all
   std::shared_ptr<const BiasRule> bias_rule;    ///< nullptr: none
-  std::shared_ptr<const MaskRule> mask_rule;    ///< nullptr: none
+  std::vector<std::string> rules;               ///< those of mask_rule and of core/named_masks.h
+  std::shared_ptr<const MaskRule> mask_rule;    ///< all of them; nullptr: none
   std::shared_ptr<const KeyLists> key_lists;    ///< of key_indices; nullptr: none
   /// Of a part of a larger problem: its first batch item and query head, for these three.
   std::size_t first_item = 0, first_head = 0;

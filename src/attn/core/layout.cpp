@@ -54,18 +54,6 @@ AxisList user_axes(Input input, const Shape& shape, const Options& options, bool
   return axes.size() < shape.size() ? AxisList{} : axes.last(shape.size());
 }
 
-std::pair<std::size_t, std::size_t> queries_of(const TensorMap& tensors, const Options& options) {
-  const Input input = contains(tensors, Input::Q) ? Input::Q : Input::embeddings;
-  const Tensor* rows = find(tensors, input);
-  if (rows == nullptr) return {0, 0};
-  const AxisList axes = user_axes(input, rows->shape(), options, true);
-  const auto length = [&](Axis axis, std::size_t without) {
-    const auto at = axes.find(axis);
-    return at ? rows->shape()[*at] : without;
-  };
-  return {length(Axis::B, 1), length(Axis::L, 0)};
-}
-
 Tensor to_user_layout(Output output, const Tensor& full, const Inputs& in) {
   Tensor result = full;
   if (output == Output::context && in.packed) result = side_by_side(full);

@@ -4,8 +4,6 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
-#include <utility>
 
 #include "attn/core/inputs.h"
 #include "attn/core/options.h"
@@ -37,9 +35,6 @@ inline bool has_head_axis(const Shape& queries, const Options& options) {
 /// The axes of a given tensor; empty if its row of core/input_table.h does not tell. Without heads,
 /// a mask or a cache has no axis of heads.
 AxisList user_axes(Input input, const Shape& shape, const Options& options, bool with_heads);
-
-/// The numbers of batch items and of queries; zeros without Q and embeddings.
-std::pair<std::size_t, std::size_t> queries_of(const TensorMap& tensors, const Options& options);
 
 /// The shape of same_numbers_as(output) with all axes. Not for outputs of other axes than B, H, L,
 /// S, Dv and Mo.

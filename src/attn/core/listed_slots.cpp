@@ -12,6 +12,31 @@
 namespace attn {
 namespace {
 
+/// The numbers of batch items and of queries.
+std::pair<std::size_t, std::size_t> queries_of(const TensorMap& tensors, const Options& options) {
+  const Input input = contains(tensors, Input::Q) ? Input::Q : Input::embeddings;
+  const Tensor* rows = find(tensors, input);
+  if (rows == nullptr) return {0, 0};
+  const AxisList axes = user_axes(input, rows->shape(), options, true);
+  const auto length = [&](Axis axis, std::size_t without) {
+    const auto at = axes.find(axis);
+    return at ? rows->shape()[*at] : without;
+  };
+  return {length(Axis::B, 1), length(Axis::L, 0)};
+}
+
+/// Whole numbers; nullopt if a problem was reported.
+std::optional<Tensor> whole_numbers(Input input, const TensorMap& tensors, ProblemList& problems) {
+  const Tensor& given = at(tensors, input);
+  try {
+    if (!is_float(given.dtype())) return cast(given, DType::i64);
+    report(problems, input, "whole numbers", std::string(name_of(given.dtype())));
+  } catch (const Error& error) {
+    problems.add({.subject = std::string(name_of(input)), .message = error.what()});
+  }
+  return std::nullopt;
+}
+
 std::string expected_lists(std::size_t B, std::size_t L) {
   const std::string queries = std::to_string(L) + ", n)";
   return "whole numbers of shape (" + queries + ", (" + std::to_string(B) + ", " + queries +

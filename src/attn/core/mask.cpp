@@ -26,14 +26,17 @@ struct Interval {
 };
 
 /// The positions of the keys that are visible to a query at `position` by causality and window.
-Interval reach(std::int64_t position, const Options& options) {
+/// Causality does not hide keys before `prefix`. With sink tokens, the window's left limit is part
+/// of a rule (core/named_masks.h).
+Interval reach(std::int64_t position, std::int64_t prefix, const Options& options) {
   constexpr std::int64_t kUnlimited = 4 * kMaxOffset;  // more than the distance of any two tokens
   Interval reach{std::numeric_limits<std::int64_t>::min(),
                  std::numeric_limits<std::int64_t>::max()};
-  if (options.causal) reach.end = position + 1;
+  if (options.causal) reach.end = std::max(position + 1, prefix);
   if (options.window.right >= 0)
     reach.end = std::min(reach.end, position + std::min(options.window.right, kUnlimited) + 1);
-  if (options.window.left >= 0) reach.begin = position - std::min(options.window.left, kUnlimited);
+  if (options.window.left >= 0 && options.sink_tokens == 0)
+    reach.begin = position - std::min(options.window.left, kUnlimited);
   return reach;
 }
 
@@ -63,15 +66,16 @@ std::optional<std::map<std::int64_t, Interval>> documents_of(const TokenPosition
 /// The keys that query i sees by its document, causality and window, where documents_of() the keys
 /// are known.
 kernel::KeyRange range_by_position(const std::map<std::int64_t, Interval>& documents,
-                                   const TokenPositions::Side& queries, std::size_t i,
+                                   const TokenPositions& tokens, std::size_t i,
                                    const Options& options) {
+  const TokenPositions::Side& queries = tokens.queries;
   const std::int64_t id = queries.segment(i);
   kernel::KeyRange range{.padding = id == TokenPositions::kPadding};
   const auto document = documents.find(id);
   if (document == documents.end()) return range;
   const auto& [begin, end] = document->second;
   range.center = begin + queries.position(i);
-  const Interval reached = reach(range.center, options);
+  const Interval reached = reach(range.center, begin + tokens.keys.prefix(id), options);
   range.begin = std::clamp(reached.begin, begin, end);
   range.end = std::max(range.begin, std::min(reached.end, end));
   return range;
@@ -96,7 +100,7 @@ std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in) {
     std::optional<RuleRows> rule;
     if (in.mask_rule) rule.emplace(in, entry, 0);
     for (const std::size_t i : in.rows) {
-      kernel::KeyRange range = range_by_position(*documents, tokens.queries, i, in.options);
+      kernel::KeyRange range = range_by_position(*documents, tokens, i, in.options);
       if (range.begin < range.end) {
         if (in.key_lists && !in.key_lists->narrow(in, entry, i, range)) return std::nullopt;
         if (rule && !rule->narrow(i, range)) return std::nullopt;
@@ -140,7 +144,8 @@ Tensor visible_by_position(const Inputs& in) {
     return visible;
   }
   for (std::size_t entry = 0; entry < in.token_positions.size(); ++entry) {
-    const auto& [queries, keys] = in.token_positions[entry];
+    const TokenPositions& tokens = in.token_positions[entry];
+    const auto& [queries, keys] = tokens;
     const auto documents = documents_of(keys);
     for (std::size_t head = 0; head < visible.shape()[1]; ++head) {
       std::optional<RuleRows> rule;
@@ -152,7 +157,7 @@ Tensor visible_by_position(const Inputs& in) {
         if (id == TokenPositions::kPadding) continue;
         std::fill(row.data() + row.size(), out, true);
         if (documents && !in.key_lists) {
-          const kernel::KeyRange range = range_by_position(*documents, queries, i, in.options);
+          const kernel::KeyRange range = range_by_position(*documents, tokens, i, in.options);
           const auto begin = static_cast<std::size_t>(range.begin),
                      end = static_cast<std::size_t>(range.end);
           if (rule)
@@ -161,7 +166,7 @@ Tensor visible_by_position(const Inputs& in) {
             std::fill(row.data() + begin, row.data() + end, true);
           continue;
         }
-        const Interval reached = reach(queries.position(i), in.options);
+        const Interval reached = reach(queries.position(i), tokens.keys.prefix(id), in.options);
         const auto sees = [&, &side = keys](std::size_t j) {
           return id == side.segment(j) && reached.contains(side.position(j));
         };

@@ -535,9 +535,10 @@ Expression parse_mask_rule(const std::string& text, const TensorMap& tensors) {
   return parse_expression(text, 0, rule::language_of(rule::mask_rules(), tensors));
 }
 
-MaskRule::MaskRule(const std::string& text, const TensorMap& tensors, const Inputs& in)
+MaskRule::MaskRule(const std::vector<std::string>& rules, const TensorMap& tensors,
+                   const Inputs& in)
     : compiled_(std::make_unique<const rule::Compiled>(
-          rule::parts_of(rule::mask_rules(), text, tensors, in))) {}
+          rule::parts_of(rule::mask_rules(), rules, tensors, in))) {}
 
 MaskRule::~MaskRule() = default;
 bool MaskRule::uses_items() const { return compiled_->of_items; }

@@ -40,9 +40,9 @@ inline constexpr std::size_t kBytesOfTableElement = 72;
 /// A mask rule and its tables. Immutable.
 class MaskRule {
  public:
-  /// Takes the tables from `tensors`. `in` must have its lengths. Errors: data, with the position
-  /// in the text.
-  MaskRule(const std::string& text, const TensorMap& tensors, const Inputs& in);
+  /// All of `rules`. Takes the tables from `tensors`. `in` must have its lengths. Errors: data,
+  /// with the position in the text.
+  MaskRule(const std::vector<std::string>& rules, const TensorMap& tensors, const Inputs& in);
   ~MaskRule();
   MaskRule(const MaskRule&) = delete;
   MaskRule& operator=(const MaskRule&) = delete;

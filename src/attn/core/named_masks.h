@@ -1,26 +1,33 @@
-// Keys of jobs that stand for mask rules in common use. Each one becomes a rule of
-// core/mask_rule.h, with its tables:
+// Keys of jobs that stand for masks in common use, and the rule of each (core/mask_rule.h):
 //
 //   chunk C              q // C == k // C
-//   sink_tokens N        k < N or q - k <= LEFT and k - q <= RIGHT    instead of window
-//   prefix_lengths (B)   k < prefix_lengths[b] or q >= k              instead of causal
+//   sink_tokens N        k < N or q - k <= LEFT                 instead of the window's left limit
+//   prefix_lengths (B)   k < prefix_lengths[b] or q >= k        instead of causality
 //   tree_parents (N)     j < S - N or ancestors[i, j - S + N]
-//   blocks (m, n)        blocks[i // M, j // N]                       with block_size M, N
+//   blocks (m, n)        blocks[i // M, j // N]                 with block_size M, N
 //
 // The nodes of a tree are the last N queries and the last N keys of each batch item. Each node sees
-// itself, the nodes on its way to the root and all keys before the tree (tree attention: SpecInfer,
-// arXiv:2305.09781; Medusa, arXiv:2401.10774).
+// itself, its ancestors and all keys before the tree (tree attention: SpecInfer, arXiv:2305.09781;
+// Medusa, arXiv:2401.10774).
+//
+// Prefixes extend the key range of causality (core/mask.cpp) and need no rule to be computed.
 #pragma once
 
-#include "attn/core/options.h"
+#include <string>
+#include <vector>
+
+#include "attn/core/axis_lengths.h"
+#include "attn/core/inputs.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
 
-bool has_named_masks(const TensorMap& tensors, const Options& options);
+/// Adds the rules of a job, which all have to be true, to those in `rules`, and their tables to
+/// `tables`. `in` has its lengths and token positions. Problems are added to `axes`.
+void add_named_rules(const TensorMap& numbers, const Inputs& in, std::vector<std::string>& rules,
+                     TensorMap& tables, AxisLengths& axes);
 
-/// Replaces these keys, and the masks that they include, by Options::mask_rule and tables. Keys and
-/// values are not in pages. Errors: data.
-void replace_named_masks(TensorMap& tensors, Options& options);
+/// All rules of the job in one expression; "" if it has no such keys.
+std::string named_rule(const Inputs& in);
 
 }  // namespace attn

@@ -235,10 +235,9 @@ struct Options {
   Window window;
   std::string bias_rule;  ///< is added to the scores (core/bias_rule.h); "": none
   std::string mask_rule;  ///< hides the keys for which it is false (core/mask_rule.h); "": none
-  /// make_job() replaces these by a mask rule (core/named_masks.h); 0 or empty: not given.
-  std::int64_t chunk = 0, sink_tokens = 0;
-  std::vector<std::int64_t> block_size;
-  std::int64_t index_block = 1;  ///< keys of each of key_indices
+  std::int64_t chunk = 0, sink_tokens = 0;  ///< core/named_masks.h; 0: not given
+  std::vector<std::int64_t> block_size;     ///< of `blocks`: queries, keys
+  std::int64_t index_block = 1;             ///< keys of each of key_indices
   Duplicates duplicates = Duplicates::error;
   IndexSpace index_space = IndexSpace::sequence;  ///< make_job() translates other numbers
   Normaliser normaliser = Normaliser::softmax;

@@ -127,17 +127,22 @@ Language language_of(const RuleKind& kind, const TensorMap& tensors) {
   return language;
 }
 
-Parts parts_of(const RuleKind& kind, const std::string& text, const TensorMap& tensors,
-               const Inputs& in) {
+Parts parts_of(const RuleKind& kind, const std::vector<std::string>& texts,
+               const TensorMap& tensors, const Inputs& in) {
   Parts parts{.parts = {}, .tables = {}};
   parts.L = static_cast<std::int64_t>(in.L), parts.S = static_cast<std::int64_t>(in.P + in.N);
   parts.heads_of_group = in.G == 0 ? 1 : std::max<std::size_t>(1, in.H / in.G);
   try {
     Compiler compiler(kind, tensors, in, parts);
-    const Expression whole = parse_expression(text, 0, language_of(kind, tensors));
-    if (is_float(kind.numbers) && whole.is_truth_value())
-      fail_at(whole, "expected numbers to add, found a truth value", " (use mask_rule)");
-    compiler.add(whole);
+    Part all{.kind = Expression::Kind::logical_and, .position = 0};
+    for (const std::string& text : texts) {
+      const Expression whole = parse_expression(text, 0, language_of(kind, tensors));
+      if (is_float(kind.numbers) && whole.is_truth_value())
+        fail_at(whole, "expected numbers to add, found a truth value", " (use mask_rule)");
+      all.operands.push_back(compiler.add(whole));
+      all.is_of_key |= parts.parts.back().is_of_key;
+    }
+    if (texts.size() > 1) parts.parts.push_back(std::move(all));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::usage) throw;
     Problem problem = error.problems().front();

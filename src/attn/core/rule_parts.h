@@ -85,9 +85,10 @@ struct Parts {
   std::size_t heads_of_group = 1;
 };
 
-/// `in` must have its lengths. Errors: data, with the position in the text.
-Parts parts_of(const RuleKind& kind, const std::string& text, const TensorMap& tensors,
-               const Inputs& in);
+/// One expression, or the conjunction of several. `in` must have its lengths. Errors: data, with
+/// the position in the text.
+Parts parts_of(const RuleKind& kind, const std::vector<std::string>& texts,
+               const TensorMap& tensors, const Inputs& in);
 
 /// What differs between the pairs of a query and a key.
 struct Pair {

@@ -129,17 +129,6 @@ void report(ProblemList& problems, Input input, std::string expected, std::strin
                 .found = std::move(found)});
 }
 
-std::optional<Tensor> whole_numbers(Input input, const TensorMap& tensors, ProblemList& problems) {
-  const Tensor& given = at(tensors, input);
-  try {
-    if (!is_float(given.dtype())) return cast(given, DType::i64);
-    report(problems, input, "whole numbers", std::string(name_of(given.dtype())));
-  } catch (const Error& error) {
-    problems.add({.subject = std::string(name_of(input)), .message = error.what()});
-  }
-  return std::nullopt;
-}
-
 const Storage* storage_described_by(Input input) {
   for (const Storage& storage : kStorage)
     if (input == storage.scale || input == storage.zero_point || input == storage.global_scale)

@@ -35,9 +35,6 @@ namespace attn {
 /// Adds a problem with an input: "NAME: expected EXPECTED, found FOUND".
 void report(ProblemList& problems, Input input, std::string expected, std::string found);
 
-/// A given tensor as i64; nullopt if a problem was reported, as for floats.
-std::optional<Tensor> whole_numbers(Input input, const TensorMap& tensors, ProblemList& problems);
-
 /// The inputs that tell how a tensor is stored.
 struct Storage {
   Input of, scale;

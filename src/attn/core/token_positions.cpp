@@ -211,16 +211,23 @@ std::vector<TokenPositions> make_token_positions(const TensorMap& numbers, const
       axes.problem(k, {.message = "required because there are " + std::to_string(S) + " keys but " +
                                   std::to_string(in.L) + " queries"});
   }
+  std::size_t documents = in.B;
+  if (packed && queries && queries->size() > 0)
+    documents = static_cast<std::size_t>(queries->data<std::int64_t>().back()) + 1;
+  if (const Tensor* cu = find(numbers, Input::cu_seqlens_q); cu != nullptr && cu->size() > 0)
+    documents = cu->size() - 1;
+  const auto prefixes = lengths(Input::prefix_lengths, numbers, documents, S, axes);
   if (key_starts && (queries || keys))
     axes.problem(Input::key_starts, {.message = "documents have no padding before their keys",
                                      .hint = "omit key_starts, or the documents"});
   if (!axes.problems().empty()) return {};
-  const bool same = !query_lengths && !key_lengths && !key_starts &&
+  const bool same = !query_lengths && !key_lengths && !key_starts && (!prefixes || packed) &&
                     !(queries && queries->rank() == 2) && !(keys && keys->rank() == 2);
   std::vector<TokenPositions> all;
   for (std::size_t b = 0; b < (same ? 1 : in.B); ++b) {
     TokenPositions& tokens = all.emplace_back(TokenPositions{
         tokens_of(queries, query_lengths, b, in.L), tokens_of(keys, key_lengths, b, S)});
+    if (prefixes) tokens.keys.prefixes = packed ? *prefixes : Ids{(*prefixes)[b]};
     if (key_starts) tokens.keys.begin = static_cast<std::size_t>((*key_starts)[b]);
     if (queries || keys)
       set_positions(tokens, in.P, in.options);

@@ -99,8 +99,9 @@ std::vector<Hypothesis> backward_hypotheses() {
 
 /// Those that change queries, keys or values, or what follows, have no gradient by the same inputs.
 bool keeps_operands(const Hypothesis& hypothesis) {
-  constexpr std::array<std::string_view, 8> kGroups = {"scale", "causal", "window", "softcap",
-                                                       "mask",  "bias",   "sink",   "dropout"};
+  constexpr std::array<std::string_view, 13> kGroups = {
+      "scale",   "causal", "window",      "softcap", "mask", "bias",  "sink",
+      "dropout", "chunk",  "sink_tokens", "prefix",  "tree", "blocks"};
   return hypothesis.stage == kAttentionStage &&
          (std::find(kGroups.begin(), kGroups.end(), hypothesis.group()) != kGroups.end() ||
           hypothesis.id == "softmax.temperature_dropped");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -88,7 +89,7 @@ std::string text_of(const Expression& rule) {
     case Kind::index: {
       std::string text = rule.name + (rule.kind == Kind::call ? "(" : "[");
       for (std::size_t n = 0; n < rule.operands.size(); ++n)
-        text += (n == 0 ? "" : ",") + text_of(rule.operands[n]);
+        text += (n == 0 ? "" : ", ") + text_of(rule.operands[n]);
       return text + (rule.kind == Kind::call ? ")" : "]");
     }
     default: {
@@ -117,6 +118,11 @@ Relation other_strictness(Relation relation) {
   }
 }
 
+/// Whether the sum is another number that a rule may have.
+bool may_change(std::int64_t number, std::int64_t step) {
+  return step < 0 ? number > 0 : number < std::numeric_limits<std::int64_t>::max();
+}
+
 /// Calls add() with `rule` changed in one place of `part`, which is a part of it.
 template <class Add>
 void change_each(Expression& part, const Add& add) {
@@ -136,8 +142,8 @@ void change_each(Expression& part, const Add& add) {
   for (Relation& relation : part.relations)
     if (other_strictness(relation) != relation) with(relation, other_strictness(relation));
   if (part.kind == Kind::number) {
-    with(part.integer, part.integer + 1);
-    if (part.integer > 0) with(part.integer, part.integer - 1);
+    for (const std::int64_t step : {1, -1})
+      if (may_change(part.integer, step)) with(part.integer, part.integer + step);
   }
   for (Expression& operand : part.operands) change_each(operand, add);
 }
@@ -158,8 +164,9 @@ void change_repeated(const Expression& rule, const Add& add) {
   visit_numbers(changed, [&](std::int64_t number) { ++times[number]; });
   for (const auto& entry : times)
     for (const std::int64_t step : {1, -1}) {
-      const std::int64_t from = entry.first, to = from + step;
-      if (entry.second < 2 || to < 0) continue;
+      const std::int64_t from = entry.first;
+      if (entry.second < 2 || !may_change(from, step)) continue;
+      const std::int64_t to = from + step;
       changed = rule;
       visit_numbers(changed, [&](std::int64_t& number) { number = number == from ? to : number; });
       add(changed);
@@ -171,14 +178,14 @@ using Changed = std::optional<Claim>;
 std::string quoted(const std::string& rule) { return "'" + rule + "'"; }
 
 Changed without_rule(Variant& variant, const Inputs& in) {
-  if (!in.mask_rule) return std::nullopt;
+  if (in.options.mask_rule.empty()) return std::nullopt;
   variant.options.mask_rule.clear();
   return flag("without --mask-rule", quoted(in.options.mask_rule));
 }
 
 template <std::size_t Number>
 Changed with_similar_rule(Variant& variant, const Inputs& in) {
-  if (!in.mask_rule) return std::nullopt;
+  if (in.options.mask_rule.empty()) return std::nullopt;
   const std::vector<std::string> rules =
       similar_rules(parse_mask_rule(in.options.mask_rule, variant.tensors));
   if (Number >= rules.size()) return std::nullopt;
@@ -186,7 +193,100 @@ Changed with_similar_rule(Variant& variant, const Inputs& in) {
   return flag("--mask-rule " + quoted(rules[Number]), quoted(in.options.mask_rule));
 }
 
-constexpr std::size_t kMostRules = 24;
+/// Another length of chunks, or another number of sink tokens; 0: none.
+Changed with_number(Variant& variant, const Inputs& in, std::int64_t Options::*option,
+                    const std::string& name, std::int64_t step) {
+  const std::int64_t given = in.options.*option;
+  if (given == 0 || (step == 0 && given == 1) || !may_change(given, step)) return std::nullopt;
+  variant.options.*option = step == 0 ? 0 : given + step;
+  if (step == 0 || given + step == 0) return flag("without " + name, std::to_string(given));
+  return flag(name + " " + std::to_string(given + step), std::to_string(given));
+}
+
+template <std::int64_t step>
+Changed with_chunk(Variant& variant, const Inputs& in) {
+  return with_number(variant, in, &Options::chunk, "--chunk", step);
+}
+
+template <std::int64_t step>
+Changed with_sink_tokens(Variant& variant, const Inputs& in) {
+  return with_number(variant, in, &Options::sink_tokens, "--sink-tokens", step);
+}
+
+/// Prefixes that are one key longer or shorter.
+template <std::int64_t step>
+Changed with_prefix_lengths(Variant& variant, const Inputs& in) {
+  const Tensor* given = variant.find(Input::prefix_lengths);
+  if (given == nullptr || !in.options.causal) return std::nullopt;
+  Tensor changed = cast(*given, DType::i64);
+  bool has_changed = false;
+  for (std::int64_t& length : changed.mutable_data<std::int64_t>()) {
+    const auto keys = static_cast<std::int64_t>(in.P + in.N);
+    const std::int64_t now = std::clamp<std::int64_t>(length + step, 0, keys);
+    has_changed |= now != length;
+    length = now;
+  }
+  if (!has_changed) return std::nullopt;
+  variant.set(Input::prefix_lengths, changed);
+  if (changed.size() == 1) {
+    const std::int64_t now = changed.data<std::int64_t>()[0];
+    return flag("--prefix-lengths " + std::to_string(now), std::to_string(now - step));
+  }
+  return words(step > 0 ? "prefixes that are one key longer" : "prefixes that are one key shorter");
+}
+
+template <Input input>
+Changed without_mask(Variant& variant, const Inputs&) {
+  if (!variant.has(input)) return std::nullopt;
+  variant.erase({input});
+  return flag(input == Input::tree_parents ? "without --tree-parents" : "without --prefix-lengths");
+}
+
+/// Each draft sees those before it, as if they were one sequence.
+Changed with_chain(Variant& variant, const Inputs&) {
+  const Tensor* given = variant.find(Input::tree_parents);
+  if (given == nullptr) return std::nullopt;
+  Tensor chain(DType::i64, given->shape());
+  const auto parents = chain.mutable_data<std::int64_t>();
+  for (std::size_t i = 0; i < parents.size(); ++i)
+    parents[i] = static_cast<std::int64_t>(i % given->shape().back()) - 1;
+  variant.set(Input::tree_parents, chain);
+  return words("the drafts as one sequence instead of a tree");
+}
+
+/// With as many blocks of queries as of keys of one size.
+Changed with_swapped_blocks(Variant& variant, const Inputs& in) {
+  const Tensor* given = variant.find(Input::blocks);
+  if (given == nullptr || in.options.block_size[0] != in.options.block_size[1] ||
+      in.L != in.P + in.N)
+    return std::nullopt;
+  const std::size_t n = given->shape().back(), items = given->size() / (n * n);
+  const Tensor flags = cast(*given, DType::boolean);
+  Tensor swapped(DType::boolean, given->shape());
+  for (std::size_t b = 0; b < items; ++b)
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t j = 0; j < n; ++j)
+        swapped.mutable_data<bool>()[(b * n + i) * n + j] = flags.data<bool>()[(b * n + j) * n + i];
+  variant.set(Input::blocks, swapped);
+  return words("--blocks with rows and columns swapped");
+}
+
+const std::array<Hypothesis, 12> kOfNamedMasks = {{
+    {"chunk.longer", Hypothesis::Stage::attention, with_chunk<1>},
+    {"chunk.shorter", Hypothesis::Stage::attention, with_chunk<-1>},
+    {"chunk.dropped", Hypothesis::Stage::attention, with_chunk<0>},
+    {"sink_tokens.one_more", Hypothesis::Stage::attention, with_sink_tokens<1>},
+    {"sink_tokens.one_less", Hypothesis::Stage::attention, with_sink_tokens<-1>},
+    {"sink_tokens.dropped", Hypothesis::Stage::attention, with_sink_tokens<0>},
+    {"prefix.longer", Hypothesis::Stage::attention, with_prefix_lengths<1>},
+    {"prefix.shorter", Hypothesis::Stage::attention, with_prefix_lengths<-1>},
+    {"prefix.dropped", Hypothesis::Stage::attention, without_mask<Input::prefix_lengths>},
+    {"tree.dropped", Hypothesis::Stage::attention, without_mask<Input::tree_parents>},
+    {"tree.chain", Hypothesis::Stage::attention, with_chain},
+    {"blocks.swapped", Hypothesis::Stage::attention, with_swapped_blocks},
+}};
+
+constexpr std::size_t kMostRules = 64;
 
 template <std::size_t... Numbers>
 std::vector<Hypothesis> hypotheses_of(std::index_sequence<Numbers...>) {
@@ -208,6 +308,7 @@ std::vector<std::string> similar_rules(const Expression& rule) {
 std::vector<Hypothesis> rule_hypotheses() {
   std::vector<Hypothesis> all = hypotheses_of(std::make_index_sequence<kMostRules>());
   all.insert(all.begin(), {"rule.dropped", Hypothesis::Stage::attention, without_rule});
+  all.insert(all.begin(), kOfNamedMasks.begin(), kOfNamedMasks.end());
   return all;
 }
 

@@ -1,5 +1,5 @@
-// Mistakes about the mask rule of a job: limits that are off by one, and conditions that are
-// missing.
+// Mistakes about the mask rule of a job, and about masks with names (core/named_masks.h): limits
+// that are off by one, and conditions that are missing.
 #pragma once
 
 #include <string>
@@ -15,7 +15,8 @@ namespace attn {
 /// with such a number.
 std::vector<std::string> similar_rules(const Expression& rule);
 
-/// "rule.dropped", and "rule.changed_1" and others for the first of similar_rules().
+/// "chunk.longer" and others, "rule.dropped", and "rule.changed_1" and others for the first of
+/// similar_rules().
 std::vector<Hypothesis> rule_hypotheses();
 
 }  // namespace attn

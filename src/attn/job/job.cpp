@@ -18,7 +18,6 @@
 #include "attn/core/latent.h"
 #include "attn/core/layout.h"
 #include "attn/core/listed_slots.h"
-#include "attn/core/named_masks.h"
 #include "attn/core/pages.h"
 #include "attn/core/stored_rows.h"
 #include "attn/io/json_tensor.h"
@@ -365,15 +364,6 @@ void join_latent(Job& job, TensorFiles& files) {
   job.values_given = true;
 }
 
-/// Replaces chunk, prefix_lengths and the like by a mask rule.
-void name_masks(Job& job) {
-  const TensorMap given = job.tensors;
-  replace_named_masks(job.tensors, job.options);
-  for (const auto& [name, tensor] : given)
-    if (!job.tensors.contains(name)) job.replaced.set(name, tensor);
-  job.named_rule = job.options.mask_rule;
-}
-
 /// Replaces pages by K and V, which get the files of the pools as their origins. Causal masks and
 /// windows are then aligned to the last key, unless the job states something else.
 void gather_pages(Job& job, const Document& document, TensorFiles& files) {
@@ -580,8 +570,6 @@ Job make_job(const Document& given, TensorFiles& files) {
     with_origins(job, document, [&] { cut_lists(job); });
   if (has_pages(job.tensors))
     with_origins(job, document, [&] { gather_pages(job, document, files); });
-  if (has_named_masks(job.tensors, job.options))
-    with_origins(job, document, [&] { name_masks(job); });
   job.options.q_type = job.options.k_type = job.options.v_type = job.options.k_pe_type =
       StoredType::as_given;
   job.options.value_width = 0;

@@ -45,7 +45,6 @@ struct Job {
   bool values_given = false;         ///< V is given, or stated to be the keys
   std::vector<Request> outputs;
   std::vector<std::string> tokens;
-  std::string named_rule;  ///< the mask rule, if named masks are part of it (core/named_masks.h)
   std::string hidden_warning;  ///< about the hidden states of a model's layer; may be ""
 };
 
