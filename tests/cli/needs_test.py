@@ -190,7 +190,7 @@ def test_every_wrong_flag_is_named():
     run = attn("run", *QK, "--heads", "2", "--kv-heads", str(2**63 - 1))
     assert run.returncode == 65
     assert run.stderr.decode().splitlines() == [
-        f"attn: --k: K: width 2 of (2, 2) is not divisible by kv_heads = {2**63 - 1}",
+        f"attn: --k: width 2 of (2, 2) is not divisible by kv_heads = {2**63 - 1}",
         f"attn: --kv-heads: expected a divisor of 2, the number of query heads (from heads), "
         f"found {2**63 - 1}"]
 

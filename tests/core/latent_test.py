@@ -183,8 +183,8 @@ LATENT = {"Q_nope": np.ones((2, 3, 1, 4)), "Q_pe": np.ones((2, 3, 1, 2)), "CKV":
 PAGES = {"CKV_pages": np.ones((3, 2, 4)), "K_pe_pages": np.ones((3, 2, 2)), "block_table": [[0, 1], [2, 0]], "key_lengths": [3, 2],
          "CKV": None, "K_pe": None}
 ROWS = PAGES | {"KV_pages": np.ones((3, 2, 6)), "CKV_pages": None, "K_pe_pages": None}
-NO_SCALE = ("scale: expected the scale before W_UK was absorbed, 1/sqrt of the width of a query then, not that of Q_nope and Q_pe "
-            "or of a row of the cache, found none")
+NO_SCALE = ("scale: expected a number: latent attention has no default; it is 1/sqrt of the width of a head's query before W_UK was "
+            "absorbed, such as 0.0722 for 192, found none")
 @pytest.mark.parametrize("flags, warned", [([], True), (["--k-pe-type", "e4m3"], False)])
 def test_codes_of_rotary_columns_without_their_type_get_a_warning(tmp_path, flags, warned):
     np.savez(tmp_path / "job.npz", Q_nope=np.ones((1, 1, 1, 4)), Q_pe=np.ones((1, 1, 1, 2)), CKV=np.ones((1, 3, 4)),

@@ -147,6 +147,12 @@ def test_error(tmp_path, case):
     assert lines[0].endswith(message)
 
 
+def test_a_flag_is_named_once(tmp_path):
+    run = run_job(tmp_path, CACHE | TABLE, "--block-table", "[[3, 0], [4, 9]]")
+    assert run.returncode == 65
+    assert run.stderr.decode() == "attn: --block-table: expected 0 to 3, a page of the pool, for batch item 1, page 0, found 4\n"
+
+
 @pytest.mark.parametrize("layout, shape, expected", [
     ("nhd", (4, 3, 2, 1, 2), "(P, 2, page size, G, D)"), ("hnd", (4, 1, 2, 2), "(P, 2, G, page size, D)"),
     ("interleaved", (4, 1, 3, 2, 2), "(P, 1, 2G, page size, D) or (P, page size, 2G, D)")])

@@ -152,10 +152,14 @@ def test_mistakes_with_scales_are_named(tmp_path):
 BASE = {"Q": np.ones((2, 4, 3, 32)).tolist(), "K": np.ones((2, 2, 5, 32), int).tolist(), "kv_heads": 2, "heads": 4}
 ERRORS = {
     "shape": ({"k_scale": [1.0, 2.0, 3.0]},
-        "k_scale: expected one number, shape (2,), (2, 2), (2, 2, 5), or (2, 2, 5, N) where N divides 32, found (3,)"),
+        "k_scale: expected one number, or axes (G), (B, G), (B, G, S) or (B, G, S, N), where N divides D, of (B, G, S, D), "
+        "which is (2, 2, 5, 32), found (3,)"),
     "blocks": ({"k_scale": np.ones((2, 2, 5, 5)).tolist()},
-        "k_scale: expected one number, shape (2,), (2, 2), (2, 2, 5), or (2, 2, 5, N) where N divides 32, "
-        "found (2, 2, 5, 5)"),
+        "k_scale: expected one number, or axes (G), (B, G), (B, G, S) or (B, G, S, N), where N divides D, of (B, G, S, D), "
+        "which is (2, 2, 5, 32), found (2, 2, 5, 5)"),
+    "scale of queries": ({"q_scale": [1.0, 2.0, 3.0]},
+        "q_scale: expected one number, or axes (H), (B, H), (B, H, L) or (B, H, L, N), where N divides D, of (B, H, L, D), "
+        "which is (2, 4, 3, 32), found (3,)"),
     "zero point": ({"k_scale": 1.0, "k_zero_point": [1, 2]},
         "k_zero_point: expected one number, or shape (), found (2,)"),
     "other axes of zero points": ({"k_scale": np.ones((2, 2, 5)).tolist(), "k_zero_point": np.ones((5, 2, 2)).tolist()},
@@ -166,9 +170,9 @@ ERRORS = {
     "global scale": ({"k_scale": 1.0, "k_global_scale": [1.0, 2.0]}, "k_global_scale: expected one number, found (2,)"),
     "only a global scale": ({"k_global_scale": 1.0}, "k_global_scale: requires k_scale"),
     "no scale": ({"k_type": "mxfp4"},
-        "k_scale: expected shape (2, 2, 5, 2), a scale for 32 columns, found none"),
+        "k_scale: expected (B, G, S, D/32), which is (2, 2, 5, 2), a scale for 32 columns, found none"),
     "block of 16": ({"k_type": "nvfp4", "k_scale": np.ones((2, 2, 5, 2)).tolist()},
-        "k_scale: expected shape (2, 2, 5, 4), a scale for 16 columns, found (2, 2, 5, 2)"),
+        "k_scale: expected (B, G, S, D/16), which is (2, 2, 5, 4), a scale for 16 columns, found (2, 2, 5, 2)"),
     "codes of scales": ({"k_type": "mxfp4", "K": np.ones((2, 2, 5, 16), int).tolist(), "k_scale": np.full((2, 2, 5, 1), 256).tolist()},
         "k_scale: 256 does not fit uint8"),
     "floats as codes": ({"q_type": "e4m3"}, "Q: expected uint8 elements, the codes of q_type, found float64"),

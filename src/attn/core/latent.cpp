@@ -71,7 +71,8 @@ RowTable table_of_part(Input input, Input queries, const Storage& storage, const
            to_string(at(tensors, input).shape()));
     return {};
   }
-  const Pool pool = pools_of(stored, shape, is_packed ? "sD" : "PsD").first;
+  Pool pool = pools_of(stored, shape, is_packed ? "sD" : "PsD").first;
+  pool.of = Pool::Of::keys;
   PoolRows rows(pool, storage, tensors, options, pool.pages, pool.slots, problems);
   for (std::size_t item = 0; item < pool.pages; ++item)
     rows.set(item * pool.slots, item, 0, pool.slots);
@@ -141,8 +142,8 @@ void require_scale(const Options& options) {
   throw Error(
       ErrorKind::data,
       Problem{.subject = "scale",
-              .expected = "the scale before W_UK was absorbed, 1/sqrt of the width of a "
-                          "query then, not that of Q_nope and Q_pe or of a row of the cache",
+              .expected = "a number: latent attention has no default; it is 1/sqrt of the width "
+                          "of a head's query before W_UK was absorbed, such as 0.0722 for 192",
               .found = "none"});
 }
 

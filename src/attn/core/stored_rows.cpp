@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attn/base/error.h"
+#include "attn/base/text.h"
 #include "attn/core/layout.h"
 #include "attn/core/plan.h"
 #include "attn/tensor/gathered_rows.h"
@@ -61,7 +62,7 @@ bool scale_fits(const Shape& shape, const std::string& axes, const Pool& pool, s
     const std::size_t length = length_of(axes[i], pool), found = shape[i];
     const bool is_whole = found == 1 || found == length;
     const bool is_part = found > 0 && found <= length && length % found == 0;
-    const bool may_be_part = axes[i] == 'D' || (axes[i] == 'G' && pool.has_head_groups);
+    const bool may_be_part = axes[i] == 'D' || (axes[i] == 'G' && pool.of == Pool::Of::queries);
     if (axes[i] == 'D' && block > 0 ? (length % block != 0 || found != length / block)
                                     : !is_whole && !(may_be_part && is_part))
       return false;
@@ -80,24 +81,39 @@ std::optional<std::string> axes_of_scale(const Shape& shape, const Pool& pool, s
   return std::nullopt;
 }
 
-/// "one number, shape (8,), (2, 8), (2, 8, 100), or (2, 8, 100, N) where N divides 64".
+/// "(P, page size, G)", with the name of columns instead of D.
+std::string names_of(const std::string& axes, const Pool& pool, const std::string& columns) {
+  using enum Pool::Of;
+  std::vector<std::string> names;
+  for (const char axis : axes)
+    names.push_back(axis == 'P'   ? (pool.of == pages ? "P" : "B")
+                    : axis == 's' ? (pool.of == pages  ? "page size"
+                                     : pool.of == keys ? "S"
+                                                       : "L")
+                    : axis == 'G' ? (pool.of == queries ? "H" : "G")
+                                  : columns);
+  return "(" + join(names, ", ") + ")";
+}
+
+/// "one number, or axes (G), (B, G), (B, G, S) or (B, G, S, N), where N divides D, of (B, G, S, D),
+/// which is (2, 8, 100, 64)".
 std::string expected_shapes(const Pool& pool, std::size_t block) {
-  const auto text = [&](const std::string& axes) {
-    Shape shape;
-    for (const char axis : axes)
-      shape.push_back(length_of(axis, pool) / (axis == 'D' && block > 0 ? block : 1));
-    return to_string(shape);
-  };
-  if (block > 0)
-    return "shape " + text(pool.axes) + ", a scale for " + std::to_string(block) + " columns";
+  Shape shape;
+  for (const char axis : pool.axes) shape.push_back(length_of(axis, pool));
+  if (block > 0) {
+    shape.back() /= block;
+    const std::string columns = std::to_string(block);
+    return names_of(pool.axes, pool, "D/" + columns) + ", which is " + to_string(shape) +
+           ", a scale for " + columns + " columns";
+  }
+  std::vector<std::string> axes;
   const std::string tokens = pool.axes.substr(0, pool.axes.size() - 1);
-  std::string expected = "one number";
-  for (const std::string& axes : {axes_in("G", pool), axes_in("PG", pool), tokens})
-    if (!axes.empty() && expected.find(text(axes)) == std::string::npos)
-      expected += (expected.find('(') == std::string::npos ? ", shape " : ", ") + text(axes);
-  std::string blocks = text(tokens);
-  blocks.insert(blocks.size() - 1, blocks.ends_with(",)") ? " N" : ", N");
-  return expected + ", or " + blocks + " where N divides " + std::to_string(pool.width);
+  for (const std::string& some : {axes_in("G", pool), axes_in("PG", pool), tokens, pool.axes})
+    if (const std::string text = names_of(some, pool, "N");
+        !some.empty() && std::find(axes.begin(), axes.end(), text) == axes.end())
+      axes.push_back(text);
+  return "one number, or axes " + join_or(axes) + ", where N divides D, of " +
+         names_of(pool.axes, pool, "D") + ", which is " + to_string(shape);
 }
 
 /// The numbers of a scale. Errors: data, for integers that are no codes.
@@ -341,7 +357,7 @@ Tensor numbers_of_tensor(const Storage& storage, const TensorMap& tensors, const
     return tensor;
   }
   Pool pool = pools_of(stored, axes->shape, axes->letters).first;
-  pool.has_head_groups = storage.of == Input::Q;
+  pool.of = storage.of == Input::Q ? Pool::Of::queries : Pool::Of::keys;
   const auto before = [&](char a, char b) { return axes->letters.find(a) < axes->letters.find(b); };
   // Batch items are items of the table if they come first.
   const bool has_items = pool.pages == 1 || before('P', 's');

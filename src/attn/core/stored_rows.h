@@ -78,7 +78,7 @@ struct Pool {
   std::string axes;  ///< those of numbers, a letter each: P pages, s slots, G heads, D columns
   std::size_t pages = 1, slots = 1, heads = 1, width = 0;
   std::int64_t first = 0, page = 0, slot = 0, head = 0;
-  bool has_head_groups = false;  ///< neighbouring heads may share a scale
+  enum class Of { pages, keys, queries } of = Of::pages;  ///< neighbouring queries share scales
 };
 
 /// The keys and the values of a tensor with these axes. Other letters than those of Pool: h heads

@@ -243,14 +243,17 @@ Problem located(const Job& job, const Document& document, Problem problem) {
   const auto origin = job.origins.find(problem.subject);
   const Entry* entry = entry_of(document, problem.subject);
   std::string where = document.name;
+  const bool is_transposed = job.transposed.contains(problem.subject);
   if (origin != job.origins.end()) {
     where = origin->second;
+    const bool is_flag = entry != nullptr && entry->from_flag && where == entry->origin;
+    if (is_flag && !entry->field->names_tensors) problem.subject.clear();
   } else if (entry != nullptr && entry->from_flag) {
     where = entry->origin;
     if (entry->key.rfind(problem.subject, 0) == 0) problem.subject.clear();
   }
   if (!where.empty()) problem.where.insert(problem.where.begin(), where);
-  if (job.transposed.contains(problem.subject) && !problem.found.empty())
+  if (is_transposed && !problem.found.empty())
     problem.found += ", transposed by weights_layout out-in";
   return problem;
 }
