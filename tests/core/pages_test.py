@@ -147,6 +147,25 @@ def test_error(tmp_path, case):
     assert lines[0].endswith(message)
 
 
+SCALE = ("expected one number, or axes (G), (P, G), (P, page size, G) or (P, page size, G, N), where N divides D, "
+         "of (P, page size, G, D), which is (4, 2, 1, 2), found (3,)")
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"block_table": [[3, 0], [4, 9]]}, "block_table: expected 0 to 3, a page of the pool, for batch item 1, page 0, found 4"),
+    ({"Q": np.ones((3, 1, 1, 2))}, ERRORS["batch"][1]), ({"Q": np.ones((2, 1, 2))}, ERRORS["packed heads"][1])])
+def test_errors_about_pages_and_scales_are_reported_together(tmp_path, change, message):
+    run = run_job(tmp_path, CACHE | TABLE | change | {"k_scale": [1, 2, 3], "v_scale": [1, 2, 3]})
+    assert run.returncode == 65
+    found = [line.removeprefix("attn: job.json: ") for line in run.stderr.decode().splitlines()]
+    assert sorted(found) == sorted([message, f"k_scale: {SCALE}", f"v_scale: {SCALE}"])
+
+
+def test_a_bad_pool_does_not_hide_the_scales_of_the_other(tmp_path):
+    run = run_job(tmp_path, CACHE | TABLE | {"K_pages": np.zeros((4, 2, 2)), "v_scale": [1, 2, 3]})
+    assert [line.split(": ")[2] for line in run.stderr.decode().splitlines()] == ["K_pages", "v_scale"]
+
+
 def test_a_flag_is_named_once(tmp_path):
     run = run_job(tmp_path, CACHE | TABLE, "--block-table", "[[3, 0], [4, 9]]")
     assert run.returncode == 65

@@ -336,8 +336,8 @@ PagedCache::PagedCache(const TensorMap& tensors, const Options& options)
     : tensors_(tensors), options_(options) {
   ProblemList problems;
   const Shape& Q = at(tensors, Input::Q).shape();
-  if (!has_head_axis(Q, options))
-    report(problems, Input::Q, "4 axes, or 3 with layout thd", to_string(Q));
+  const bool has_heads = has_head_axis(Q, options);
+  if (!has_heads) report(problems, Input::Q, "4 axes, or 3 with layout thd", to_string(Q));
   const bool combined = contains(tensors, Input::KV_pages);
   if (combined && options.v_type == StoredType::as_given) options_.v_type = options.k_type;
   if (combined && options_.v_type != options.k_type)
@@ -354,7 +354,13 @@ PagedCache::PagedCache(const TensorMap& tensors, const Options& options)
   if (is_split)
     if (const auto pools = pools_of(Input::K_pe_pages, tensors, options, problems))
       rotary_ = pools->first;
-  if (!problems.empty()) problems.raise(ErrorKind::data);
+  if (keys && !is_flashmla(options.k_type))
+    check_scales(keys->first, storage_of(Input::K), tensors, options_, problems);
+  if (values && options.value_width == 0)
+    check_scales(values->second, storage_of(Input::V), tensors, options_, problems);
+  if (rotary_) check_scales(*rotary_, kRotaryStorage, tensors, options_, problems);
+  if (!has_heads || !keys || !values || is_split != rotary_.has_value())
+    problems.raise(ErrorKind::data);
   keys_ = keys->first, values_ = values->second;
   if (options.value_width > 0)
     check_widths(keys_, rotary_ ? &*rotary_ : nullptr, Q.back(),
@@ -374,8 +380,7 @@ PagedCache::PagedCache(const TensorMap& tensors, const Options& options)
     return;
   }
   std::optional<Sequences> sequences = sequences_of(tensors, keys_, problems);
-  if (!problems.empty()) problems.raise(ErrorKind::data);
-  check_queries(tensors, packed_, sequences->lengths.size(), problems);
+  if (sequences) check_queries(tensors, packed_, sequences->lengths.size(), problems);
   if (!problems.empty()) problems.raise(ErrorKind::data);
   lengths_ = std::move(sequences->lengths), pages_ = std::move(sequences->pages);
 }

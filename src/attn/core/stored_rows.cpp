@@ -137,6 +137,45 @@ std::vector<double> elements(const Tensor& numbers) {
   return {data.begin(), data.end()};
 }
 
+/// The axes of the scale, or without one of the zero point; nullopt: the pool has no scales, or
+/// some do not fit, which is reported.
+std::optional<std::string> checked_axes(const Pool& pool, const Storage& storage,
+                                        const TensorMap& tensors, const Options& options,
+                                        ProblemList& problems) {
+  const Tensor* scale = find(tensors, storage.scale);
+  const Tensor* zero = storage.zero_point ? find(tensors, *storage.zero_point) : nullptr;
+  const Tensor* global = storage.global_scale ? find(tensors, *storage.global_scale) : nullptr;
+  const StoredType type = options.*storage.type;
+  const std::size_t block = block_of(type);
+  if (scale == nullptr && zero == nullptr && global == nullptr && block == 0) return std::nullopt;
+  const auto refuse = [&](Input input, std::string expected, std::string found) {
+    report(problems, input, std::move(expected), std::move(found));
+    return std::nullopt;
+  };
+  if (global != nullptr && global->size() != 1)
+    return refuse(*storage.global_scale, "one number", to_string(global->shape()));
+  if (block > 0 && pool.width % block != 0)
+    return refuse(storage.of,
+                  "a width that is a multiple of " + std::to_string(block) + " for " +
+                      std::string(storage.type_key),
+                  std::to_string(pool.width));
+  const Shape shape = scale ? scale->shape() : zero ? zero->shape() : Shape{};
+  const std::optional<std::string> axes = axes_of_scale(shape, pool, block);
+  if (!axes || (scale == nullptr && block > 0))
+    return refuse(scale || block > 0 ? storage.scale : *storage.zero_point,
+                  expected_shapes(pool, block), scale || zero ? to_string(shape) : "none");
+  if (zero != nullptr && zero->size() != 1 && zero->shape() != shape)
+    return refuse(*storage.zero_point, "one number, or shape " + to_string(shape),
+                  to_string(zero->shape()));
+  if (scale != nullptr && is_integer(scale->dtype())) try {
+      scale_numbers(*scale, type);
+    } catch (const Error& error) {
+      problems.add({.subject = std::string(name_of(storage.scale)), .message = error.what()});
+      return std::nullopt;
+    }
+  return axes;
+}
+
 }  // namespace
 
 void report(ProblemList& problems, Input input, std::string expected, std::string found) {
@@ -199,6 +238,11 @@ std::pair<Pool, Pool> pools_of(const Stored& stored, const Shape& shape, std::st
   return both;
 }
 
+void check_scales(const Pool& pool, const Storage& storage, const TensorMap& tensors,
+                  const Options& options, ProblemList& problems) {
+  checked_axes(pool, storage, tensors, options, problems);
+}
+
 PoolRows::PoolRows(const Pool& pool, const Storage& storage, const TensorMap& tensors,
                    const Options& options, std::size_t items, std::size_t keys,
                    ProblemList& problems, const PoolRows* like)
@@ -217,41 +261,23 @@ PoolRows::PoolRows(const Pool& pool, const Storage& storage, const TensorMap& te
 
 void PoolRows::add_factors(const Storage& storage, const TensorMap& tensors, const Options& options,
                            ProblemList& problems) {
+  const std::optional<std::string> axes = checked_axes(pool_, storage, tensors, options, problems);
+  if (!axes) return;
   const Tensor* scale = find(tensors, storage.scale);
   const Tensor* zero = storage.zero_point ? find(tensors, *storage.zero_point) : nullptr;
   const Tensor* global = storage.global_scale ? find(tensors, *storage.global_scale) : nullptr;
-  const std::size_t block = block_of(options.*storage.type);
-  if (scale == nullptr && zero == nullptr && global == nullptr && block == 0) return;
-  if (global != nullptr && global->size() != 1)
-    return report(problems, *storage.global_scale, "one number", to_string(global->shape()));
-  if (block > 0 && pool_.width % block != 0)
-    return report(problems, storage.of,
-                  "a width that is a multiple of " + std::to_string(block) + " for " +
-                      std::string(storage.type_key),
-                  std::to_string(pool_.width));
   const Shape shape = scale ? scale->shape() : zero ? zero->shape() : Shape{};
-  const std::optional<std::string> axes = axes_of_scale(shape, pool_, block);
-  if (!axes || (scale == nullptr && block > 0))
-    return report(problems, scale || block > 0 ? storage.scale : *storage.zero_point,
-                  expected_shapes(pool_, block), scale || zero ? to_string(shape) : "none");
   const DType dtype = table_.pool.dtype();
   if (!is_float(dtype) && dtype != DType::i8 && dtype != DType::u8)
     table_.pool = cast(table_.pool, DType::f64);
   RowFactors& factors = table_.factors.emplace();
   factors.factors.assign(element_count(shape), 1.0);
-  try {
-    if (scale != nullptr) factors.factors = elements(scale_numbers(*scale, options.*storage.type));
-  } catch (const Error& error) {
-    problems.add({.subject = std::string(name_of(storage.scale)), .message = error.what()});
-  }
+  if (scale != nullptr) factors.factors = elements(scale_numbers(*scale, options.*storage.type));
   if (global != nullptr) factors.global = cast(*global, DType::f64).data<double>()[0];
   for (double& factor : factors.factors) factor *= factors.global;
   if (zero != nullptr) {
     factors.zeros = elements(cast(*zero, DType::f64));
     if (zero->size() == 1) factors.zeros.assign(factors.factors.size(), factors.zeros[0]);
-    if (zero->size() != 1 && zero->shape() != shape)
-      return report(problems, *storage.zero_point, "one number, or shape " + to_string(shape),
-                    to_string(zero->shape()));
   }
   factors.columns = pool_.width;
   std::int64_t step = 1;

@@ -86,6 +86,10 @@ struct Pool {
 /// pools are the same.
 std::pair<Pool, Pool> pools_of(const Stored& stored, const Shape& shape, std::string_view axes);
 
+/// Reports scales, zero points and global scales that do not fit.
+void check_scales(const Pool& pool, const Storage& storage, const TensorMap& tensors,
+                  const Options& options, ProblemList& problems);
+
 /// A table of keys or values with the scales of their pool.
 class PoolRows {
  public:
