@@ -229,7 +229,7 @@ def jobs(tmp_path):
     (["job.json", "--top-k", "2"], 2, "attn: --top-k: requires --normaliser top_k"),
     (["job.json", "--outputs", "wieghts"], 2, "attn: --outputs: unknown output 'wieghts' (did you mean 'weights'?)"),
     (["job.json", "--q", "none.npy"], 66, "attn: --q: none.npy: "),
-    (["job.json", "--key-lengths", "2"], 66, "No such file or directory; to give numbers, write [2]"),
+    (["job.json", "--sinks", "2"], 66, "No such file or directory; to give numbers, write [2]"),
     (["job.json", "--sinks", "0.5,-1"], 66, "to give numbers, write [0.5,-1]"),
     (["drawn.json", "--seed", 2**32], 2, "attn: --seed: expected 0 to 4294967295, found a larger"),
     (["drawn.json"], 65, "attn: drawn.json: W_Q: a random tensor needs a seed"),

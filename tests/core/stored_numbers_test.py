@@ -212,6 +212,24 @@ def test_codes_without_their_type_get_a_warning(tmp_path, keys, flags, warned):
     assert (b"K: uint8 elements are integers; if they are codes" in run.stderr) == warned
 
 
+QUERIES, KEYS = np.ones((1, 2), "f4"), np.arange(6).reshape(3, 2)
+
+
+@pytest.mark.parametrize("flag, number", [("--k-scale", "0.25"), ("--k-zero-point", "-2"), ("--key-lengths", "2"), ("--key-starts", "1")])
+def test_a_number_as_flag_is_the_number_of_the_key(tmp_path, flag, number):
+    np.savez(tmp_path / "job.npz", Q=QUERIES, K=KEYS.astype("i1"), V=np.float32(KEYS))
+    key = flag[2:].replace("-", "_")
+    results = []
+    for source, flags in ({}, [f"{flag}={number}"]), ({key: json.loads(number)}, []):
+        (tmp_path / "job.json").write_text(json.dumps({name: f"job.npz#{name}" for name in "QKV"} | source))
+        run = attn("run", "job.json", *flags, "--outputs", "K,context,weights", "-o", "out.npz", "--force", cwd=tmp_path)
+        assert run.returncode == 0, run.stderr
+        results.append(np.load(tmp_path / "out.npz"))
+    assert all(np.array_equal(results[0][name], results[1][name]) for name in results[0])
+    if flag == "--k-scale":
+        assert np.array_equal(results[0]["K"], KEYS * np.float32(0.25))
+
+
 def test_types_of_a_combined_pool_are_the_same(tmp_path):
     job = {"Q": np.ones((1, 1, 1, 2)).tolist(), "KV_pages": np.ones((1, 2, 2, 1, 2), int).tolist(), "block_table": [[0]],
            "key_lengths": [2], "k_type": "e4m3", "v_type": "e5m2"}

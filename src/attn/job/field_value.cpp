@@ -1,12 +1,14 @@
 #include "attn/job/field_value.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
+#include "attn/core/stored_rows.h"
 #include "attn/io/json_parse.h"
 #include "attn/io/json_write.h"
 #include "attn/random/generator.h"
@@ -231,6 +233,14 @@ std::optional<Json> number_from_flag(const std::string& text) {
 
 namespace {
 
+/// Whether one number is a value for all that the tensor describes.
+bool may_be_one_number(const Field& field) {
+  constexpr std::array kLengths = {Input::key_lengths, Input::key_starts, Input::query_lengths};
+  return field.input &&
+         (storage_described_by(*field.input) != nullptr ||
+          std::find(kLengths.begin(), kLengths.end(), *field.input) != kLengths.end());
+}
+
 bool starts_with_bracket(std::string_view text) {
   return text.starts_with('[') || text.starts_with('{');
 }
@@ -256,6 +266,9 @@ Json value_from_flag(const Field& field, const std::string& text, const std::str
   if (starts_with_bracket(text) && !text.starts_with(kLayerWord)) return parse_json(text, flag);
   switch (field.type) {
     case FieldType::tensor:
+      if (may_be_one_number(field))
+        if (std::optional<Json> number = number_from_flag(text)) return *number;
+      return Json{text};
     case FieldType::text:
     case FieldType::word:
       return Json{text};
