@@ -215,6 +215,37 @@ def test_codes_without_their_type_get_a_warning(tmp_path, keys, flags, warned):
 QUERIES, KEYS = np.ones((1, 2), "f4"), np.arange(6).reshape(3, 2)
 
 
+@pytest.mark.parametrize("tensors, flags, named", [
+    ({"K": "i1", "V": "f4"}, [], "K: int8 elements without a scale are used as integers; give k_scale (1 if this is right)"),
+    ({"K": "u1", "V": "f4"}, [], "K: uint8 elements without a scale"),
+    ({"K": "f4", "V": "i1"}, [], "V: int8 elements without a scale are used as integers; give v_scale"),
+    ({"K": "i1", "V": "i1"}, ["--k-scale", "0.5"], "V: int8 elements without a scale"),
+    ({"K": "i1", "V": "i1"}, ["--k-scale", "1", "--v-scale", "1"], ""), ({"K": "i1", "V": "f4"}, ["--k-zero-point", "3"], ""),
+    ({"K": "u1", "V": "u1"}, ["--k-type", "e4m3", "--v-type", "e4m3"], ""), ({"K": "i8", "V": "i4"}, [], ""),
+    ({"Q": "i1", "K": "i1", "V": "i1"}, [], "")])
+def test_keys_of_8_bits_without_a_scale_get_a_warning(tmp_path, tensors, flags, named):
+    given = {"Q": QUERIES} | {name: (QUERIES if name == "Q" else KEYS).astype(dtype) for name, dtype in tensors.items()}
+    np.savez(tmp_path / "job.npz", **given)
+    run = attn("run", "job.npz", "--outputs", "context", *flags, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    lines = run.stderr.decode().splitlines()
+    assert len(lines) == bool(named) and all(named in line for line in lines), lines
+
+
+def test_pages_of_8_bits_without_a_scale_get_a_warning(tmp_path):
+    np.savez(tmp_path / "job.npz", Q=np.ones((1, 1, 1, 2)), KV_pages=np.ones((1, 2, 2, 1, 2), "i1"), block_table=[[0]], key_lengths=[2])
+    for flags, named in ([], "k_scale"), (["--k-scale", "0.5"], "v_scale"), (["--k-scale", "0.5", "--v-scale", "2"], ""):
+        run = attn("run", "job.npz", *flags, cwd=tmp_path)
+        assert run.returncode == 0, run.stderr
+        assert (f"KV_pages: int8 elements without a scale are used as integers; give {named}".encode() in run.stderr) == bool(named)
+
+
+def test_json_integers_get_no_warning(tmp_path):
+    (tmp_path / "job.json").write_text(json.dumps({"Q": QUERIES.tolist(), "K": KEYS.tolist(), "V": KEYS.tolist()}))
+    run = attn("run", "job.json", cwd=tmp_path)
+    assert (run.returncode, run.stderr) == (0, b"")
+
+
 @pytest.mark.parametrize("flag, number", [("--k-scale", "0.25"), ("--k-zero-point", "-2"), ("--key-lengths", "2"), ("--key-starts", "1")])
 def test_a_number_as_flag_is_the_number_of_the_key(tmp_path, flag, number):
     np.savez(tmp_path / "job.npz", Q=QUERIES, K=KEYS.astype("i1"), V=np.float32(KEYS))

@@ -225,7 +225,9 @@ std::string warn_key_polarity(const Job& job) {
   return "";
 }
 
-/// Unsigned integers with a scale and without a zero point, which no quantisation makes.
+/// Stored integers that look like codes, or like numbers whose scale was forgotten: unsigned ones
+/// with a scale and without a zero point, which no quantisation makes, and keys and values of 8
+/// bits with neither. Wider integers, such as those of JSON, may be meant as they are.
 std::string warn_codes(const Job& job) {
   struct Part {
     Input given;
@@ -237,21 +239,30 @@ std::string warn_codes(const Job& job) {
   for (const auto& [given, storage, is_rest] :
        {Part{Input::Q, of_q}, Part{Input::K, of_k}, Part{Input::V, of_v},
         Part{Input::K_pages, of_k}, Part{Input::V_pages, of_v}, Part{Input::KV_pages, of_k},
-        Part{Input::CKV, of_k}, Part{Input::CKV_pages, of_k},
+        Part{Input::KV_pages, of_v}, Part{Input::CKV, of_k}, Part{Input::CKV_pages, of_k},
         Part{Input::K_pe, kRotaryStorage, true}, Part{Input::K_pe_pages, kRotaryStorage, true}}) {
     const Tensor* stored = find(job.replaced, given);
-    if (stored == nullptr || stored->dtype() != DType::u8 ||
-        !contains(job.replaced, storage.scale) ||
-        (storage.zero_point && contains(job.replaced, *storage.zero_point)))
+    if (stored == nullptr) stored = find(job.tensors, given);
+    if (stored == nullptr || stored->rows() != nullptr ||
+        (stored->dtype() != DType::u8 && stored->dtype() != DType::i8))
       continue;
     const GatheredRows* rows = at(job.tensors, is_rest ? Input::K : storage.of).rows();
     const RowTable* table = rows == nullptr ? nullptr : rows->table().get();
     if (is_rest && table != nullptr) table = table->rest.get();
     if (table != nullptr && table->code != Code::none) continue;
-    return with_origin(job, std::string(name_of(given))) +
-           ": uint8 elements are integers; if they are codes of 8-bit floats, give their type, "
-           "such as " +
-           std::string(storage.type_key) + " e4m3";
+    const std::string what = with_origin(job, std::string(name_of(given))) + ": " +
+                             std::string(name_of(stored->dtype()));
+    if (table == nullptr || !table->factors) {
+      const Tensor* queries = find(job.tensors, Input::Q);
+      const bool are_floats = queries != nullptr && is_float(queries->dtype());
+      if (storage.of != Input::Q && are_floats)
+        return what + " elements without a scale are used as integers; give " +
+               std::string(name_of(storage.scale)) + " (1 if this is right)";
+    } else if (stored->dtype() == DType::u8 && contains(job.replaced, storage.scale) &&
+               !(storage.zero_point && contains(job.replaced, *storage.zero_point))) {
+      return what + " elements are integers; if they are codes of 8-bit floats, give their type, " +
+             "such as " + std::string(storage.type_key) + " e4m3";
+    }
   }
   return "";
 }
