@@ -99,6 +99,7 @@ def test_random_rules_add_what_python_adds():
         tables = {"one": [number() for _ in range(14)], "two": [[number() for _ in range(9)] for _ in range(6)],
                   "each": [[number() for _ in range(12)] for _ in range(B)]}
         rule, offset, causal = f"0.5 * {random_number(rng, 3)}", rng.randint(-2, 3), rng.random() < 0.5
+        tables = {name: table for name, table in tables.items() if f"{name}[" in rule}
         biases.append(python_bias(rule, L, S, B=B, H=H, G=G, offset=offset, tables=tables, causal=causal))
         job = problem(L, S, B=B, H=H, G=G, seed=seed) | {"causal": causal, "outputs": ["weights", "context"],
                                                          "path": ["auto", "reference"][seed % 2]}
@@ -221,7 +222,7 @@ JOB = {"Q": [[1.0], [2], [3]], "K": [[1], [2], [3]], "outputs": ["weights"]}
     (["--bias-rule", "t[k]", "--mask-tables", '{"t": [1, 0.5]}'], 2, ["index 2 of t is not in [0, 2) at character 1 for"]),
     (["--bias-rule", "t[k / 2]", "--mask-tables", '{"t": [1, 0.5]}'], 2,
      ["index 0.5 of t is not a whole number at character 1 for b = 0, h = 0, q = 0, k = 1"]),
-    (["--bias-rule", "k", "--mask-tables", '{"exp": [1]}'], 65, ["mask_tables.exp: expected another name"]),
+    (["--bias-rule", "exp[k]", "--mask-tables", '{"exp": [1]}'], 65, ["mask_tables.exp: expected another name"]),
     (["--bias-rule", "t[0]", "--mask-rule", "t[0] > 0", "--mask-tables", '{"t": [0.5]}'], 65,
      ["mask_tables.t: expected integers or booleans"]),
 ])

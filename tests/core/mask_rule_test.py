@@ -153,7 +153,9 @@ def random_job(seed):
     number = lambda: rng.randint(-2, 9)
     tables = {"one": [number() for _ in range(14)], "two": [[number() for _ in range(9)] for _ in range(6)],
               "each": [[number() for _ in range(12)] for _ in range(B)]}
-    return dict(rule=random_rule(rng, tables), B=B, H=H, G=G, L=L, S=S, tables=tables, offset=rng.randint(-2, 3))
+    rule = random_rule(rng, tables)
+    tables = {name: table for name, table in tables.items() if f"{name}[" in rule}
+    return dict(rule=rule, B=B, H=H, G=G, L=L, S=S, tables=tables, offset=rng.randint(-2, 3))
 
 
 def test_random_rules_show_the_keys_that_python_shows():
@@ -278,6 +280,8 @@ JOB = {"Q": [[1], [2], [3]], "K": [[1], [2], [3]], "outputs": ["weights"]}
     (["--mask-tables", '{"t": [1]}'], 2, ["--mask-tables: requires --mask-rule or --bias-rule"]),
     (["--mask-rule", "q >= k", "--mask-tables", "t"], 2, ["--mask-tables: expected NAME=FILE, found 't'"]),
     (["--mask-rule", "t[k]", "--mask-tables", "t=none.npy"], 66, ["--mask-tables: none.npy: "]),
+    (["--mask-rule", "docs[k] > 0", "--mask-tables", '{"docs": [1, 1, 1], "doc": [0, 0, 1]}'], 2,
+     ["--mask-tables: neither mask_rule nor bias_rule has the table doc"]),
 ])
 def test_errors(flags, code, texts, tmp_path):
     assert_error(attn("run", "-", *flags, stdin=json.dumps(JOB), cwd=tmp_path), code, *texts)
@@ -288,6 +292,36 @@ def test_errors_in_a_file_name_the_file(tmp_path):
     assert_error(attn("run", "a.json", cwd=tmp_path), 65, "a.json: mask_rule: expected 2 indices of t (1, 2), found 3")
     (tmp_path / "a.json").write_text(json.dumps(JOB | {"mask_rule": "q >= k", "mask_tables": [1]}))
     assert_error(attn("run", "a.json", cwd=tmp_path), 65, "a.json: mask_tables: expected an object, found ")
+
+
+def test_a_table_that_no_rule_has_is_an_error(tmp_path):
+    job = JOB | {"mask_rule": "q >= k", "mask_tables": {"doc": [0, 0, 1]}}
+    message = "mask_tables.doc: neither mask_rule nor bias_rule has the table doc"
+    assert_error(attn("run", "-", stdin=json.dumps(job)), 65, message)
+    for rules, is_error in [({"mask_rule": "doc[q]==doc[k]"}, False), ({"bias_rule": "2*doc[k]"}, False),
+                            ({"bias_rule": "doc[k]"}, False), ({"bias_rule": "k"}, True)]:
+        run = attn("run", "-", stdin=json.dumps(job | rules))
+        if is_error:
+            assert_error(run, 65, message)
+        else:
+            assert (run.returncode, run.stderr) == (0, b"")
+
+
+def test_a_table_that_the_rule_of_a_flag_does_not_have_gets_a_warning(tmp_path):
+    """An .npz file has no rule, so that its author cannot know whether a flag has the table."""
+    np.savez(tmp_path / "job.npz", Q=np.ones((3, 1)), K=np.ones((3, 1)), **{"mask_tables.doc": [0, 0, 1]})
+    for rule, warned in [(["--mask-rule", "q >= k"], True), (["--mask-rule", "q >= k", "--bias-rule", "doc[k]"], False)]:
+        run = attn("run", "job.npz", *rule, "--outputs", "weights", cwd=tmp_path)
+        assert run.returncode == 0
+        assert (b"mask_tables.doc: neither mask_rule nor bias_rule has this table" in run.stderr) == warned
+
+
+def test_common_tables_of_a_batch_may_be_without_effect():
+    jobs = [JOB | {"id": "a", "mask_rule": "doc[q] == doc[k]"}, JOB | {"id": "b", "bias_rule": "doc[k]"},
+            JOB | {"id": "c", "mask_rule": "q >= k"}]
+    run = attn("batch", "-", "--mask-tables", '{"doc": [0, 0, 1]}', stdin="\n".join(map(json.dumps, jobs)))
+    assert run.returncode == 0, run.stderr
+    assert b"mask_tables" not in run.stderr
 
 
 def test_large_tables_count_as_memory(tmp_path):

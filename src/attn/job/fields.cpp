@@ -1031,6 +1031,32 @@ bool holds(Fact fact, const Job& job, const Document& document) {
   });
 }
 
+bool has_word(std::string_view text, std::string_view word) {
+  const auto is_of_word = [&](std::size_t i) {
+    return i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) || text[i] == '_');
+  };
+  for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1))
+    if ((at == 0 || !is_of_word(at - 1)) && !is_of_word(at + word.size())) return true;
+  return false;
+}
+
+}  // namespace
+
+TableUse use_of_table(const Entry& table, const Document& document) {
+  if (!table.key.starts_with(kMaskTables) || table.shared) return TableUse::used;
+  TableUse use = TableUse::error;
+  for (const char* key : {"mask_rule", "bias_rule"})
+    if (const Entry* rule = document.find(key)) {
+      // Variables and functions have other names.
+      if (has_word(*rule->value.get<std::string>(), table.key.substr(kMaskTables.size())))
+        return TableUse::used;
+      if (rule->from_flag && !table.from_flag) use = TableUse::warning;
+    }
+  return use;
+}
+
+namespace {
+
 /// One key that was given, and the rest of its job.
 class Checker {
  public:
@@ -1049,6 +1075,11 @@ class Checker {
                      .subject = entry_.from_flag ? "" : entry_.key,
                      .message = value + message};
     }
+    if (use_of_table(entry_, document_) == TableUse::error)
+      return Problem{.where = {entry_.origin},
+                     .subject = entry_.from_flag ? "" : entry_.key,
+                     .message = "neither mask_rule nor bias_rule has the table " +
+                                printable(entry_.key.substr(kMaskTables.size()))};
     return std::nullopt;
   }
 

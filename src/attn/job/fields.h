@@ -103,6 +103,11 @@ const Field* find_field_by_other_key(std::string_view key);
 /// are not options.
 bool is_default(const Field& field, const Json& value);
 
+/// Whether a rule has the name of a table of mask_tables. It may be without effect if a flag gives
+/// the rule, which the author of the file did not know, or if all jobs of a batch share it.
+enum class TableUse { used, warning, error };
+TableUse use_of_table(const Entry& table, const Document& document);
+
 /// Checks the requirements of the field table for all keys that were given with a value other than
 /// the default: "--top-k: requires --normaliser top_k". Keys shared by all jobs of a batch are
 /// allowed to have no effect. Errors: usage if only flags are at fault, otherwise data.

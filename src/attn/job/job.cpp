@@ -560,6 +560,8 @@ Job make_job(const Document& given, TensorFiles& files) {
   job.mask_polarity_given = document.find("mask_polarity") != nullptr;
   job.values_given = document.find(name_of(Input::V)) != nullptr;
   job.ambiguous_weights = ambiguous_weights(job, document);
+  for (const Entry& entry : document.entries)
+    if (use_of_table(entry, document) == TableUse::warning) job.unused_tables.push_back(entry.key);
   const Entry* const tokens = document.find("tokens");
   job.tokens = tokens == nullptr ? default_tokens(job, document, files) : strings(tokens);
   check_key_requirements(job, document);

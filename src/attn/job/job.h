@@ -38,11 +38,12 @@ struct Job {
   Options options;
   /// Square weights from arrays named *.weight, used as (in, out) by default.
   std::vector<std::string> ambiguous_weights;
-  bool alignment_given = false;      ///< by an option or a convention
-  bool layout_given = false;         ///< the same
-  bool mask_polarity_given = false;  ///< by an option
-  std::set<std::string> transposed;  ///< weights given as (out, in)
-  bool values_given = false;         ///< V is given, or stated to be the keys
+  std::vector<std::string> unused_tables;  ///< TableUse::warning
+  bool alignment_given = false;            ///< by an option or a convention
+  bool layout_given = false;               ///< the same
+  bool mask_polarity_given = false;        ///< by an option
+  std::set<std::string> transposed;        ///< weights given as (out, in)
+  bool values_given = false;               ///< V is given, or stated to be the keys
   std::vector<Request> outputs;
   std::vector<std::string> tokens;
   std::string hidden_warning;  ///< about the hidden states of a model's layer; may be ""

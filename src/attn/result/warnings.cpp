@@ -374,6 +374,12 @@ std::string warn_weights_layout(const Job& job) {
          "weights_layout to out-in to transpose it, or to in-out if this is right";
 }
 
+std::string warn_tables(const Job& job) {
+  if (job.unused_tables.empty()) return "";
+  return with_origin(job, job.unused_tables.front()) +
+         ": neither mask_rule nor bias_rule has this table";
+}
+
 std::string warn_token_count(const Job& job, const Inputs& in) {
   const std::size_t count = job.tokens.size();
   const std::size_t keys = in.P + in.N;  // without the keys that are appended for every query
@@ -388,12 +394,12 @@ std::string warn_token_count(const Job& job, const Inputs& in) {
 std::vector<std::string> warnings_of(const Job& job, const Inputs& in, const Result& result,
                                      const std::vector<Request>& outputs, NanPolicy nan) {
   std::vector<std::string> warnings;
-  for (std::string& warning : std::array<std::string, 13>{
+  for (std::string& warning : std::array<std::string, 14>{
            nan_warning(job, result, outputs, nan), warn_overflow(in, result, outputs),
            job.hidden_warning, warn_float_mask(job), warn_hiding_mask(job), warn_codes(job),
            warn_mask_polarity(job), warn_key_polarity(job), warn_layout(job, in),
            warn_weights_layout(job), warn_missing_values(job, outputs), warn_alignment(job, in),
-           warn_token_count(job, in)})
+           warn_tables(job), warn_token_count(job, in)})
     if (!warning.empty()) warnings.push_back(std::move(warning));
   return warnings;
 }
