@@ -250,6 +250,54 @@ class TestAdversarialInputs:
         assert attn(*command, "--seed", 1).stdout == attn(*command, "--seed", 1).stdout != attn(*command).stdout
 
 
+class TestAdversarialPages:
+    """Keys and values are written to the slots of their pages, and everything else stays."""
+
+    LENGTHS, TABLE, SIZE = [7, 3], [[4, 1], [2, 9]], 4
+    TABLES = {"block_table": {"block_table": TABLE, "key_lengths": LENGTHS},
+              "kv_indices": {"kv_indptr": [0, 2, 3], "kv_indices": [4, 1, 2], "last_page_len": [3, 3]}}
+
+    def new_inputs(self, folder, name, arrays, **options):
+        np.savez(folder / f"{name}.npz", **arrays)
+        job = {key: f"{name}.npz#{key}" for key in arrays} | {"layout": "blhd"} | options
+        (folder / f"{name}.json").write_text(json.dumps(job))
+        run = attn("random", "--kind", "adversarial", "--for", folder / f"{name}.json", "-o", folder / f"new-{name}.npz")
+        assert run.returncode == 0, run.stderr
+        with np.load(folder / f"new-{name}.npz") as new:
+            assert {key: (x.shape, x.dtype) for key, x in arrays.items()} == {key: (new[key].shape, new[key].dtype) for key in new}
+            return dict(new)
+
+    @pytest.mark.parametrize("tables", TABLES)
+    @pytest.mark.parametrize("combined", [False, True])
+    def test_pools_have_the_numbers_of_keys_in_one_piece(self, tmp_path, tables, combined):
+        rng = np.random.default_rng(0)
+        Q, pools = rng.standard_normal((2, 1, 4, 16), "f4"), rng.standard_normal((5, 2, self.SIZE, 2, 16), "f4")
+        gathered = lambda pool: np.stack([np.pad(pool[pages].reshape(-1, 2, 16)[:n], ((0, 7 - n), (0, 0), (0, 0)))
+                                          for n, pages in zip(self.LENGTHS, ([4, 1], [2]))])
+        given = {"KV_pages": pools} if combined else {"K_pages": pools[:, 0], "V_pages": pools[:, 1]}
+        table = {key: np.array(x) for key, x in self.TABLES[tables].items()}
+        new = self.new_inputs(tmp_path, "pages", {"Q": Q} | given | table)
+        whole = self.new_inputs(tmp_path, "whole", {"Q": Q, "K": gathered(pools[:, 0]), "V": gathered(pools[:, 1]),
+                                                    "key_lengths": np.array(self.LENGTHS)})
+        assert np.array_equal(new["Q"], whole["Q"]) and all(np.array_equal(new[key], x) for key, x in table.items())
+        for number, name in enumerate("KV"):
+            pool = new["KV_pages"][:, number] if combined else new[f"{name}_pages"]
+            for b, length in enumerate(self.LENGTHS):
+                assert np.array_equal(gathered(pool)[b, :length], whole[name][b, :length])
+            assert np.array_equal(pool[[0, 3]], pools[[0, 3], number]) and np.array_equal(pool[1, 3], pools[1, number, 3])
+
+    @pytest.mark.parametrize("keys, what", [
+        ({"K": np.ones((3, 4), "i1"), "k_scale": 0.5}, "quantised K"), ({"K": np.ones((3, 4), "u1"), "k_type": "e4m3"}, "quantised K"),
+        ({"K": np.ones((3, 4)), "V": None, "value_width": 2, "scale": 1.0}, "values in the columns of keys")])
+    def test_other_forms_are_refused(self, tmp_path, keys, what):
+        job = {"Q": np.ones((2, 4)), "V": np.ones((3, 4))} | keys
+        np.savez(tmp_path / "in.npz", **{key: x for key, x in job.items() if isinstance(x, np.ndarray)})
+        (tmp_path / "job.json").write_text(json.dumps({key: f"in.npz#{key}" if isinstance(x, np.ndarray) else x
+                                                       for key, x in job.items() if x is not None}))
+        run = attn("random", "--kind", "adversarial", "--for", "job.json", cwd=tmp_path)
+        assert_error(run, 65, f"job.json: no adversarial inputs for a job with {what}")
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [3, 5, 32, 33, 121, 196, 241, 382])
 def test_mistakes_of_random_jobs_are_seen(seed):

@@ -9,6 +9,7 @@
 #include "attn/base/text.h"
 #include "attn/cli/emit.h"
 #include "attn/cli/shared_options.h"
+#include "attn/core/pages.h"
 #include "attn/core/plan.h"
 #include "attn/diagnose/adversarial.h"
 #include "attn/io/json_parse.h"
@@ -17,6 +18,7 @@
 #include "attn/job/job.h"
 #include "attn/job/random_spec.h"
 #include "attn/model/model_job.h"
+#include "attn/tensor/gathered_rows.h"
 #include "attn/tensor/transposed.h"
 
 namespace attn {
@@ -186,6 +188,54 @@ void refuse_flags_with_file(const RandomArgs& args) {
   fail_usage("--seed is required; see 'attn random --help'");
 }
 
+/// Errors: data, for a job whose inputs have no adversarial numbers in their own form.
+void refuse_stored(const Job& job, const Document& document) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorKind::data,
+                Problem{.where = {document.name},
+                        .message = "no adversarial inputs for a job with " + what});
+  };
+  if (contains(job.replaced, Input::Q_nope) || document.find("value_width") != nullptr)
+    refuse("values in the columns of keys");
+  for (const Input input : {Input::Q, Input::K, Input::V})
+    if (const Tensor* tensor = find(job.tensors, input); tensor != nullptr && tensor->rows())
+      if (tensor->rows()->table()->is_stored()) refuse("quantised " + std::string(name_of(input)));
+}
+
+/// Writes keys or values to the slots of their pool.
+void write_to_pool(const Tensor& values, const GatheredRows& rows, Tensor& pool) {
+  const RowTable& table = *rows.table();
+  visit(pool.dtype(), [&]<class T>(Type<T>) {
+    const auto from = values.data<T>();
+    const auto to = pool.mutable_data<T>();
+    for (std::size_t row = 0; row < table.rows->size(); ++row)
+      for (std::size_t g = 0; (*table.rows)[row] != RowTable::kZeros && g < table.heads; ++g) {
+        const std::size_t item = row / table.keys, key = row % table.keys;
+        const std::size_t place =
+            rows.by_head() ? (item * table.heads + g) * table.keys + key : row * table.heads + g;
+        const std::int64_t first =
+            table.first + (*table.rows)[row] + static_cast<std::int64_t>(g) * table.head;
+        std::copy_n(&from[place * table.width], table.width, &to[static_cast<std::size_t>(first)]);
+      }
+  });
+}
+
+/// The inputs of a job with pages: pools instead of K and V, and tables as given.
+TensorMap in_pages(const Job& job, const Document& document, const TensorMap& inputs) {
+  TensorMap all;
+  for (const TensorMap* tensors : {&inputs, &job.replaced})
+    for (const auto& [name, tensor] : *tensors)
+      if (document.find(name) != nullptr) all.set(name, tensor);
+  for (const auto& [input, pool] :
+       {std::pair(Input::K, Input::K_pages), std::pair(Input::V, Input::V_pages)}) {
+    const std::string name(name_of(contains(all, pool) ? pool : Input::KV_pages));
+    Tensor changed = all.at(name);
+    write_to_pool(at(inputs, input), *at(job.tensors, input).rows(), changed);
+    all.set(name, changed);
+  }
+  return all;
+}
+
 /// Inputs of --kind adversarial. Errors: usage, without --for or with a method.
 TensorMap adversarial(const RandomArgs& args, TensorFiles& files) {
   if (!args.method.empty()) fail_usage("--kind: not used with a method");
@@ -198,11 +248,12 @@ TensorMap adversarial(const RandomArgs& args, TensorFiles& files) {
   check_values(document);
   const Job job = read_job(document, files);
   prepare_job(job, document);
+  refuse_stored(job, document);
   TensorMap inputs =
       adversarial_inputs({job.tensors, job.options, RowChange::none}, std::stoull(seed));
   for (const std::string& name : job.transposed)  // by weights_layout, which remains in the job
     inputs.set(name, transposed(inputs.at(name)));
-  return inputs;
+  return has_pages(job.replaced) ? in_pages(job, document, inputs) : inputs;
 }
 
 /// Errors: usage, for an unknown generator. The message suggests one that has the method.
