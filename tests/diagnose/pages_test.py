@@ -141,17 +141,32 @@ def test_scales_of_other_pages(tmp_path):
     assert "agrees with scale i of the pool for page i of each sequence" in report.splitlines()[1], report
 
 
-def test_nan_behind_the_last_key(tmp_path):
-    """A weight of 0 times NaN is NaN, so the results of all queries of the sequence are."""
+PLACE = "slot 19 of the pages of sequence 0, behind its last key, holds NaN in"
+
+
+def test_results_that_are_nan_alone(tmp_path):
     keys = K.copy()
     keys[9, 3] = np.nan  # slot 19 of sequence 0
-    result = context()
-    result[0] = np.nan
     np.save(tmp_path / "nan.npy", keys)
-    code, report = diagnosed(tmp_path, result, "block_table", K_pages="nan.npy")
+    code, report = diagnosed(tmp_path, np.full_like(Q, np.nan), "block_table", K_pages="nan.npy")
     assert code == 1
-    assert ("slot 19 of the pages of sequence 0, behind its last key, holds NaN in K: a kernel that reads it returns NaN, "
-            "also with a weight of 0\n") in report
+    assert f"{PLACE} K: a kernel that reads it returns NaN, also with a weight of 0\n" in report
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("name, where, claim", [
+    # One column of one head: 0 times NaN in the column of two query heads.
+    ("V_pages", (0, 0, slice(0, 2), 5), f"weights of 0 times values behind the last key ({PLACE} V)"),
+    ("K_pages", (0, 0, slice(0, 2)), f"-inf added to scores behind the last key ({PLACE} K)")])
+def test_nan_behind_the_last_key(tmp_path, table, name, where, claim):
+    pool = {"K_pages": K, "V_pages": V}[name].copy()
+    pool[9, 3, 0, 5] = np.nan
+    result = context()
+    result[where] = np.nan
+    np.save(tmp_path / "nan.npy", pool)
+    code, report = diagnosed(tmp_path, result, table, **{name: "nan.npy"})
+    assert code == 1
+    assert f"agrees with {claim}\n" in report, report
 
 
 def test_a_sequence_longer_than_the_pool(tmp_path):

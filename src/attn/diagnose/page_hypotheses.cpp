@@ -244,21 +244,66 @@ PageClaim with_scales_by_place(Variant& variant, const Inputs&) {
   return words("scale i of the pool for page i of each sequence");
 }
 
-/// Whether a row of a table of floats has a NaN.
-bool has_nan(const RowTable& table, std::size_t row) {
-  bool found = false;
+/// Calls at(g, c) for each NaN, in head g and column c, of a row of a table of floats.
+template <class At>
+void for_each_nan(const RowTable& table, std::size_t row, At at) {
   const std::int64_t start = (*table.rows)[row];
   visit(table.pool.dtype(), [&]<class T>(Type<T>) {
     const auto pool = table.pool.data<T>();
     for (std::size_t g = 0; start != RowTable::kZeros && g < table.heads; ++g)
       for (std::size_t c = 0; c < table.width; ++c) {
-        const std::int64_t at = table.first + start + static_cast<std::int64_t>(g) * table.head +
-                                static_cast<std::int64_t>(c);
-        const auto x = static_cast<double>(pool[static_cast<std::size_t>(at)]);
-        found = found || std::isnan(x);
+        const std::int64_t place = table.first + start + static_cast<std::int64_t>(g) * table.head +
+                                   static_cast<std::int64_t>(c);
+        if (std::isnan(static_cast<double>(pool[static_cast<std::size_t>(place)]))) at(g, c);
       }
   });
-  return found;
+}
+
+/// Calls at(b, g, c) for each NaN of K or V in the pages of sequence b behind its last key; none if
+/// the sequences are packed. Returns where the first one is.
+template <class At>
+std::string for_each_nan_behind(const Variant& given, Input input, At at) {
+  if (given.cache == nullptr) return "";
+  Variant whole = given;
+  if (!change_lengths(whole, whole_pages)) return "";
+  const PageTable table(given);
+  const Tensor* tensor = whole.find(input);
+  if (tensor == nullptr || tensor->rows() == nullptr) return "";
+  const RowTable& rows = *tensor->rows()->table();
+  if (!is_float(rows.pool.dtype()) || rows.items != table.count()) return "";
+  std::string place;
+  for (std::size_t b = 0; b < rows.items; ++b)
+    for (std::size_t j = table.length(b); j < rows.keys; ++j)
+      for_each_nan(rows, b * rows.keys + j, [&](std::size_t g, std::size_t c) {
+        if (place.empty())
+          place = "slot " + std::to_string(j) + " of the pages of sequence " + std::to_string(b) +
+                  ", behind its last key, holds NaN in " + std::string(name_of(input));
+        at(b, g, c);
+      });
+  return place;
+}
+
+/// A NaN behind the last key counts as one of key 0 in the same column: times a weight of 0, or as
+/// a score to which -inf is added.
+template <Input input>
+PageClaim with_nan_behind(Variant& variant, const Inputs& in) {
+  const Tensor* given = variant.find(input);
+  if (given == nullptr || given->rank() != 4 || in.options.window.left >= 0) return std::nullopt;
+  const bool is_by_head = in.options.layout == Layout::bhld;
+  const Shape& shape = given->shape();
+  const std::size_t keys = shape[is_by_head ? 2 : 1], heads = shape[is_by_head ? 1 : 2];
+  std::optional<Tensor> changed;
+  const std::string place =
+      for_each_nan_behind(variant, input, [&](std::size_t b, std::size_t g, std::size_t c) {
+        if (!changed) changed = cast(*given, DType::f64);
+        const std::size_t row = is_by_head ? (b * heads + g) * keys : b * keys * heads + g;
+        if (keys > 0) changed->mutable_data<double>()[row * shape[3] + c] = std::nan("");
+      });
+  if (!changed) return std::nullopt;
+  variant.set(input, *changed);
+  return words(std::string(input == Input::V ? "weights of 0 times values behind the last key"
+                                             : "-inf added to scores behind the last key") +
+               " (" + place + ")");
 }
 
 using enum Hypothesis::Stage;
@@ -275,6 +320,8 @@ constexpr Hypothesis kPageTable[] = {
     {"pages.no_table", projection, without_table},
     {"pages.reversed", projection, with_reversed_pages},
     {"pages.scales_by_place", projection, with_scales_by_place},
+    {"pages.nan_values", projection, with_nan_behind<Input::V>},
+    {"pages.nan_scores", projection, with_nan_behind<Input::K>},
 };
 
 }  // namespace
@@ -282,22 +329,11 @@ constexpr Hypothesis kPageTable[] = {
 std::span<const Hypothesis> page_hypotheses() { return kPageTable; }
 
 std::string nan_behind_keys(const Variant& given) {
-  if (given.cache == nullptr) return "";
-  Variant whole = given;
-  if (!change_lengths(whole, whole_pages)) return "";
-  const PageTable table(given);
-  for (const Input input : {Input::K, Input::V}) {
-    const Tensor* tensor = whole.find(input);
-    if (tensor == nullptr || tensor->rows() == nullptr) continue;
-    const RowTable& rows = *tensor->rows()->table();
-    if (!is_float(rows.pool.dtype()) || rows.items != table.count()) continue;
-    for (std::size_t b = 0; b < rows.items; ++b)
-      for (std::size_t j = table.length(b); j < rows.keys; ++j)
-        if (has_nan(rows, b * rows.keys + j))
-          return "slot " + std::to_string(j) + " of the pages of sequence " + std::to_string(b) +
-                 ", behind its last key, holds NaN in " + std::string(name_of(input)) +
-                 ": a kernel that reads it returns NaN, also with a weight of 0";
-  }
+  for (const Input input : {Input::K, Input::V})
+    if (const std::string place =
+            for_each_nan_behind(given, input, [](std::size_t, std::size_t, std::size_t) {});
+        !place.empty())
+      return place + ": a kernel that reads it returns NaN, also with a weight of 0";
   return "";
 }
 
