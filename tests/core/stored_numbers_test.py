@@ -246,13 +246,14 @@ def test_json_integers_get_no_warning(tmp_path):
     assert (run.returncode, run.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize("flag, number", [("--k-scale", "0.25"), ("--k-zero-point", "-2"), ("--key-lengths", "2"), ("--key-starts", "1")])
+@pytest.mark.parametrize("flag, number", [("--k-scale", "0.25"), ("--k-zero-point", "-2"), ("--key-lengths", "2"), ("--key-starts", "1"),
+                                          ("--prefix-lengths", "2")])
 def test_a_number_as_flag_is_the_number_of_the_key(tmp_path, flag, number):
     np.savez(tmp_path / "job.npz", Q=QUERIES, K=KEYS.astype("i1"), V=np.float32(KEYS))
     key = flag[2:].replace("-", "_")
     results = []
     for source, flags in ({}, [f"{flag}={number}"]), ({key: json.loads(number)}, []):
-        (tmp_path / "job.json").write_text(json.dumps({name: f"job.npz#{name}" for name in "QKV"} | source))
+        (tmp_path / "job.json").write_text(json.dumps({name: f"job.npz#{name}" for name in "QKV"} | {"causal": True} | source))
         run = attn("run", "job.json", *flags, "--outputs", "K,context,weights", "-o", "out.npz", "--force", cwd=tmp_path)
         assert run.returncode == 0, run.stderr
         results.append(np.load(tmp_path / "out.npz"))

@@ -235,7 +235,8 @@ namespace {
 
 /// Whether one number is a value for all that the tensor describes.
 bool may_be_one_number(const Field& field) {
-  constexpr std::array kLengths = {Input::key_lengths, Input::key_starts, Input::query_lengths};
+  constexpr std::array kLengths = {Input::key_lengths, Input::key_starts, Input::query_lengths,
+                                   Input::prefix_lengths};
   return field.input &&
          (storage_described_by(*field.input) != nullptr ||
           std::find(kLengths.begin(), kLengths.end(), *field.input) != kLengths.end());
