@@ -286,6 +286,11 @@ class TestAdversarialPages:
                 assert np.array_equal(gathered(pool)[b, :length], whole[name][b, :length])
             assert np.array_equal(pool[[0, 3]], pools[[0, 3], number]) and np.array_equal(pool[1, 3], pools[1, number, 3])
 
+    def test_masks_have_their_names(self, tmp_path):
+        arrays = {name: np.ones((2, 5, 4), "f2") for name in "QKV"} | {"prefix_lengths": np.array([2, 3])}
+        new = self.new_inputs(tmp_path, "named", arrays, layout="bhld", causal=True)
+        assert np.array_equal(new["prefix_lengths"], [2, 3]) and not np.array_equal(new["K"], arrays["K"])
+
     @pytest.mark.parametrize("keys, what", [
         ({"K": np.ones((3, 4), "i1"), "k_scale": 0.5}, "quantised K"), ({"K": np.ones((3, 4), "u1"), "k_type": "e4m3"}, "quantised K"),
         ({"K": np.ones((3, 4)), "V": None, "value_width": 2, "scale": 1.0}, "values in the columns of keys")])
