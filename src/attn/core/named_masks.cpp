@@ -17,7 +17,7 @@ std::string found(const Tensor& tensor) {
 }
 
 /// Whether the shape is `last`, or has the batch axis in front of it.
-bool fits(const Shape& shape, const Shape& last, std::size_t B) {
+bool has_shape(const Shape& shape, const Shape& last, std::size_t B) {
   Shape with_items = last;
   with_items.insert(with_items.begin(), B);
   return shape == last || shape == with_items;
@@ -96,7 +96,7 @@ class NamedRules {
   void add_tree(const Tensor& parents) {
     const Shape& shape = parents.shape();
     const std::size_t N = shape.empty() ? 0 : shape.back();
-    if (parents.dtype() != DType::i64 || N == 0 || N > in_.L || !fits(shape, {N}, in_.B))
+    if (parents.dtype() != DType::i64 || N == 0 || N > in_.L || !has_shape(shape, {N}, in_.B))
       return axes_.problem(
           Input::tree_parents,
           {.expected = "whole numbers of shape (N) or (" + to_string(in_.B) +
@@ -123,7 +123,7 @@ class NamedRules {
     const auto M = static_cast<std::size_t>(in_.options.block_size.at(0)),
                N = static_cast<std::size_t>(in_.options.block_size.at(1));
     const Shape expected = {(in_.L + M - 1) / M, (in_.P + in_.N + N - 1) / N};
-    if (is_float(blocks.dtype()) || !fits(blocks.shape(), expected, in_.B))
+    if (is_float(blocks.dtype()) || !has_shape(blocks.shape(), expected, in_.B))
       return axes_.problem(Input::blocks,
                            {.expected = "booleans of shape " + to_string(expected) +
                                         ", also for each batch item, for " + to_string(in_.L) +
