@@ -31,8 +31,7 @@
 namespace attn {
 namespace {
 
-constexpr double kSecondsForMorePairs = 2;
-constexpr const char* kPairsWithNumbers = "pairs with numbers that the result suggests";
+constexpr double kSecondsForMorePairs = 1;
 constexpr double kMuchLarger = 4. / 3;  ///< errors that a number that does not fit leaves
 constexpr double kMostUneven = 12;  ///< errors of rounding: nearly the largest of rows / the median
 constexpr const char* kTooLarge = "because the job is too large for it";
@@ -124,10 +123,15 @@ class Search {
     };
     if (!is_explained()) test_pairs(all);
     if (!is_explained())
-      with_limited_time(
-          [&] { test_with_others([&] { test_fitted_scores(), test_fitted_masks(); }); });
+      with_limited_time([&] {
+        test_with_others("pairs with numbers that the result suggests",
+                         [&] { test_fitted_scores(), test_fitted_masks(); });
+      });
     if (!is_explained()) with_limited_time([&] { test_more_pairs(all); });
-    if (!is_explained()) with_limited_time([&] { test_with_others([&] { test_factors(true); }); });
+    if (!is_explained())
+      with_limited_time([&] {
+        test_with_others("pairs with a factor of the scores", [&] { test_factors(true); });
+      });
     if (!is_explained()) attempt("pairs with another arrangement", [&] { test_arranged(); });
     // Their bounds are wide, and contain many a mistake that was not tested.
     if (!is_explained() && found_.untested.empty() && evidence_.precision != nullptr)
@@ -1051,16 +1055,16 @@ class Search {
   }
 
   /// Numbers that the result suggests if it also has another mistake, as far as time allows.
-  void test_with_others(const std::function<void()>& fits) {
+  void test_with_others(const char* name, const std::function<void()>& fits) {
     if (!by_score_) return;
     for (const Candidate* candidate : ranked_candidates()) {
-      if (is_over()) return void(found_.untested.emplace_back(kPairsWithNumbers));
-      attempt(kPairsWithNumbers, [&] { test_with(*candidate, fits); });
+      if (is_over()) return void(found_.untested.emplace_back(name));
+      attempt(name, [&] { test_with(*candidate, name, fits); });
       if (!found_.findings.empty()) return;
     }
   }
 
-  void test_with(const Candidate& candidate, const std::function<void()>& fits) {
+  void test_with(const Candidate& candidate, const char* name, const std::function<void()>& fits) {
     const Hypothesis& hypothesis = *candidate.hypothesis;
     const bool projects = hypothesis.stage == Hypothesis::Stage::projection;
     Variant variant = projects ? given_ : base_;
@@ -1076,7 +1080,7 @@ class Search {
       std::swap(base_, variant), std::swap(in_, in), std::swap(squares_of_grid_, squares);
     };
     exchange();
-    attempt(kPairsWithNumbers, fits);
+    attempt(name, fits);
     exchange();
     for (Finding& finding : found_.findings) {
       finding.ids.insert(finding.ids.begin(), hypothesis.full_id());
