@@ -41,7 +41,7 @@ CASES = [
       "cu_seqlens_k: expected non-decreasing whole numbers from 0 to 4, found float64 (1,)"]),
     ({"causal": "top-left", "alignment": "bottom-right"},
      ["causal: top-left contradicts alignment bottom-right"]),
-    ({"causal_offset": 1}, ["causal_offset: requires causal, window, mask_rule, bias_rule, alibi, alibi_slopes or relative_bias"]),
+    ({"causal_offset": 1}, ["causal_offset: requires causal, window, mask_rule, chunk, bias_rule, alibi, alibi_slopes or relative_bias"]),
     ({"causal": True, "alignment": "bottom-right", "causal_offset": 2},
      ["causal_offset: cannot be combined with alignment"]),
     ({"causal": True, "alignment": "top-left", "causal_offset": 0},

@@ -155,4 +155,4 @@ def test_statistics_of_tokens_require_token_ids(name):
 @pytest.mark.parametrize("ids, found", [("[1,2,3]", "(3,)"), ("[1.5,2]", "float64"), ("[[1,2],[3,4]]", "(2, 2)")])
 def test_token_ids_are_whole_numbers_for_each_key(ids, found):
     run = attn("run", "--q", "[[1,2]]", "--k", "[[1,2],[3,4]]", "--token-ids", ids, "--outputs", "induction_weight")
-    assert_error(run, 65, "token_ids", found)
+    assert_error(run, 65, "--token-ids: expected whole numbers", found)
