@@ -100,6 +100,7 @@ def kernel_of_varlen(q, k, v, cu_q, cu_k, max_q, max_k, dropout_p, is_causal, re
                      window_size_left=None, window_size_right=None, seqused_k=None, alibi_slopes=None, block_table=None,
                      num_splits=None):
     """What varlen_attn calls, for processors: scaled_dot_product_attention of each sequence."""
+    assert dropout_p == 0 and alibi_slopes is None and num_splits is None and not return_debug_mask
     context = torch.empty(*q.shape[:2], v.shape[-1], dtype=q.dtype)
     for n, (begin, end) in enumerate(zip(cu_q[:-1].tolist(), cu_q[1:].tolist())):
         if block_table is None:
@@ -124,7 +125,7 @@ def varlen():
     """varlen_attn with kernel_of_varlen() under it, because PyTorch has a kernel for CUDA only: what is compared is the
     meaning of its arguments. Half of the cases have keys in pages. Windows end at the own position or later: otherwise
     queries without keys are NaN here and 0 in FlashAttention."""
-    library = torch.library.Library("aten", "IMPL")
+    library = torch.library.Library("aten", "IMPL")  # until the end of this function
     library.impl("_flash_attention_forward", kernel_of_varlen, "CPU")
     for seed in range(200):
         draw, dtype = Draw("varlen", seed), DTYPES[seed % len(DTYPES)]

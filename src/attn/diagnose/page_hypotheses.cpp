@@ -112,8 +112,8 @@ bool change_sequences(Variant& variant, Change change) {
   return table.apply(variant);
 }
 
-/// The keys that fill the pages of sequence b.
-std::size_t whole_pages(const PageTable& table, std::size_t b) {
+/// How many keys fit in the pages of sequence b.
+std::size_t keys_of_whole_pages(const PageTable& table, std::size_t b) {
   return (table.length(b) + table.page_size() - 1) / table.page_size() * table.page_size();
 }
 
@@ -134,12 +134,16 @@ bool change_rows(Variant& variant, Other other) {
   });
 }
 
-/// Whether there is another page behind the last of a sequence, or of one whose last page is full.
-bool has_page_more(const Variant& variant, bool is_full_only) {
+enum class LastPage { any, full };
+
+/// Whether the table has another page behind the last one of some sequence, whose last page is
+/// `last`.
+bool has_page_more(const Variant& variant, LastPage last) {
   const PageTable table(variant);
   for (std::size_t b = 0; b < table.count(); ++b) {
-    const std::size_t keys = whole_pages(table, b);
-    if ((!is_full_only || keys == table.length(b)) && table.page(b, keys / table.page_size()))
+    const std::size_t keys = keys_of_whole_pages(table, b);
+    if ((last == LastPage::any || keys == table.length(b)) &&
+        table.page(b, keys / table.page_size()))
       return true;
   }
   return false;
@@ -155,26 +159,28 @@ PageClaim with_a_key_more(Variant& variant, const Inputs&) {
   return words("one key too many of each sequence, as stored in its pages");
 }
 
-/// As with_a_key_more() unless the last page of a sequence is full and there is another one.
+/// A kernel that reads no new page. Without a sequence whose last page is full, it is the same as
+/// with_a_key_more().
 PageClaim with_a_slot_more(Variant& variant, const Inputs&) {
   const auto length = [](const PageTable& t, std::size_t b) {
-    return std::min(t.length(b) + 1, whole_pages(t, b));
+    return std::min(t.length(b) + 1, keys_of_whole_pages(t, b));
   };
-  if (variant.cache == nullptr || !has_page_more(variant, true) || !change_lengths(variant, length))
+  if (variant.cache == nullptr || !has_page_more(variant, LastPage::full) ||
+      !change_lengths(variant, length))
     return std::nullopt;
   return words("one key too many of each sequence whose last page is not full, as stored");
 }
 
 PageClaim with_whole_last_page(Variant& variant, const Inputs&) {
-  if (!change_lengths(variant, whole_pages)) return std::nullopt;
+  if (!change_lengths(variant, keys_of_whole_pages)) return std::nullopt;
   return words("the last page" + of_keys(variant) + " read to its end, as stored");
 }
 
 PageClaim with_a_page_more(Variant& variant, const Inputs&) {
   const auto length = [](const PageTable& t, std::size_t b) {
-    return whole_pages(t, b) + t.page_size();
+    return keys_of_whole_pages(t, b) + t.page_size();
   };
-  if (variant.cache == nullptr || !has_page_more(variant, false) ||
+  if (variant.cache == nullptr || !has_page_more(variant, LastPage::any) ||
       !change_lengths(variant, length))
     return std::nullopt;
   return words("one page" + of_keys(variant) + " too many, as the table has it");
@@ -224,7 +230,7 @@ PageClaim without_table(Variant& variant, const Inputs&) {
 PageClaim with_reversed_pages(Variant& variant, const Inputs&) {
   const bool is_changed =
       change_sequences(variant, [](const PageTable& given, std::size_t b, PageTable& table) {
-        const std::size_t count = whole_pages(given, b) / given.page_size();
+        const std::size_t count = keys_of_whole_pages(given, b) / given.page_size();
         table.set(b, given.length(b), [&](std::size_t i) { return given.page(b, count - 1 - i); });
       });
   if (!is_changed) return std::nullopt;
@@ -265,7 +271,7 @@ template <class At>
 std::string for_each_nan_behind(const Variant& given, Input input, At at) {
   if (given.cache == nullptr) return "";
   Variant whole = given;
-  if (!change_lengths(whole, whole_pages)) return "";
+  if (!change_lengths(whole, keys_of_whole_pages)) return "";
   const PageTable table(given);
   const Tensor* tensor = whole.find(input);
   if (tensor == nullptr || tensor->rows() == nullptr) return "";
