@@ -10,8 +10,6 @@
 namespace attn {
 namespace {
 
-using std::to_string;
-
 std::string found(const Tensor& tensor) {
   return std::string(name_of(tensor.dtype())) + " " + to_string(tensor.shape());
 }
@@ -35,9 +33,9 @@ std::optional<Tensor> ancestors_of(const Tensor& parents, AxisLengths& axes) {
   for (std::size_t row = 0; row < parent.size(); ++row) {
     const std::size_t node = row % N;
     if (parent[row] < -1 || parent[row] >= static_cast<std::int64_t>(node)) {
-      axes.problem(Input::tree_parents,
-                   {.expected = "a parent before node " + to_string(node) + ", or -1 for a root",
-                    .found = to_string(parent[row])});
+      axes.problem(Input::tree_parents, {.expected = "a parent before node " +
+                                                     std::to_string(node) + ", or -1 for a root",
+                                         .found = std::to_string(parent[row])});
       return std::nullopt;
     }
     bool* const own = sees.data() + row * N;
@@ -57,11 +55,11 @@ class NamedRules {
 
   void add_all() {
     const Options& options = in_.options;
-    const std::string chunk = to_string(options.chunk);
+    const std::string chunk = std::to_string(options.chunk);
     if (options.chunk > 0) rules_.push_back("q // " + chunk + " == k // " + chunk);
     if (options.sink_tokens > 0 && options.window.left >= 0)
-      rules_.push_back("k < " + to_string(options.sink_tokens) +
-                       " or q - k <= " + to_string(options.window.left));
+      rules_.push_back("k < " + std::to_string(options.sink_tokens) +
+                       " or q - k <= " + std::to_string(options.window.left));
     if (const Tensor* parents = find(numbers_, Input::tree_parents)) add_tree(*parents);
     if (const Tensor* blocks = find(numbers_, Input::blocks)) add_blocks(*blocks);
   }
@@ -83,9 +81,9 @@ class NamedRules {
       if (!queries.documents.empty() || !keys.documents.empty())
         axes_.problem(Input::tree_parents, {.message = "cannot be combined with documents"});
       else if (keys.length < nodes && !is_empty)
-        axes_.problem(Input::tree_parents,
-                      {.expected = "at most " + to_string(keys.length) + " nodes, one for each key",
-                       .found = to_string(nodes)});
+        axes_.problem(Input::tree_parents, {.expected = "at most " + std::to_string(keys.length) +
+                                                        " nodes, one for each key",
+                                            .found = std::to_string(nodes)});
       else
         before.push_back(is_empty ? 0 : static_cast<std::int64_t>(keys.length - nodes));
       if (before.empty()) return std::nullopt;
@@ -99,23 +97,23 @@ class NamedRules {
     if (parents.dtype() != DType::i64 || N == 0 || N > in_.L || !has_shape(shape, {N}, in_.B))
       return axes_.problem(
           Input::tree_parents,
-          {.expected = "whole numbers of shape (N) or (" + to_string(in_.B) +
-                       ", N), 0 < N <= " + to_string(in_.L) + ", the number of queries",
+          {.expected = "whole numbers of shape (N) or (" + std::to_string(in_.B) +
+                       ", N), 0 < N <= " + std::to_string(in_.L) + ", the number of queries",
            .found = found(parents)});
     const auto before = keys_before(N);
     const auto ancestors = before ? ancestors_of(parents, axes_) : std::nullopt;
     if (!ancestors) return;
-    std::string start = "S - " + to_string(N), node = "j - S + " + to_string(N);
+    std::string start = "S - " + std::to_string(N), node = "j - S + " + std::to_string(N);
     if (static_cast<std::size_t>(before->front()) + N != in_.P + in_.N || before->size() > 1) {
       start = "tree_start[b]", node = "j - tree_start[b]";
       add_table(Input::tree_parents, "tree_start",
                 Tensor::of<std::int64_t>({before->size()}, *before));
     }
     const std::size_t others = in_.L - N;
-    const std::string query = others == 0 ? "i" : "i - " + to_string(others);
+    const std::string query = others == 0 ? "i" : "i - " + std::to_string(others);
     rules_.push_back("j < " + start + " or " +
-                     (others == 0 ? "" : "i >= " + to_string(others) + " and ") + "ancestors[" +
-                     query + ", " + node + "]");
+                     (others == 0 ? "" : "i >= " + std::to_string(others) + " and ") +
+                     "ancestors[" + query + ", " + node + "]");
     add_table(Input::tree_parents, "ancestors", *ancestors);
   }
 
@@ -126,10 +124,10 @@ class NamedRules {
     if (is_float(blocks.dtype()) || !has_shape(blocks.shape(), expected, in_.B))
       return axes_.problem(Input::blocks,
                            {.expected = "booleans of shape " + to_string(expected) +
-                                        ", also for each batch item, for " + to_string(in_.L) +
-                                        " queries and " + to_string(in_.P + in_.N) + " keys",
+                                        ", also for each batch item, for " + std::to_string(in_.L) +
+                                        " queries and " + std::to_string(in_.P + in_.N) + " keys",
                             .found = found(blocks)});
-    rules_.push_back("blocks[i // " + to_string(M) + ", j // " + to_string(N) + "]");
+    rules_.push_back("blocks[i // " + std::to_string(M) + ", j // " + std::to_string(N) + "]");
     add_table(Input::blocks, "blocks", blocks);
   }
 
