@@ -84,7 +84,10 @@ bool is_exact(const Expression& rule) {
 
 void require_same_as_mask(Inputs in, const std::string& text, const TensorMap& tensors,
                           const std::optional<Tensor>& biases) {
-  if (!fuzz::accepted([&] { in.mask_rule = std::make_shared<const MaskRule>(text, tensors, in); }))
+  if (!fuzz::accepted([&] {
+        in.mask_rule =
+            std::make_shared<const MaskRule>(std::vector<std::string>{text}, tensors, in);
+      }))
     return;
   if (!is_exact(parse_mask_rule(text, tensors))) return;
   in.token_positions = std::vector(in.B, in.token_positions.front());  // rows of each item
