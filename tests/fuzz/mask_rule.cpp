@@ -69,7 +69,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Inputs in = kInputs;
   in.token_positions = std::vector(in.B, in.token_positions.front());
   const std::string text(fuzz::text_of(data, size));
-  if (!fuzz::accepted([&] { in.mask_rule = std::make_shared<const MaskRule>(text, kTensors, in); }))
+  if (!fuzz::accepted([&] {
+        in.mask_rule =
+            std::make_shared<const MaskRule>(std::vector<std::string>{text}, kTensors, in);
+      }))
     return 0;
   require_same(in, 0, 0);
   require_same(in, 1, 1);
