@@ -1,4 +1,4 @@
-// Keys of jobs that stand for masks in common use, and the rule of each (core/mask_rule.h):
+// Common masks as options of a job, and the rule (core/mask_rule.h) that each one adds:
 //
 //   chunk C              q // C == k // C
 //   sink_tokens N        k < N or q - k <= LEFT                 instead of the window's left limit

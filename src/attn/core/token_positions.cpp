@@ -211,12 +211,9 @@ std::vector<TokenPositions> make_token_positions(const TensorMap& numbers, const
       axes.problem(k, {.message = "required because there are " + std::to_string(S) + " keys but " +
                                   std::to_string(in.L) + " queries"});
   }
-  std::size_t documents = in.B;
-  if (packed && queries && queries->size() > 0)
-    documents = static_cast<std::size_t>(queries->data<std::int64_t>().back()) + 1;
-  if (const Tensor* cu = find(numbers, Input::cu_seqlens_q); cu != nullptr && cu->size() > 0)
-    documents = cu->size() - 1;
-  const auto prefixes = lengths(Input::prefix_lengths, numbers, documents, S, axes);
+  const Tensor* cu = find(numbers, Input::cu_seqlens_q);
+  const std::size_t sequences = cu != nullptr && cu->size() > 0 ? cu->size() - 1 : in.B;
+  const auto prefixes = lengths(Input::prefix_lengths, numbers, sequences, S, axes);
   if (key_starts && (queries || keys))
     axes.problem(Input::key_starts, {.message = "documents have no padding before their keys",
                                      .hint = "omit key_starts, or the documents"});

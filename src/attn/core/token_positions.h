@@ -34,9 +34,8 @@ Tensor add_positions(const Tensor& embeddings, const Position& position, DType c
 ///   query_lengths, key_lengths (B) or ()      number of tokens; the rest is padding
 ///   key_starts (B) or ()                      index of the first key, from which positions of
 ///                                             queries and keys count; without documents
-///   prefix_lengths (B) or ()                  number of first keys that causality does not hide;
-///   with
-///                                             cu_seqlens (n) or (), one for each of the segments
+///   prefix_lengths (B) or ()                  first keys that causality does not hide; with
+///                                             cu_seqlens (n) or (), of each segment
 ///   documents (L) or (B, L)                   segment ids of the queries; negative: padding
 ///   key_documents (S) or (B, S)               of the keys; default: documents
 ///   cu_seqlens_q, cu_seqlens_k (n + 1)        segment d has the tokens cu[d] to cu[d + 1] - 1
