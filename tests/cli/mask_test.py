@@ -83,3 +83,8 @@ def test_errors(words, code, text):
 def test_shape_and_queries(tmp_path):
     (tmp_path / "job.json").write_text(json.dumps({"Q": [[1]], "K": [[1]]}))
     assert_error(attn("mask", tmp_path / "job.json", "--shape", "1,1"), 2, "--shape: not used with a job that has Q")
+
+
+def test_keys_before_the_first_one_are_hidden():
+    run = attn("mask", "--shape", "2,1,2,3", "--key-starts", "[1,0]")
+    assert run.stdout.decode().split("\n")[1:7] == ["batch 0", "  0  .##", "  1  .##", "batch 1", "  0  ###", "  1  ###"]

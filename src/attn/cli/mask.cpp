@@ -33,13 +33,12 @@ struct MaskArgs {
 
 /// The keys that decide what a query sees. The first ones are used most.
 constexpr std::string_view kVisibilityKeys[] = {
-    "causal",        "alignment",     "window",       "mask_rule",
-    "mask_tables",   "chunk",         "sink_tokens",  "prefix_lengths",
-    "tree_parents",  "blocks",        "block_size",   "mask",
-    "key_lengths",   "documents",     "key_mask",     "query_lengths",
-    "key_documents", "causal_offset", "cu_seqlens_q", "cu_seqlens_k",
-    "mask_polarity", "short_mask",    "key_indices",  "index_block",
-    "index_counts",  "duplicates",    "convention",   "rows"};
+    "causal",        "alignment",     "window",         "mask_rule",    "mask_tables",
+    "chunk",         "sink_tokens",   "prefix_lengths", "tree_parents", "blocks",
+    "block_size",    "mask",          "key_lengths",    "documents",    "key_mask",
+    "query_lengths", "key_documents", "causal_offset",  "cu_seqlens_q", "cu_seqlens_k",
+    "mask_polarity", "short_mask",    "key_indices",    "index_block",  "index_counts",
+    "duplicates",    "convention",    "rows",           "key_starts"};
 constexpr std::size_t kCommonKeys = 14;
 
 /// "8,12" as (L, S), "2,4,8,12" as (B, H, L, S). Errors: usage.
