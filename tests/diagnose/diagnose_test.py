@@ -246,6 +246,18 @@ def test_hypotheses_beyond_the_time_limit_are_listed(tmp_path):
     assert any(line.startswith("  not tested within 2 s; --diagnose tests all: ") for line in lines)
 
 
+@pytest.mark.parametrize("count, note", [(1, "  not tested with only 1 wrong element: pairs"),
+                                         (3, "  not tested with only 3 wrong elements: pairs"), (4, None)])
+def test_few_wrong_elements_are_not_two_mistakes(tmp_path, count, note):
+    tensors = plain_job(L=8, H=2, D=16)
+    wrong = forward(tensors, {}, "f32")[0]
+    wrong[0, 1, range(count), 5] += 1
+    lines = lines_of(tmp_path, tensors, {}, wrong)
+    assert "  no known mistake explains it" in lines[1]
+    assert (note in lines) if note else not any("wrong element" in line for line in lines)
+    assert (" 0 pairs tested" in lines[1]) == (note is not None)
+
+
 def test_interrupt_prints_what_was_found(tmp_path):
     tensors = plain_job(L=1024, H=4, D=64)
     job = write_job(tmp_path, tensors, {}, "f32")

@@ -20,12 +20,13 @@ Tensor mapped(const Tensor& tensor, const std::function<double(double)>& f) {
   return result;
 }
 
-Tensor reordered(const Tensor& tensor, const std::function<std::size_t(std::size_t)>& index) {
+Tensor reordered(const Tensor& tensor, std::size_t block,
+                 const std::function<std::size_t(std::size_t)>& source) {
   const Tensor from = cast(tensor, DType::f64);
   Tensor result(DType::f64, tensor.shape());
-  const auto x = from.data<double>();
-  const auto out = result.mutable_data<double>();
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = x[index(i)];
+  double* out = result.mutable_data<double>().data();
+  for (std::size_t i = 0; i * block < result.size(); ++i)
+    out = std::copy_n(from.data<double>().data() + source(i) * block, block, out);
   return result;
 }
 
@@ -43,11 +44,9 @@ Tensor with_heads_from(const Tensor& x, const std::vector<std::size_t>& source) 
 }
 
 Tensor with_rows_from(const Tensor& x, const std::function<std::size_t(std::size_t)>& source) {
-  const std::size_t N = x.shape()[2], D = x.shape()[3];
-  return reordered(x, [&](std::size_t i) {
-    const std::size_t row = i / D % N;
-    return i - row * D + source(row) * D;
-  });
+  const std::size_t N = x.shape()[2];
+  return reordered(x, x.shape()[3],
+                   [&](std::size_t row) { return row - row % N + source(row % N); });
 }
 
 Tensor last_axes_swapped(const Tensor& x) {
@@ -220,11 +219,10 @@ bool has_bias(const Variant& variant) {
 }
 
 Tensor viewed_as_heads(const Tensor& x) {
-  const std::size_t H = x.shape()[1], N = x.shape()[2], D = x.shape()[3];
-  return reordered(x, [&](std::size_t i) {
-    const std::size_t item = i / (H * N * D), k = i % (H * N * D);
-    const std::size_t n = k / (H * D), h = k / D % H;
-    return item * H * N * D + (h * N + n) * D + k % D;
+  const std::size_t H = x.shape()[1], N = x.shape()[2];
+  return reordered(x, x.shape()[3], [&](std::size_t row) {
+    const std::size_t in_item = row % (H * N), n = in_item / H, h = in_item % H;
+    return row - in_item + h * N + n;
   });
 }
 

@@ -21,8 +21,9 @@ Found without(Variant& variant, std::initializer_list<Input> inputs, const std::
 /// f(x) for each element, in f64.
 Tensor mapped(const Tensor& tensor, const std::function<double(double)>& f);
 
-/// Elements `index(i)` of a tensor at i, in the same shape.
-Tensor reordered(const Tensor& tensor, const std::function<std::size_t(std::size_t)>& index);
+/// A tensor of the same shape, whose block i of `block` elements is block source(i) of `tensor`.
+Tensor reordered(const Tensor& tensor, std::size_t block,
+                 const std::function<std::size_t(std::size_t)>& source);
 
 /// x (B, G, N, D) with head source[g] at head g: (B, source.size(), N, D).
 Tensor with_heads_from(const Tensor& x, const std::vector<std::size_t>& source);

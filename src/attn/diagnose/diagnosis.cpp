@@ -31,8 +31,11 @@
 namespace attn {
 namespace {
 
-constexpr double kSecondsForMorePairs = 1;
-constexpr double kMuchLarger = 4. / 3;  ///< errors that a number that does not fit leaves
+/// Each part of the search for more pairs takes a second, but less if the search then took longer
+/// than this.
+constexpr double kSecondsForMorePairs = 1, kSecondsWithMorePairs = 3.5, kLeastSeconds = 0.2;
+constexpr std::size_t kFewestForPairs = 4;  ///< wrong elements
+constexpr double kMuchLarger = 4. / 3;      ///< errors that a number that does not fit leaves
 constexpr double kMostUneven = 12;  ///< errors of rounding: nearly the largest of rows / the median
 constexpr const char* kTooLarge = "because the job is too large for it";
 constexpr std::size_t kMostQueries = 256, kFirstQueries = 12;
@@ -118,21 +121,7 @@ class Search {
       if (!found_.arithmetic.empty() && evidence_.precision->stored == DType::f16)
         test_arithmetic({"f16"}, true);
     }
-    const auto is_explained = [&] {
-      return !found_.findings.empty() || !found_.arithmetic.empty() || is_blank();
-    };
-    if (!is_explained()) test_pairs(all);
-    if (!is_explained())
-      with_limited_time([&] {
-        test_with_others("pairs with numbers that the result suggests",
-                         [&] { test_fitted_scores(), test_fitted_masks(); });
-      });
-    if (!is_explained()) with_limited_time([&] { test_more_pairs(all); });
-    if (!is_explained())
-      with_limited_time([&] {
-        test_with_others("pairs with a factor of the scores", [&] { test_factors(true); });
-      });
-    if (!is_explained()) attempt("pairs with another arrangement", [&] { test_arranged(); });
+    if (!is_explained()) test_combined(all);
     // Their bounds are wide, and contain many a mistake that was not tested.
     if (!is_explained() && found_.untested.empty() && evidence_.precision != nullptr)
       for (const auto& [dtype, name] : {std::pair{DType::f16, "f16"}, {DType::bf16, "bf16"}})
@@ -191,6 +180,32 @@ class Search {
       add_part(std::move(part));
       first += count;
     }
+  }
+
+  bool is_explained() const {
+    return !found_.findings.empty() || !found_.arithmetic.empty() || is_blank();
+  }
+
+  /// Two mistakes at once, unless too few elements are wrong to tell which.
+  void test_combined(const std::vector<Hypothesis>& all) {
+    if (before_.outside < kFewestForPairs) {
+      if (found_.untested.empty())
+        found_.why_untested = "with only " + counted(before_.outside, "wrong element");
+      found_.untested.emplace_back("pairs");
+      return;
+    }
+    if (!is_explained()) test_pairs(all);
+    if (!is_explained())
+      with_limited_time(3, [&] {
+        test_with_others("pairs with numbers that the result suggests",
+                         [&] { test_fitted_scores(), test_fitted_masks(); });
+      });
+    if (!is_explained()) with_limited_time(2, [&] { test_more_pairs(all); });
+    if (!is_explained())
+      with_limited_time(1, [&] {
+        test_with_others("pairs with a factor of the scores", [&] { test_factors(true); });
+      });
+    if (!is_explained()) attempt("pairs with another arrangement", [&] { test_arranged(); });
   }
 
   /// How many of these matrices (B, H, ...) each key/value head has.
@@ -284,7 +299,7 @@ class Search {
     const double passed = seconds();
     if (limits_.seconds && passed >= *limits_.seconds)
       return "within " + six_digits(kSearchSeconds) + " s; --diagnose tests all";
-    if (end_ && passed >= *end_) return "within " + six_digits(kSecondsForMorePairs) + " s";
+    if (end_ && passed >= *end_) return "within " + six_digits(kSecondsWithMorePairs) + " s";
     return "";
   }
 
@@ -295,10 +310,12 @@ class Search {
     return std::min(passed.count(), used);
   }
 
-  /// Calls a part of the search that ends after kSecondsForMorePairs.
+  /// Calls a part of the search that ends after its share of the time that `left` parts have.
   template <class Part>
-  void with_limited_time(const Part& part) {
-    end_ = seconds() + kSecondsForMorePairs;
+  void with_limited_time(int left, const Part& part) {
+    const double now = seconds();
+    end_ =
+        now + std::clamp((kSecondsWithMorePairs - now) / left, kLeastSeconds, kSecondsForMorePairs);
     part();
     end_.reset();
   }
@@ -515,8 +532,14 @@ class Search {
   }
 
   void test_all(const std::vector<Hypothesis>& all) {
+    std::vector<std::size_t> order(all.size());
+    std::iota(order.begin(), order.end(), 0);
+    if (!limits_.seconds)  // the slow ones first, beside which another thread tests the others
+      std::stable_partition(order.begin(), order.end(),
+                            [&](std::size_t i) { return all[i].is_slow; });
     std::vector<Tested> tested(all.size());
-    in_parallel(all.size(), [&](std::size_t i) {
+    in_parallel(all.size(), [&](std::size_t k) {
+      const std::size_t i = order[k];
       if (is_relevant(all[i])) tested[i] = test(all[i]);
     });
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -915,6 +938,7 @@ class Search {
     std::vector<WeightRounding> left = weight_roundings();
     std::vector<Fit> fits(left.size());
     for (Part& part : parts_) {
+      if (left.empty()) return;
       const Tensor scores = evaluate(base_, Output::masked_scores, part.queries, nullptr).values;
       for (std::size_t i = left.size(); i-- > 0;) {
         const Tensor context = context_with(left[i], scores, base_);
@@ -945,6 +969,10 @@ class Search {
       const Precision tried = sums ? with_sums_in(*evidence_.precision, other) : other;
       const Precision& own = *evidence_.precision;
       if (sums ? tried.sum <= own.sum : std::max(tried.factor, tried.sum) <= own.factor) continue;
+      // Bounds for the worst case can be as large as the values, and then contain any mistake.
+      const double limit =
+          sums ? std::min(32 * tried.sum, 0.05) : 8 * std::max(tried.factor, tried.sum);
+      if (before_.rms() > limit * reference_rms()) continue;
       Fit total;
       InputErrors known;
       std::optional<Tensor> whole;  // bounds of a gradient
@@ -966,10 +994,6 @@ class Search {
         continue;
       }
       if (total.explained() < kExplained || 10 * total.outside > before_.outside) continue;
-      // Bounds for the worst case can be as large as the values, and then contain any mistake.
-      const double limit =
-          sums ? std::min(32 * tried.sum, 0.05) : 8 * std::max(tried.factor, tried.sum);
-      if (total.rms() > limit * reference_rms()) continue;
       if (!found_.arithmetic.empty()) found_.arithmetic += " or ";
       found_.arithmetic += sums ? "sums in " + name : name;
       return;

@@ -779,10 +779,8 @@ constexpr Hypothesis kAttentionTable[] = {
      [](Variant& p, const Inputs& in) -> Found {
        if (in.B < 2) return std::nullopt;
        for (const Input input : {Input::K, Input::V, Input::past_K, Input::past_V})
-         if (const Tensor* x = p.find(input)) {
-           const std::size_t item = x->size() / in.B;
-           p.set(input, reordered(*x, [&](std::size_t i) { return i % item; }));
-         }
+         if (const Tensor* x = p.find(input))
+           p.set(input, reordered(*x, x->size() / in.B, [](std::size_t) { return 0; }));
        return words("keys and values of batch item 0 for all items");
      }},
 
@@ -1063,14 +1061,14 @@ constexpr Hypothesis kAttentionTable[] = {
     {"sink.next_head", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (!p.has(Input::sinks) || in.H < 2) return std::nullopt;
-       p.set(Input::sinks, reordered(*p.find(Input::sinks),
+       p.set(Input::sinks, reordered(*p.find(Input::sinks), 1,
                                      [&](std::size_t h) { return (h + 1) % in.H; }));
        return words("the sink of the next head");
      }},
     {"sink.head_0", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (!p.has(Input::sinks) || in.H < 2) return std::nullopt;
-       p.set(Input::sinks, reordered(*p.find(Input::sinks), [](std::size_t) { return 0; }));
+       p.set(Input::sinks, reordered(*p.find(Input::sinks), 1, [](std::size_t) { return 0; }));
        return words("the sink of head 0 for all heads");
      }},
     {"sink.value_of_key_0", kAttention,

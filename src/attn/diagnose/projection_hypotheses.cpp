@@ -95,7 +95,7 @@ Found with_interleaved_heads(Variant& p, const Inputs& in) {
     if (W == nullptr || heads < 2) return;
     const std::size_t columns = W->shape().back(), width = columns / heads;
     if (width < 2) return;
-    p.set(input, reordered(*W, [&](std::size_t i) {
+    p.set(input, reordered(*W, 1, [&](std::size_t i) {
             const std::size_t c = i % columns;
             return i - c + c % width * heads + c / width;
           }));
