@@ -104,20 +104,45 @@ bool has_rest_of_v3() {
 }
 #endif
 
-std::vector<Isa> find_isas() {
-  std::vector<Isa> isas{Isa::baseline};
+bool has(Isa isa) {
 #if defined(__x86_64__)
   // __builtin_cpu_supports() also checks that the operating system saves the registers.
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && has_rest_of_v3()) {
-    isas.push_back(Isa::avx2);
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl"))
-      isas.push_back(Isa::avx512);
-  }
+  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                        __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+                        has_rest_of_v3();
+  if (isa == Isa::avx2) return has_avx2;
+  if (isa == Isa::avx512)
+    return has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
 #endif
+  return isa == Isa::baseline;
+}
+
+/// Those that this program has kernels for.
+constexpr Isa kCompiled[] = {
+#ifdef ATTN_HAS_BASELINE
+    Isa::baseline,
+#endif
+#ifdef ATTN_HAS_AVX2
+    Isa::avx2,
+#endif
+#ifdef ATTN_HAS_AVX512
+    Isa::avx512,
+#endif
+};
+
+std::vector<Isa> find_isas() {
+  std::vector<Isa> isas;
+  std::string names;
+  for (const Isa isa : kCompiled) {
+    if (has(isa)) isas.push_back(isa);
+    names += (names.empty() ? "" : ", ") + std::string(name_of(isa));
+  }
+  if (isas.empty())
+    throw Error(ErrorKind::usage,
+                "this program was built for processors with " + names + ", unlike this one");
   return isas;
 }
 
