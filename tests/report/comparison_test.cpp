@@ -58,11 +58,11 @@ TEST_CASE("compare: NaN is excluded from the statistics") {
   Tolerance tolerance;
   Comparison found = compare(a, b, tolerance);
   CHECK(found.differing == 3);
-  CHECK(found.first_nan == 0);
+  CHECK(found.first_nan->at == 0);
   tolerance.equal_nan = true;
   found = compare(a, b, tolerance);
   CHECK(found.differing == 2);
-  CHECK(found.first_nan == 1);
+  CHECK(found.first_nan->at == 1);
   CHECK(found.max_abs->value == 0);
   CHECK(found.max_abs->at == 3);
   CHECK(found.rms == 0);

@@ -92,6 +92,14 @@ void keep_freed_memory() {
 #endif
 }
 
+void stop_keeping_freed_memory() {
+  if (g_counts_mapped) return;
+  return_freed_memory_to_system();
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
 void limit_memory(std::size_t bytes, bool is_strict) {
   if (is_strict) return_freed_memory_to_system();
   g_counts_mapped = is_strict;

@@ -44,6 +44,9 @@ void return_freed_memory_to_system();
 /// limit is strict, and in other programs.
 void keep_freed_memory();
 
+/// Ends keep_freed_memory(), and returns what it kept.
+void stop_keeping_freed_memory();
+
 /// Compares the memory with the limit before `bytes` more are allocated. Throws MemoryLimitReached,
 /// but not while the stack is unwound.
 void check_memory(std::size_t bytes);

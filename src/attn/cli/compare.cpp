@@ -371,7 +371,7 @@ int run_compare(const CompareArgs& args) {
     report =
         compare_to_reference(a, reference_document(args.b, args.reference.flags, files),
                              {args.reference.precision, args.reference.sums, args.reference.weights,
-                              as, tolerance, args.tolerant(), gates, search},
+                              as, tolerance, args.tolerant(), gates, search, !args.view.empty()},
                              files);
     for (const std::string& text : report.notes) note(text);
   } else {

@@ -178,6 +178,7 @@ std::vector<std::string> compare_hints(const Compared& compared, const Compariso
   std::vector<std::string> hints;
   const std::string factor = found.same_shape ? factor_hint(compared, found, width) : "";
   if (!factor.empty()) return {factor};
+  if (!compared.has_elements) return {};
   const std::string agreeing = agreeing_arrangement(compared, letters);
   const std::string possible =
       possible_arrangement(compared.a.shape(), compared.b.shape(), letters);

@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "attn/base/error.h"
+#include "attn/base/memory_limit.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 #include "attn/compare/baseline.h"
 #include "attn/compare/compare_axes.h"
 #include "attn/compare/compare_hints.h"
 #include "attn/compare/job_variant.h"
+#include "attn/compare/partwise_job.h"
 #include "attn/core/attention.h"
 #include "attn/core/expected_error.h"
 #include "attn/core/fused.h"
@@ -28,6 +30,7 @@
 #include "attn/report/comparison.h"
 #include "attn/result/execution.h"
 #include "attn/result/memory_estimate.h"
+#include "attn/tensor/gathered_rows.h"
 
 namespace attn {
 namespace {
@@ -104,17 +107,6 @@ void require_bound(const Request& output, const Options& options) {
   if (!why.empty())
     throw Error(ErrorKind::usage,
                 "--reference: no error bound is known " + why + "; set --rtol, --atol or --ulp");
-}
-
-/// Bounds near the largest double overflow, and infinite ones accept any number. Errors: data.
-void require_finite_bounds(const Compared& compared) {
-  const Tensor reference = cast(compared.b, DType::f64);
-  const auto values = reference.data<double>(), bounds = compared.bounds->data<double>();
-  for (std::size_t i = 0; i < values.size(); ++i)
-    if (std::isfinite(values[i]) && !std::isfinite(bounds[i]))
-      throw Error(ErrorKind::data, compared.name +
-                                       ": the error bound overflows, because inputs are too large; "
-                                       "set --rtol, --atol or --ulp");
 }
 
 /// Whether a result of zeros would be within the bounds of a reference that is not 0.
@@ -243,17 +235,6 @@ std::vector<std::size_t> sampled_queries(const Inputs& in) {
   return sampled(in.rows.size(), std::max(kFewestQueries, kMaxExplainedScores / of_query));
 }
 
-/// The elements with these indices on `axis`.
-Tensor selected(const Tensor& tensor, std::size_t axis, const std::vector<std::size_t>& indices) {
-  Shape shape = tensor.shape();
-  std::size_t outer = 1;
-  for (std::size_t k = 0; k < axis; ++k) outer *= shape[k];
-  const Tensor matrices =
-      tensor.reshaped({outer, shape[axis], tensor.size() / (outer * shape[axis])});
-  shape[axis] = indices.size();
-  return take_rows(matrices, indices).reshaped(shape);
-}
-
 /// Reduces a large job with queries, keys and values of four axes, and its result `a`, to some
 /// heads. Returns ", judging by 4 of 32 heads"; "" if nothing is changed, because all are few, or
 /// because other inputs or options depend on heads.
@@ -283,9 +264,9 @@ std::string keep_some_heads(Job& job, Tensor& a) {
   std::vector<std::size_t> of_queries;
   for (const std::size_t g : groups)
     for (std::size_t h = g * (H / G); h < (g + 1) * (H / G); ++h) of_queries.push_back(h);
-  a = selected(a, heads, of_queries);
+  a = take_along(a, heads, of_queries);
   const auto keep = [&](Input input, const Tensor& whole, const std::vector<std::size_t>& of) {
-    job.tensors.set(std::string(name_of(input)), selected(whole, heads, of));
+    job.tensors.set(std::string(name_of(input)), take_along(whole, heads, of));
   };
   keep(Input::Q, *Q, of_queries), keep(Input::K, *K, groups), keep(Input::V, *V, groups);
   return ", judging by " + std::to_string(of_queries.size()) + " of " + std::to_string(H) +
@@ -314,7 +295,7 @@ std::optional<std::string> agreement(const Wrong& wrong, Job job, const Document
     if (is_of_gradients(wrong.output)) return std::nullopt;  // sums over all queries
     const std::optional<std::size_t> axis = planned.query_axis();
     if (!axis || compared.a.shape() != planned.shape) return std::nullopt;
-    compared.a = selected(compared.a, *axis, queries);
+    compared.a = take_along(compared.a, *axis, queries);
     where += (where.empty() ? ", judging by " : " and ") + std::to_string(queries.size()) + " of " +
              std::to_string(prepared.inputs.rows.size()) + " queries";
     job.options.rows.clear();
@@ -358,17 +339,36 @@ bool is_explained(const TensorPair& pair) {
                      [&](const std::string& hint) { return hint.starts_with("A agrees"); });
 }
 
+/// Sets the diagnosis of a pair that does not pass.
+void search_mistake(const Variant& job, const Evidence& evidence, SearchLimits& limits,
+                    TensorPair& pair) {
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    pair.diagnosis = diagnose(job, evidence, limits);
+  } catch (const std::bad_alloc&) {
+    pair.hints.emplace_back("the mistake was not searched for, because this takes too much memory");
+    return;
+  }
+  if (limits.seconds && !is_of_gradients(evidence.output)) {  // for all outputs
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    limits.seconds = std::max(0.0, *limits.seconds - passed.count());
+  }
+  if (!pair.diagnosis->findings.empty()) pair.hints.clear();
+}
+
+/// Whether the pair passes, or a hint explains the difference.
+bool is_explained(const Wrong& wrong, const Job& job, const Document& document, TensorPair& pair) {
+  if (pair.passed() || is_explained(pair)) return true;
+  const std::string hint = other_layout(wrong, job, document);
+  if (!hint.empty()) pair.hints = {hint};
+  return !hint.empty() || !pair.found.same_shape;
+}
+
 /// Finds out what explains the difference, unless a hint does.
 void explain(const Wrong& wrong, const Job& job, const Document& document,
              const PreparedJob& prepared, const PlannedOutput& planned, const Precision& precision,
              SearchLimits& limits, TensorPair& pair) {
-  if (pair.passed() || is_explained(pair)) return;
-  const std::string hint = other_layout(wrong, job, document);
-  if (!hint.empty()) {
-    pair.hints = {hint};
-    return;
-  }
-  if (!pair.found.same_shape) return;
+  if (is_explained(wrong, job, document, pair)) return;
   if (pair.found.same()) return;  // a gate fails, but the errors are within their bounds
   const Tensor reference = cast(pair.compared.b, DType::f64);
   std::optional<Tensor> bounds = pair.compared.bounds;
@@ -387,18 +387,33 @@ void explain(const Wrong& wrong, const Job& job, const Document& document,
                           tolerance,
                           bounds ? &precision : nullptr,
                           matrices_of(pair.compared.a.shape(), planned.axes, heads)};
-  const auto start = std::chrono::steady_clock::now();
-  try {
-    pair.diagnosis = diagnose(variant_of(job), evidence, limits);
-  } catch (const std::bad_alloc&) {
-    pair.hints.emplace_back("the mistake was not searched for, because this takes too much memory");
-    return;
-  }
-  if (limits.seconds && !is_of_gradients(wrong.output)) {  // for all outputs
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-    limits.seconds = std::max(0.0, *limits.seconds - passed.count());
-  }
-  if (!pair.diagnosis->findings.empty()) pair.hints.clear();
+  search_mistake(variant_of(job), evidence, limits, pair);
+}
+
+/// The same of a pair that was compared in parts.
+void explain(const PartwiseJob& parts, PartwiseJob::Found& found, const Job& job,
+             const Document& document, const PlannedOutput& planned, const Precision& precision,
+             SearchLimits& limits) {
+  TensorPair& pair = found.pair;
+  if (is_explained({pair.compared, planned.request, &precision}, job, document, pair)) return;
+  stop_keeping_freed_memory();
+  const PartwiseJob::Sample sample = parts.sample(pair.compared, planned, precision, found.errors);
+  const Excerpt of_rows;
+  const auto evidence_of = [&](const Tensor& result, const Expected& expected,
+                               const Excerpt& excerpt) {
+    return Evidence{planned.request,
+                    result,
+                    expected.value,
+                    &expected.error,
+                    pair.compared.tolerance,
+                    &precision,
+                    contiguous(result.shape()),
+                    &excerpt};
+  };
+  const Evidence some_rows = evidence_of(found.result, found.expected, of_rows);
+  const Excerpt of_heads{&sample.heads, &some_rows, &found.pattern};
+  const Evidence evidence = evidence_of(sample.result, sample.expected, of_heads);
+  search_mistake(parts.variant(), evidence, limits, pair);
 }
 
 /// Whether a large output is best computed together with its bounds.
@@ -490,12 +505,18 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
   Job job = read_job(document, files);
   job.options.compute = Compute::f64;
   job.options.path = Path::reference;
-  files.budget().charge(bytes_of_conversions(job.tensors, job.options), "inputs", "convert");
   std::size_t input_size = 0;  // of the widest numbers
   for (const auto& [name, tensor] : job.tensors)
     if (is_float(tensor.dtype())) input_size = std::max(input_size, size_of(tensor.dtype()));
-  for (const auto& [name, tensor] : TensorMap(job.tensors))  // once, and not for each variant
-    if (is_float(tensor.dtype())) job.tensors.set(name, cast(tensor, DType::f64));
+  const bool may_have_parts = typed.gates.empty() && !typed.has_tolerance &&
+                              !typed.keeps_elements && PartwiseJob::fits(job);
+  const Job as_read = may_have_parts ? job : Job{};
+  const auto convert = [&] {  // once, and not for each variant
+    files.budget().charge(bytes_of_conversions(job.tensors, job.options), "inputs", "convert");
+    for (const auto& [name, tensor] : TensorMap(job.tensors))
+      if (is_float(tensor.dtype())) job.tensors.set(name, cast(tensor, DType::f64));
+  };
+  may_have_parts ? PartwiseJob::convert_when_read(job) : convert();
   CompareReport report{{}, {}, {}, tolerance, true, {}};
   SearchLimits search = typed.search;
   std::vector<std::string> unmatched;
@@ -503,11 +524,23 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
   if (!unmatched.empty()) refuse_unmatched(unmatched, given, prepare_job(job, document), job);
   request_outputs(matches, typed.as.empty() ? "A" : "--as", job, document);
   PreparedJob prepared = prepare_job(job, document);
+  std::optional<PartwiseJob> parts;
+  if (may_have_parts) {
+    parts.emplace(job, prepared.inputs);
+    for (std::size_t i = 0; i < matches.size() && parts; ++i)
+      if (!parts->has_parts(prepared.plan.outputs[i], matches[i].tensor.shape())) parts.reset();
+    if (!parts) {
+      job.tensors = as_read.tensors;
+      convert();
+      prepared = prepare_job(job, document);
+    }
+  }
   std::vector<Gating> gatings = gatings_of(matches, typed, job);
   std::vector<bool> bounded;
   for (std::size_t i = 0; i < matches.size(); ++i)
     bounded.push_back(has_bound(job.outputs[i], gatings[i], typed, job.options));
-  const bool has_large = has_large_gradients(prepared.inputs);
+  const bool has_large = std::any_of(job.outputs.begin(), job.outputs.end(), is_of_gradients) &&
+                         has_large_gradients(prepared.inputs);
   ExpectedGradients gradients(prepared.inputs, job.outputs);
   std::vector<Request> others;
   bool is_in_parts = true;
@@ -529,12 +562,15 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
     return execute(
         {part, {prepared.inputs, plan(prepared.inputs, outputs)}, document, nullptr, job.outputs});
   };
+  if (parts) others.clear();
   const Plan of_executed = plan(prepared.inputs, others);
   MemoryEstimate memory(of_executed);
   std::vector<const PlannedOutput*> outputs_with_bounds;
   for (std::size_t i = 0; i < bounded.size(); ++i)
     if (bounded[i]) outputs_with_bounds.push_back(&prepared.plan.outputs[i]);
-  if (!outputs_with_bounds.empty())
+  if (parts)
+    memory = {}, memory.add("parts of the job", parts->bytes());
+  else if (!outputs_with_bounds.empty())
     memory.add("error bounds", bytes_of_errors(prepared.inputs, outputs_with_bounds));
   if (std::any_of(gatings.begin(), gatings.end(), needs_baseline))
     memory.add("baselines", MemoryEstimate(of_executed).bytes());
@@ -545,16 +581,39 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
         bytes_of_backward_pass(prepared.inputs, std::min(thread_count(), kMostSearchThreads)));
   memory.require(document.name, files.limits().memory);
   Execution reference;
-  if (is_in_parts)
+  if (is_in_parts || parts)
     reference.warnings = warnings_of(job, prepared.inputs, {}, job.outputs, NanPolicy::allow);
   else
     reference = executed(others);
   for (const std::string& warning : reference.warnings)
     report.notes.push_back("warning: " + warning);
+  const auto finish = [&](TensorPair pair, const MatchedOutput& match) {
+    const bool is_wider = input_size > 0 && input_size < size_of(match.tensor.dtype());
+    if (is_wider && typed.precision.empty() && pair.diagnosis && pair.diagnosis->findings.empty())
+      pair.hints.push_back(
+          "the inputs have narrower numbers than the result: if the kernel computes in " +
+          std::string(input_size == 2 ? "16 bits, give --precision f16 or bf16"
+                                      : "float32, give --precision f32"));
+    report.pairs.push_back(std::move(pair));
+  };
+  const auto warn_of_zeros = [&](const std::string& name, const Precision& precision) {
+    report.notes.push_back("warning: " + name +
+                           ": zeros would pass, too, because the error bound of " + precision.name +
+                           " exceeds all numbers; test smaller inputs, or set --rtol, --atol or "
+                           "--gate");
+  };
   for (std::size_t i = 0; i < matches.size(); ++i) {
     const MatchedOutput& match = matches[i];
     Compared compared{match.name, match.tensor, {}, {}, "", tolerance};
     const Precision precision = precision_of(match.tensor, typed);
+    if (parts) {
+      const PlannedOutput& planned = prepared.plan.outputs[i];
+      PartwiseJob::Found found = parts->compare(std::move(compared), planned, precision);
+      if (found.pair.passed() && found.accepts_zeros) warn_of_zeros(match.name, precision);
+      explain(*parts, found, job, document, planned, precision, search);
+      finish(std::move(found.pair), match);
+      continue;
+    }
     if (std::optional<Expected> gradient = gradients.of(i)) {
       const bool is_known = gradients.has_value(i) && is_finite(gradient->value);
       compared.b = is_known ? std::move(gradient->value)
@@ -572,7 +631,7 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
     }
     if (compared.bounds) {
       compared.bound_of = precision.name;
-      require_finite_bounds(compared);
+      require_finite_bounds(compared.name, cast(compared.b, DType::f64), *compared.bounds);
     }
     if (typed.as.empty() && given.size() == 1 && !given.contains(match.name) &&
         compared.a.shape() != compared.b.shape()) {
@@ -587,21 +646,10 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
     TensorPair pair = compared_pair(std::move(compared), axes, prepared.inputs.D, gatings[i]);
     gatings[i].baseline.reset();
     if (pair.passed() && pair.gates.empty() && pair.compared.bounds && accepts_zeros(pair.compared))
-      report.notes.push_back("warning: " + match.name +
-                             ": zeros would pass, too, because the error "
-                             "bound of " +
-                             precision.name +
-                             " exceeds all numbers; test smaller "
-                             "inputs, or set --rtol, --atol or --gate");
+      warn_of_zeros(match.name, precision);
     explain({pair.compared, job.outputs[i], bounded[i] ? &precision : nullptr}, job, document,
             prepared, prepared.plan.outputs[i], precision, search, pair);
-    const bool is_wider = input_size > 0 && input_size < size_of(match.tensor.dtype());
-    if (is_wider && typed.precision.empty() && pair.diagnosis && pair.diagnosis->findings.empty())
-      pair.hints.push_back(
-          "the inputs have narrower numbers than the result: if the kernel computes in " +
-          std::string(input_size == 2 ? "16 bits, give --precision f16 or bf16"
-                                      : "float32, give --precision f32"));
-    report.pairs.push_back(std::move(pair));
+    finish(std::move(pair), match);
   }
   return report;
 }

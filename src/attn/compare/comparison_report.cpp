@@ -16,9 +16,7 @@ namespace {
 
 Json count(std::size_t number) { return Json{static_cast<std::int64_t>(number)}; }
 
-Json element(const Tensor& tensor, std::size_t at) {
-  return parse_json(to_json(tensor.reshaped({tensor.size()}).at(at), -1), "element");
-}
+Json element(const Tensor& number) { return parse_json(to_json(number, -1), "element"); }
 
 Json index_json(std::size_t at, const TensorPair& pair) {
   const Shape index = unravel_index(at, pair.compared.a.shape());
@@ -29,8 +27,8 @@ Json extreme(const std::optional<Extreme>& extreme, const TensorPair& pair) {
   if (!extreme) return Json{};
   return Json{JsonObject{{"value", Json{extreme->value}},
                          {"at", index_json(extreme->at, pair)},
-                         {"a", element(pair.compared.a, extreme->at)},
-                         {"b", element(pair.compared.b, extreme->at)}}};
+                         {"a", element(*extreme->a)},
+                         {"b", element(*extreme->b)}}};
 }
 
 Json number(const std::optional<double>& value) { return value ? Json{*value} : Json{}; }
@@ -56,9 +54,7 @@ Json histogram(const Comparison& found) {
 Json of_bound(const TensorPair& pair) {
   const std::optional<Extreme>& worst = pair.found.max_of_bound;
   Json object = extreme(worst, pair);
-  if (worst)
-    object.get<JsonObject>()->emplace_back("bound",
-                                           Json{pair.compared.bounds->data<double>()[worst->at]});
+  if (worst) object.get<JsonObject>()->emplace_back("bound", Json{*worst->bound});
   return object;
 }
 
@@ -149,10 +145,11 @@ Json pair_json(const TensorPair& pair) {
     object.emplace_back("pattern", strings(pair.diagnosis->pattern));
     object.emplace_back("search", search_json(*pair.diagnosis));
   }
-  const JsonObject nan = {{"both", count(found.nan_in_both)},
-                          {"a_only", count(found.nan_in_a)},
-                          {"b_only", count(found.nan_in_b)},
-                          {"first", found.first_nan ? index_json(*found.first_nan, pair) : Json{}}};
+  const JsonObject nan = {
+      {"both", count(found.nan_in_both)},
+      {"a_only", count(found.nan_in_a)},
+      {"b_only", count(found.nan_in_b)},
+      {"first", found.first_nan ? index_json(found.first_nan->at, pair) : Json{}}};
   const JsonObject more = {
       {"elements", count(found.elements)},
       {"differing", count(found.differing)},

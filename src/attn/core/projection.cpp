@@ -14,6 +14,11 @@ Tensor swap_middle_axes(const Tensor& tensor) {
     return tensor.reshaped({from[0], from[2], from[1], from[3]});
   if (const GatheredRows* rows = tensor.rows(); rows && from == rows->shape())
     return gathered_tensor(rows->table(), tensor.dtype(), !rows->by_head(), rows->is_computed());
+  if (tensor.rows() != nullptr)
+    return rows_from(tensor, {from[0], from[2], from[1], from[3]}, [&](std::size_t row) {
+      const std::size_t b = row % from[1], c = row / from[1] % from[2];
+      return (row / (from[1] * from[2]) * from[1] + b) * from[2] + c;
+    });
   Tensor swapped(tensor.dtype(), {from[0], from[2], from[1], from[3]});
   const std::size_t row = from[3] * size_of(tensor.dtype());
   if (tensor.size() == 0) return swapped;

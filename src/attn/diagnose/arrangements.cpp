@@ -165,7 +165,11 @@ std::vector<Arrangement> matching_arrangements(const Evidence& evidence) {
   if (evidence.view.R == 0 || evidence.result.size() == 0) return found;
   const Matcher matcher(evidence);
   const Matrices& view = matcher.view();
-  const std::size_t H = view.H, R = view.R, C = view.C;
+  const Excerpt* const excerpt = evidence.excerpt;
+  const bool has_all_heads = excerpt == nullptr || excerpt->heads == nullptr;
+  const bool has_all_rows = excerpt == nullptr || excerpt->heads != nullptr;
+  const std::size_t B = has_all_heads ? view.B : 1, H = has_all_heads ? view.H : 1;
+  const std::size_t R = view.R, C = view.C;
   const auto add = [&](std::string id, std::string kernel, const Fit& fit) {
     if (fit.explained() >= kExplained) found.push_back({std::move(id), std::move(kernel), fit});
   };
@@ -191,19 +195,19 @@ std::vector<Arrangement> matching_arrangements(const Evidence& evidence) {
           matcher.fit_of([&](const Place& p) {
             return Place{p[0], (*heads)[p[1]], p[2], p[3]};
           }));
-  if (view.B > 1)
-    if (const auto items = matcher.matched(0, view.B))
+  if (B > 1)
+    if (const auto items = matcher.matched(0, B))
       add("heads.batch_permuted",
           "the results of batch items " + order_text(*items) + " in place of 0 to " +
               std::to_string(view.B - 1),
           matcher.fit_of([&](const Place& p) {
             return Place{(*items)[p[0]], p[1], p[2], p[3]};
           }));
-  if (view.B == H && H > 1)
+  if (B == H && H > 1)
     add("heads.batch_swapped", "batch items and heads swapped", matcher.fit_of([](const Place& p) {
       return Place{p[1], p[0], p[2], p[3]};
     }));
-  if (H > 1 && R > 1) {
+  if (H > 1 && R > 1 && has_all_rows) {
     add("output.viewed", "the result (B, H, L, Dv) read as (B, L, H, Dv)",
         matcher.fit_of([&](const Place& p) {
           const std::size_t n = (p[2] * H + p[1]) * C + p[3];
@@ -234,6 +238,7 @@ std::vector<Arrangement> matching_arrangements(const Evidence& evidence) {
           matcher.fit_of([&](const Place& p) {
             return Place{p[0], p[1], p[2], (*columns)[p[3]]};
           }));
+  if (!has_all_rows) return found;
   std::vector<std::pair<std::size_t, std::size_t>> moved;
   std::vector<std::size_t> sources(R);
   std::iota(sources.begin(), sources.end(), std::size_t{0});

@@ -13,7 +13,8 @@ struct Arrangement {
   Fit fit;
 };
 
-/// Those that explain at least 99 % of the result.
+/// Those that explain at least 99 % of the result. Of an excerpt with some heads, no arrangements
+/// of heads; of one with some rows, none of rows.
 std::vector<Arrangement> matching_arrangements(const Evidence& evidence);
 
 }  // namespace attn

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+
+#include "attn/tensor/gathered_rows.h"
 
 namespace attn {
 
@@ -22,6 +25,12 @@ Tensor mapped(const Tensor& tensor, const std::function<double(double)>& f) {
 
 Tensor reordered(const Tensor& tensor, std::size_t block,
                  const std::function<std::size_t(std::size_t)>& source) {
+  const std::size_t width = tensor.shape().empty() ? 1 : tensor.shape().back();
+  if (tensor.rows() != nullptr && width > 0 && block % width == 0) {
+    const std::size_t rows = block / width;  // of a block
+    return rows_from(cast(tensor, DType::f64), tensor.shape(),
+                     [&](std::size_t row) { return source(row / rows) * rows + row % rows; });
+  }
   const Tensor from = cast(tensor, DType::f64);
   Tensor result(DType::f64, tensor.shape());
   double* out = result.mutable_data<double>().data();
@@ -31,16 +40,9 @@ Tensor reordered(const Tensor& tensor, std::size_t block,
 }
 
 Tensor with_heads_from(const Tensor& x, const std::vector<std::size_t>& source) {
-  const std::size_t B = x.shape()[0], G = x.shape()[1], matrix = x.shape()[2] * x.shape()[3];
-  const Tensor from = cast(x, DType::f64);
-  Tensor result(DType::f64, {B, source.size(), x.shape()[2], x.shape()[3]});
-  auto out = result.mutable_data<double>().begin();
-  for (std::size_t b = 0; b < B; ++b)
-    for (const std::size_t g : source) {
-      const auto head = from.data<double>().subspan((b * G + g) * matrix, matrix);
-      out = std::copy(head.begin(), head.end(), out);
-    }
-  return result;
+  std::vector<std::size_t> items(x.shape()[0]);
+  std::iota(items.begin(), items.end(), std::size_t{0});
+  return matrices_from(cast(x, DType::f64), items, source);
 }
 
 Tensor with_rows_from(const Tensor& x, const std::function<std::size_t(std::size_t)>& source) {

@@ -10,6 +10,7 @@
 #include <numbers>
 #include <numeric>
 #include <set>
+#include <utility>
 
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
@@ -41,6 +42,8 @@ constexpr const char* kTooLarge = "because the job is too large for it";
 constexpr std::size_t kMostQueries = 256, kFirstQueries = 12;
 constexpr std::size_t kScores = std::size_t{1} << 18;  ///< in the memory of a thread at once
 constexpr std::size_t kSampledScores = std::size_t{1} << 22;
+/// From this number of scores on, some heads are evaluated.
+constexpr std::size_t kScoresOfAllHeads = std::size_t{1} << 23;
 /// Of gradients, which are sums over all queries.
 constexpr std::size_t kScoresOfHeads = std::size_t{1} << 23, kFewestHeads = 3;
 /// Where the kernels cannot compute the gradients of a changed job.
@@ -100,6 +103,7 @@ class Search {
       in_ = make_inputs(base_.tensors, base_.options);
     }
     if (is_backward) backward_.emplace(given_in_, base_, evidence.output);
+    if (by_score_) choose_heads();
     if (backward_ && backward_->is_by_head() && !few_heads().empty())
       sample_heads();
     else
@@ -127,15 +131,15 @@ class Search {
       for (const auto& [dtype, name] : {std::pair{DType::f16, "f16"}, {DType::bf16, "bf16"}})
         if (evidence_.precision->stored == dtype) test_arithmetic({name}, true);
     found_.explained_before = before_.explained();
-    found_.pattern = pattern_of(evidence_, by_score_ ? &in_ : nullptr);
+    found_.pattern = pattern_lines();
     if (found_.findings.empty() && is_blank()) {
       const std::string line = nan_behind_keys(given_);
       if (!line.empty()) found_.pattern.push_back(line);
     }
     if (by_score_ && found_.findings.empty() && found_.arithmetic.empty()) {
       const Part& first = parts_.front();
-      const std::string line =
-          recovered_weights(evidence_, base_, first.rows.front(), first.queries.front());
+      const std::string line = recovered_weights(evidence_, all_ ? all_->variant : base_,
+                                                 first.rows.front(), first.queries.front());
       if (!line.empty()) found_.pattern.push_back(line);
     }
     return found_;
@@ -174,12 +178,48 @@ class Search {
       part.rows = some;
       for (const std::size_t row : some) part.queries.push_back(has_queries ? queries[row] : row);
       if (by_score_ && !has_queries) part.queries = queries;
-      part.result = taken(evidence_.result, view, some);
-      part.reference = taken(evidence_.reference, view, some);
-      if (evidence_.bounds != nullptr) part.bounds = taken(*evidence_.bounds, view, some);
+      const auto in_part = [&](const Tensor& all) {
+        return with_sampled_heads(taken(all, view, some));
+      };
+      part.result = in_part(evidence_.result), part.reference = in_part(evidence_.reference);
+      if (evidence_.bounds != nullptr) part.bounds = in_part(*evidence_.bounds);
       add_part(std::move(part));
       first += count;
     }
+  }
+
+  /// Evaluates some heads of a large job.
+  void choose_heads() {
+    const Matrices& view = evidence_.view;
+    if (evidence_.excerpt != nullptr) {
+      sample_ = *evidence_.excerpt->heads;
+    } else {
+      if (saturating_product({in_.B, in_.H, in_.rows.size(), in_.S}) < kScoresOfAllHeads ||
+          view.B != in_.B || view.H != in_.H || !can_choose_heads(base_))
+        return;
+      sample_ = sampled_heads(matrix_errors(evidence_), in_.B, in_.H, in_.G, elements_of_head(in_));
+    }
+    if (sample_.heads.empty()) return;
+    all_ = Complete{base_, in_};
+    base_ = with_chosen_heads(base_, sample_);
+    in_ = make_inputs(base_.tensors, base_.options);
+    found_.heads = in_.B * in_.G, found_.all_heads = all_->in.B * all_->in.G;
+  }
+
+  /// The sampled items and heads of matrices (B, H, ...).
+  Tensor with_sampled_heads(const Tensor& matrices) const {
+    return has_all_heads() ? matrices_from(matrices, sample_.items, sample_.heads) : matrices;
+  }
+
+  /// Whether the evidence is of all heads, and base_ is not.
+  bool has_all_heads() const { return all_ && evidence_.excerpt == nullptr; }
+
+  std::vector<std::string> pattern_lines() const {
+    const Inputs* const in = !by_score_ ? nullptr : all_ ? &all_->in : &in_;
+    if (evidence_.excerpt != nullptr) return evidence_.excerpt->pattern->lines(in);
+    Pattern pattern(evidence_.view);
+    pattern.add(evidence_);
+    return pattern.lines(in);
   }
 
   bool is_explained() const {
@@ -226,16 +266,7 @@ class Search {
       double& error = errors[i / matrices_of_head()];
       error = std::max(error, of_matrices[i]);
     }
-    std::vector<std::size_t> chosen;
-    const auto choose = [&](std::size_t i) {
-      if (chosen.size() < count && std::find(chosen.begin(), chosen.end(), i) == chosen.end())
-        chosen.push_back(i);
-    };
-    const auto at = [&](auto found) { return static_cast<std::size_t>(found - errors.begin()); };
-    choose(at(std::max_element(errors.begin(), errors.end())));
-    choose(at(std::min_element(errors.begin(), errors.end())));
-    for (std::size_t k = 0; k < all; ++k) choose(k * (all - 1) / (count - 1) % all);
-    for (std::size_t i = 0; i < all; ++i) choose(i);
+    const std::vector<std::size_t> chosen = spread(errors, count);
     std::vector<KvHead> heads;
     for (const std::size_t i : chosen) heads.push_back({i / in_.G, i % in_.G});
     return heads;
@@ -495,10 +526,48 @@ class Search {
     candidate.complete = true;
   }
 
-  /// Changes a variant of the hypothesis's stage. nullopt if it does not apply.
-  std::optional<Claim> apply(const Hypothesis& hypothesis, Variant& variant) const {
-    return hypothesis.apply(variant,
-                            hypothesis.stage == Hypothesis::Stage::projection ? given_in_ : in_);
+  /// The job with the changes of one hypothesis or two; from its queries, keys and values on, and
+  /// with the sampled heads, if the output depends on scores.
+  struct Changed {
+    Variant variant;
+    std::vector<Claim> claims = {};  ///< of the hypotheses that apply
+    bool too_large = false;
+  };
+
+  /// The first hypothesis may be of an earlier stage than the second one. Errors: data, if the
+  /// changed job is not valid.
+  Changed changed(const Hypothesis& first, const Hypothesis* second = nullptr) const {
+    if (second != nullptr && second->reads_all_heads() && !first.reads_all_heads() &&
+        first.stage == second->stage) {  // before heads are chosen
+      Changed result = changed(*second, &first);
+      if (result.claims.size() == 2) std::swap(result.claims[0], result.claims[1]);
+      return result;
+    }
+    bool projects = first.stage == Hypothesis::Stage::projection;
+    bool has_all = all_ && (projects || first.reads_all_heads());
+    Changed result{projects ? given_ : has_all ? all_->variant : base_};
+    Variant& variant = result.variant;
+    const auto apply = [&](const Hypothesis& hypothesis, const Inputs& in) {
+      const auto claim = hypothesis.apply(variant, in);
+      if (claim) result.claims.push_back(*claim);
+      result.too_large = claim && (claim->too_large || is_too_large(variant));
+      return claim && !result.too_large;
+    };
+    const auto project = [&] {
+      if (std::exchange(projects, false) && by_score_) variant = attention_only(variant);
+    };
+    const auto choose = [&] {
+      if (!projects && std::exchange(has_all, false)) variant = with_chosen_heads(variant, sample_);
+    };
+    if (!apply(first, projects ? given_in_ : has_all ? all_->in : in_)) return result;
+    if (second != nullptr) {
+      if (second->stage == Hypothesis::Stage::attention) project();
+      if (!second->reads_all_heads()) choose();
+      if (!apply(*second, make_inputs(variant.tensors, variant.options))) return result;
+    }
+    project();
+    choose();
+    return result;
   }
 
   /// A hypothesis that was tested, or the reason why not. Neither if it does not apply.
@@ -511,18 +580,14 @@ class Search {
     Candidate candidate;
     candidate.hypothesis = &hypothesis;
     try {
-      const bool projects = hypothesis.stage == Hypothesis::Stage::projection;
-      Variant variant = projects ? given_ : base_;
       if (hypothesis.is_slow)
         if (std::string reason = reason_to_stop(); !reason.empty()) return {{}, reason};
-      const auto claim = apply(hypothesis, variant);
-      if (!claim) return {};
+      const Changed job = changed(hypothesis);
+      if (job.claims.empty()) return {};
       if (std::string reason = reason_to_stop(); !reason.empty()) return {{}, reason};
-      if (claim->too_large) return {{}, kTooLarge};
-      if (is_too_large(variant)) return {{}, kTooLarge};
-      candidate.claim = *claim;
-      if (projects && by_score_) variant = attention_only(variant);
-      judge(variant, candidate);
+      if (job.too_large) return {{}, kTooLarge};
+      candidate.claim = job.claims[0];
+      judge(job.variant, candidate);
     } catch (const Error&) {  // the changed job is not valid
       return {};
     } catch (const std::bad_alloc&) {
@@ -619,7 +684,17 @@ class Search {
   bool is_smaller(const Fit& after) const { return 2 * after.rms() <= before_.rms(); }
 
   void add_arrangements() {
-    for (const Arrangement& arrangement : matching_arrangements(evidence_)) {
+    std::vector<Arrangement> matching;
+    if (const Excerpt* excerpt = evidence_.excerpt) {
+      matching = matching_arrangements(*excerpt->some_rows);
+      if (matching.empty() && evidence_.view.R > 1) {
+        found_.why_untested = kTooLarge;
+        for (const char* id : {"output.viewed", "output.viewed_as_heads"})
+          found_.untested.emplace_back(id);
+      }
+    }
+    if (matching.empty()) matching = matching_arrangements(evidence_);
+    for (const Arrangement& arrangement : matching) {
       if (!is_smaller(arrangement.fit)) continue;
       Finding finding;
       finding.ids = {arrangement.id};
@@ -1090,11 +1165,8 @@ class Search {
 
   void test_with(const Candidate& candidate, const char* name, const std::function<void()>& fits) {
     const Hypothesis& hypothesis = *candidate.hypothesis;
-    const bool projects = hypothesis.stage == Hypothesis::Stage::projection;
-    Variant variant = projects ? given_ : base_;
-    const auto claim = apply(hypothesis, variant);
-    if (!claim || claim->too_large) return;
-    if (projects) variant = attention_only(variant);
+    auto [variant, claims, too_large] = changed(hypothesis);
+    if (claims.empty() || too_large) return;
     Inputs in = make_inputs(variant.tensors, variant.options);
     if (evidence_.precision != nullptr)
       for (Part& part : parts_)
@@ -1108,14 +1180,14 @@ class Search {
     exchange();
     for (Finding& finding : found_.findings) {
       finding.ids.insert(finding.ids.begin(), hypothesis.full_id());
-      finding.kernel = with_job(*claim) + " and " + finding.kernel;
+      finding.kernel = with_job(claims[0]) + " and " + finding.kernel;
       finding.flags = "";
     }
   }
 
   /// Hypotheses whose results are arranged in another way, if the sample has all queries.
   void test_arranged() {
-    if (!by_score_ || found_.queries != given_in_.rows.size()) return;
+    if (!by_score_ || all_ || found_.queries != given_in_.rows.size()) return;
     const Tensor result = taken(evidence_.result, evidence_.view);
     const Shape& shape = result.shape();
     Matrices view{shape[0], shape[1], shape[2], shape[3]};
@@ -1127,16 +1199,15 @@ class Search {
         return;
       }
       try {
-        const bool projects = candidate.hypothesis->stage == Hypothesis::Stage::projection;
-        Variant variant = projects ? given_ : base_;
-        if (!apply(*candidate.hypothesis, variant)) continue;
-        if (projects) variant = attention_only(variant);
-        const Evaluated changed = evaluate(variant, *output_, given_in_.rows, evidence_.precision);
-        if (changed.values.shape() != shape) continue;
+        const Changed job = changed(*candidate.hypothesis);
+        if (job.claims.empty() || job.too_large) continue;
+        const Evaluated result_of_job =
+            evaluate(job.variant, *output_, given_in_.rows, evidence_.precision);
+        if (result_of_job.values.shape() != shape) continue;
         const Evidence other{evidence_.output,
                              result,
-                             changed.values,
-                             changed.bounds ? &*changed.bounds : nullptr,
+                             result_of_job.values,
+                             result_of_job.bounds ? &*result_of_job.bounds : nullptr,
                              evidence_.tolerance,
                              evidence_.precision,
                              view};
@@ -1166,24 +1237,18 @@ class Search {
 
   TestedPair test_pair(const Hypothesis& a, const Hypothesis& b) {
     try {
-      const bool projects = a.stage == Hypothesis::Stage::projection;
-      Variant variant = projects ? given_ : base_;
-      const auto first = apply(a, variant);
-      if (!first || first->too_large) return {};
-      if (projects && by_score_ && b.stage == Hypothesis::Stage::attention)
-        variant = attention_only(variant);
-      const auto second = b.apply(variant, make_inputs(variant.tensors, variant.options));
-      if (!second || second->too_large || is_too_large(variant)) return {};
-      if (by_score_ && b.stage == Hypothesis::Stage::projection) variant = attention_only(variant);
+      const Changed job = changed(a, &b);
+      if (job.claims.size() < 2 || job.too_large) return {};
+      const Claim &first = job.claims[0], &second = job.claims[1];
       Candidate candidate;
       candidate.hypothesis = &a;
-      judge(variant, candidate);
+      judge(job.variant, candidate);
       if (!explains(candidate)) return {false, true, std::nullopt};
       Finding finding;
       finding.ids = {std::string(a.id), std::string(b.id)};
-      finding.kernel = with_job(*first) + " and " + with_job(*second);
-      if (first->is_flag && second->is_flag)
-        finding.flags = flags_in(first->kernel) + " " + flags_in(second->kernel);
+      finding.kernel = with_job(first) + " and " + with_job(second);
+      if (first.is_flag && second.is_flag)
+        finding.flags = flags_in(first.kernel) + " " + flags_in(second.kernel);
       set_fit(finding, candidate.fit);
       return {false, true, finding};
     } catch (const Error&) {  // the changed job is not valid
@@ -1193,7 +1258,15 @@ class Search {
     }
   }
 
+  /// The job with all heads.
+  struct Complete {
+    Variant variant;
+    Inputs in;
+  };
+
   Variant given_, base_;
+  std::optional<Complete> all_;  ///< of base_, if that has the heads of a sample
+  HeadSample sample_;
   const Evidence& evidence_;
   const SearchLimits& limits_;
   Inputs given_in_, in_;
@@ -1225,12 +1298,12 @@ Diagnosis diagnose(const Variant& given, const Evidence& evidence, const SearchL
 
 std::vector<std::string> diagnosis_lines(const Diagnosis& diagnosis) {
   std::vector<std::string> lines;
-  const std::string sample =
-      diagnosis.heads < diagnosis.all_heads
-          ? ", on " + std::to_string(diagnosis.heads) + " sampled key/value heads"
-      : diagnosis.queries < diagnosis.all_queries
-          ? ", on " + std::to_string(diagnosis.queries) + " sampled queries"
-          : "";
+  std::string sample;
+  if (diagnosis.queries < diagnosis.all_queries)
+    sample = ", on " + std::to_string(diagnosis.queries) + " sampled queries";
+  if (diagnosis.heads < diagnosis.all_heads)
+    sample += (sample.empty() ? ", on " : " of ") + std::to_string(diagnosis.heads) +
+              " sampled key/value heads";
   const auto line_of = [&](const Finding& finding) {
     return (finding.kernel.starts_with("without ") ? "agrees with the job " : "agrees with ") +
            finding.kernel + (finding.job.empty() ? "" : " (the job has " + finding.job + ")");

@@ -29,7 +29,7 @@ struct Diagnosis {
   std::vector<std::string> untested;         ///< ids of those that were not tested
   std::string why_untested;                  ///< "after 2 s"
   std::size_t queries = 0, all_queries = 0;  ///< sampled, and in the result
-  std::size_t heads = 0, all_heads = 0;      ///< the same of key/value heads, for gradients
+  std::size_t heads = 0, all_heads = 0;      ///< the same of key/value heads of all items
   std::vector<std::string> pattern;          ///< where the result is wrong, one line each
 };
 

@@ -101,6 +101,41 @@ std::vector<double> matrix_errors(const Evidence& evidence) {
   return errors;
 }
 
+std::vector<std::size_t> spread(const std::vector<double>& numbers, std::size_t count) {
+  const std::size_t all = numbers.size();
+  std::vector<std::size_t> chosen;
+  const auto choose = [&](std::size_t i) {
+    if (chosen.size() < count && std::find(chosen.begin(), chosen.end(), i) == chosen.end())
+      chosen.push_back(i);
+  };
+  const auto at = [&](auto found) { return static_cast<std::size_t>(found - numbers.begin()); };
+  choose(at(std::max_element(numbers.begin(), numbers.end())));
+  choose(at(std::min_element(numbers.begin(), numbers.end())));
+  for (std::size_t k = 0; k < all && count > 1; ++k) choose(k * (all - 1) / (count - 1) % all);
+  for (std::size_t i = 0; i < all; ++i) choose(i);
+  return chosen;
+}
+
+HeadSample sampled_heads(const std::vector<double>& errors, std::size_t B, std::size_t H,
+                         std::size_t G, std::size_t elements) {
+  if (G == 0 || H % G != 0 || errors.size() != B * H) return {};
+  constexpr std::size_t kMost = 4, kElements = std::size_t{1} << 22;
+  const std::size_t most =
+      std::clamp<std::size_t>(kElements / std::max<std::size_t>(1, elements), 2, kMost);
+  const std::size_t of_group = H / G, items = B > 1 && G > 1 ? most / 2 : most,
+                    groups = B > 1 && items > 1 ? most - 1 : most;
+  if (B <= items && G <= groups) return {};
+  std::vector<double> of_items(B), of_groups(G);
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    double &item = of_items[i / H], &group = of_groups[i % H / of_group];
+    item = std::max(item, errors[i]), group = std::max(group, errors[i]);
+  }
+  HeadSample sample{spread(of_items, items), {}};
+  for (const std::size_t g : spread(of_groups, groups))
+    for (std::size_t h = g * of_group; h < (g + 1) * of_group; ++h) sample.heads.push_back(h);
+  return sample;
+}
+
 std::vector<std::size_t> sampled_rows(const std::vector<double>& errors, std::size_t count,
                                       const std::vector<std::size_t>& edges) {
   const std::size_t rows = errors.size();

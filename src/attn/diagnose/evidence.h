@@ -13,8 +13,12 @@
 
 namespace attn {
 
+class Pattern;
+
 /// A variant is named if it explains at least this share of the elements.
 inline constexpr double kExplained = 0.99;
+
+struct Excerpt;
 
 /// A result of a kernel that differs from its job.
 struct Evidence {
@@ -23,8 +27,16 @@ struct Evidence {
   const Tensor& reference;  ///< the job's output in f64
   const Tensor* bounds;     ///< of the reference, f64; nullptr: use `tolerance`
   Tolerance tolerance;
-  const Precision* precision;  ///< that of `bounds`
-  Matrices view;               ///< of all these tensors
+  const Precision* precision;        ///< that of `bounds`
+  Matrices view;                     ///< of all these tensors
+  const Excerpt* excerpt = nullptr;  ///< nullptr: the tensors are complete
+};
+
+/// What Evidence has of a result that is compared in parts.
+struct Excerpt {
+  const HeadSample* heads = nullptr;    ///< which items and heads; nullptr: all, but not all rows
+  const Evidence* some_rows = nullptr;  ///< some rows of all heads
+  const Pattern* pattern = nullptr;     ///< where all elements are wrong
 };
 
 /// How many elements a variant explains: those within its error bound, or NaN or infinite like it.
@@ -59,6 +71,16 @@ std::vector<double> row_errors(const Evidence& evidence);
 
 /// The same of each matrix (B, H).
 std::vector<double> matrix_errors(const Evidence& evidence);
+
+/// Items and key/value heads that represent a large problem, with the query heads that share these:
+/// those with the largest error and the smallest, and up to two others. `errors`: of each matrix
+/// (B, H). `elements`: of the inputs of a key/value head. Empty if these are all.
+HeadSample sampled_heads(const std::vector<double>& errors, std::size_t B, std::size_t H,
+                         std::size_t G, std::size_t elements);
+
+/// At most `count` indices: those of the largest and the smallest number, and others at equal
+/// distances.
+std::vector<std::size_t> spread(const std::vector<double>& numbers, std::size_t count);
 
 /// Rows that represent all, at most `count`, in an order in which any number of the first are
 /// representative: the first and last four, the worst and best, those around `edges` and

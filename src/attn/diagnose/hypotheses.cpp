@@ -1439,4 +1439,17 @@ std::vector<Hypothesis> hypotheses() {
   return all;
 }
 
+bool Hypothesis::reads_all_heads() const {
+  constexpr std::string_view kOthers[] = {"scale.1/sqrt(H*D)",
+                                          "bias.head_0",
+                                          "bias.alibi_of_more_heads",
+                                          "bias.alibi_from_1",
+                                          "sink.next_head",
+                                          "sink.head_0",
+                                          "mask.key_lengths_of_item_0",
+                                          "mask.key_lengths_of_next_item"};
+  return group() == "heads" ||
+         std::find(std::begin(kOthers), std::end(kOthers), id) != std::end(kOthers);
+}
+
 }  // namespace attn

@@ -50,6 +50,8 @@ struct Hypothesis {
   std::optional<Claim> apply(Variant& variant, const Inputs& in) const;
   /// "window.left-1", or "backward.window.left-1" if only the backward pass is changed.
   std::string full_id() const;
+  /// Whether change() reads or counts other items and heads than those that it changes.
+  bool reads_all_heads() const;
 
   std::string_view group() const { return id.substr(0, id.find('.')); }
 };

@@ -11,62 +11,6 @@
 namespace attn {
 namespace {
 
-/// The wrong elements along each axis, and the errors of each row.
-struct Wrong {
-  std::vector<std::size_t> items, heads, rows, columns;  ///< numbers of wrong elements
-  std::vector<double> row_squares;
-  double least_factor = HUGE_VAL, largest_factor = -HUGE_VAL;  ///< of the rows
-  bool has_factors = true;                                     ///< each row is a multiple
-  bool are_zero = true, are_nan = true;                        ///< all wrong elements
-};
-
-Wrong count(const Evidence& evidence) {
-  const Matrices& view = evidence.view;
-  Wrong wrong;
-  wrong.items.resize(view.B), wrong.heads.resize(view.H), wrong.rows.resize(view.R);
-  wrong.columns.resize(view.C), wrong.row_squares.resize(view.R);
-  const auto reference = evidence.reference.data<double>();
-  visit(evidence.result.dtype(), [&]<class T>(Type<T>) {
-    const auto result = evidence.result.data<T>();
-    for (std::size_t b = 0; b < view.B; ++b)
-      for (std::size_t h = 0; h < view.H; ++h)
-        for (std::size_t r = 0; r < view.R; ++r) {
-          double ab = 0, bb = 0;
-          for (std::size_t c = 0; c < view.C; ++c) {
-            const std::size_t at = view.at(b, h, r, c);
-            const auto x = static_cast<double>(result[at]);
-            const double y = reference[at];
-            const double bound = evidence.bounds != nullptr
-                                     ? evidence.bounds->data<double>()[at]
-                                     : bound_of(evidence.tolerance, y, evidence.result.dtype());
-            if (std::isfinite(x) && std::isfinite(y)) {
-              wrong.row_squares[r] += (x - y) * (x - y);
-              ab += x * y, bb += y * y;
-            } else {
-              wrong.has_factors = false;
-            }
-            if (is_within(x, y, bound)) continue;
-            wrong.are_zero &= x == 0, wrong.are_nan &= std::isnan(x);
-            ++wrong.items[b], ++wrong.heads[h], ++wrong.rows[r], ++wrong.columns[c];
-          }
-          if (!wrong.has_factors || bb == 0) continue;
-          const double factor = ab / bb;
-          wrong.least_factor = std::min(wrong.least_factor, factor);
-          wrong.largest_factor = std::max(wrong.largest_factor, factor);
-          for (std::size_t c = 0; c < view.C && wrong.has_factors; ++c) {
-            const std::size_t at = view.at(b, h, r, c);
-            const double y = factor * reference[at];
-            const double bound = evidence.bounds != nullptr
-                                     ? evidence.bounds->data<double>()[at]
-                                     : bound_of(evidence.tolerance, y, evidence.result.dtype());
-            wrong.has_factors = is_within(static_cast<double>(result[at]), y,
-                                          2 * bound * std::max(1.0, std::abs(factor)));
-          }
-        }
-  });
-  return wrong;
-}
-
 std::vector<std::size_t> nonzero(const std::vector<std::size_t>& counts) {
   std::vector<std::size_t> which;
   for (std::size_t i = 0; i < counts.size(); ++i)
@@ -169,23 +113,67 @@ std::string ranges_text(const std::vector<std::size_t>& numbers) {
   return join(ranges, ", ");
 }
 
-std::vector<std::string> pattern_of(const Evidence& evidence, const Inputs* in) {
-  const Wrong wrong = count(evidence);
+Pattern::Pattern(const Matrices& view)
+    : items_(view.B), heads_(view.H), rows_(view.R), columns_(view.C), row_squares_(view.R) {}
+
+void Pattern::add(const Evidence& evidence, const HeadSample* heads) {
+  const Matrices& view = evidence.view;
+  const auto reference = evidence.reference.data<double>();
+  const auto bound_at = [&](std::size_t at, double y) {
+    return evidence.bounds != nullptr ? evidence.bounds->data<double>()[at]
+                                      : bound_of(evidence.tolerance, y, evidence.result.dtype());
+  };
+  visit(evidence.result.dtype(), [&]<class T>(Type<T>) {
+    const auto result = evidence.result.data<T>();
+    for (std::size_t b = 0; b < view.B; ++b)
+      for (std::size_t h = 0; h < view.H; ++h)
+        for (std::size_t r = 0; r < view.R; ++r) {
+          double ab = 0, bb = 0;
+          for (std::size_t c = 0; c < view.C; ++c) {
+            const std::size_t at = view.at(b, h, r, c);
+            const auto x = static_cast<double>(result[at]);
+            const double y = reference[at];
+            if (std::isfinite(x) && std::isfinite(y)) {
+              row_squares_[r] += (x - y) * (x - y);
+              ab += x * y, bb += y * y;
+            } else {
+              has_factors_ = false;
+            }
+            if (is_within(x, y, bound_at(at, y))) continue;
+            are_zero_ &= x == 0, are_nan_ &= std::isnan(x);
+            ++items_[heads ? heads->items[b] : b], ++heads_[heads ? heads->heads[h] : h];
+            ++rows_[r], ++columns_[c];
+          }
+          if (!has_factors_ || bb == 0) continue;
+          const double factor = ab / bb;
+          least_factor_ = std::min(least_factor_, factor);
+          largest_factor_ = std::max(largest_factor_, factor);
+          for (std::size_t c = 0; c < view.C && has_factors_; ++c) {
+            const std::size_t at = view.at(b, h, r, c);
+            const double y = factor * reference[at];
+            has_factors_ = is_within(static_cast<double>(result[at]), y,
+                                     2 * bound_at(at, y) * std::max(1.0, std::abs(factor)));
+          }
+        }
+  });
+}
+
+std::vector<std::string> Pattern::lines(const Inputs* in) const {
   std::vector<std::string> lines;
   const auto add = [&](const std::string& line) {
     if (!line.empty()) lines.push_back(line);
   };
-  add(some_of("batch item", wrong.items));
-  add(some_of("head", wrong.heads));
-  const std::string by_keys = in != nullptr ? by_visible_keys(wrong.rows, *in) : "";
-  add(some_of("row", wrong.rows) + (by_keys.empty() ? "" : ": " + by_keys));
-  add(some_of("column", wrong.columns));
-  if (grows(wrong.row_squares)) add("all over, growing with the position of the row");
-  if (wrong.are_zero) add("the wrong elements are all 0");
-  if (wrong.are_nan) add("the wrong elements are all NaN");
-  if (wrong.has_factors && !wrong.are_zero && wrong.largest_factor - wrong.least_factor > 1e-3)
-    add("the rows are those of the job times factors from " + six_digits(wrong.least_factor) +
-        " to " + six_digits(wrong.largest_factor));
+  add(some_of("batch item", items_));
+  add(some_of("head", heads_));
+  const std::string by_keys = in != nullptr ? by_visible_keys(rows_, *in) : "";
+  add(some_of("row", rows_) + (by_keys.empty() ? "" : ": " + by_keys));
+  add(some_of("column", columns_));
+  if (grows(row_squares_)) add("all over, growing with the position of the row");
+  if (are_zero_) add("the wrong elements are all 0");
+  if (are_nan_) add("the wrong elements are all NaN");
+  if (has_factors_ && !are_zero_ && largest_factor_ - least_factor_ > 1e-3)
+    add("the rows are those of the job times factors from " + six_digits(least_factor_) + " to " +
+        six_digits(largest_factor_));
   return lines;
 }
 

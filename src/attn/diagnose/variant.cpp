@@ -7,6 +7,7 @@
 
 #include "attn/core/attention.h"
 #include "attn/core/plan.h"
+#include "attn/tensor/gathered_rows.h"
 
 namespace attn {
 
@@ -33,6 +34,134 @@ void set_table(Variant& variant, Input input, RowTable table) {
   const Tensor changed = gathered_tensor(std::make_shared<const RowTable>(std::move(table)),
                                          rows.dtype(), rows.by_head());
   variant.set(input, changed.reshaped(tensor.shape()));
+}
+
+Tensor matrices_from(const Tensor& x, const std::vector<std::size_t>& items,
+                     const std::vector<std::size_t>& heads) {
+  const std::size_t H = x.shape()[1], N = x.shape()[2];
+  return rows_from(x, {items.size(), heads.size(), N, x.shape()[3]}, [&](std::size_t row) {
+    const std::size_t matrix = row / N;
+    return (items[matrix / heads.size()] * H + heads[matrix % heads.size()]) * N + row % N;
+  });
+}
+
+namespace {
+
+/// The axes of items and heads that a tensor of an attention_only() may have.
+enum class HeadAxes {
+  of_queries,  ///< (B, H, ...)
+  of_keys,     ///< (B, G, ...)
+  shared,      ///< (B, H, L, S), each of which may be 1
+  heads,       ///< (..., H)
+  items,       ///< () or (B)
+  key_mask,    ///< (S) or (B, S)
+  unknown
+};
+
+HeadAxes head_axes_of(Input input) {
+  switch (input) {
+    case Input::Q:
+    case Input::gate:
+      return HeadAxes::of_queries;
+    case Input::K:
+    case Input::V:
+    case Input::past_K:
+    case Input::past_V:
+      return HeadAxes::of_keys;
+    case Input::mask:
+    case Input::bias:
+    case Input::dropout_mask:
+      return HeadAxes::shared;
+    case Input::sinks:
+    case Input::head_scale:
+    case Input::alibi_slopes:
+      return HeadAxes::heads;
+    case Input::key_lengths:
+    case Input::query_lengths:
+    case Input::key_starts:
+      return HeadAxes::items;
+    case Input::key_mask:
+      return HeadAxes::key_mask;
+    default:
+      return HeadAxes::unknown;
+  }
+}
+
+/// The numbers in f64, in memory of their own.
+Tensor copied(const Tensor& x) {
+  const Tensor numbers = cast(x, DType::f64);
+  return numbers.reshaped({1, numbers.size()}).range(0, 1).reshaped(numbers.shape());
+}
+
+}  // namespace
+
+std::size_t elements_of_head(const Inputs& in) {
+  const std::size_t of_group = in.G == 0 ? 0 : in.H / in.G;
+  return of_group * in.L * in.D + in.S * (in.D + in.Dv);
+}
+
+bool can_choose_heads(const Variant& attention) {
+  if (attention.cache || !attention.options.mask_rule.empty() ||
+      !attention.options.bias_rule.empty() || attention.options.score != Score::dot)
+    return false;
+  return std::all_of(attention.tensors.begin(), attention.tensors.end(), [](const auto& named) {
+    const auto input = input_named(named.first);
+    return input && head_axes_of(*input) != HeadAxes::unknown;
+  });
+}
+
+Variant with_chosen_heads(const Variant& attention, const HeadSample& sample) {
+  Variant result = attention;
+  const std::size_t H = attention.find(Input::Q)->shape()[1];
+  const std::size_t G = attention.find(Input::K)->shape()[1], of_group = H / G;
+  const auto& [items, heads] = sample;
+  std::vector<std::size_t> of_keys;  // one for each group of heads if the sample has all of it
+  bool has_groups = heads.size() % of_group == 0;
+  for (std::size_t k = 0; k < heads.size(); ++k)
+    has_groups &= heads[k] % of_group == k % of_group &&
+                  heads[k] / of_group == heads[k - k % of_group] / of_group;
+  for (std::size_t k = 0; k < heads.size(); k += has_groups ? of_group : 1)
+    of_keys.push_back(heads[k] / of_group);
+  for (const auto& [name, tensor] : attention.tensors) {
+    const Shape& shape = tensor.shape();
+    switch (head_axes_of(*input_named(name))) {
+      case HeadAxes::of_queries:
+        result.tensors.set(name, copied(matrices_from(tensor, items, heads)));
+        break;
+      case HeadAxes::of_keys:
+        result.tensors.set(name, copied(matrices_from(tensor, items, of_keys)));
+        break;
+      case HeadAxes::shared: {
+        Tensor part = tensor;
+        if (shape[0] > 1) part = take_along(part, 0, items);
+        if (shape[1] > 1) part = take_along(part, 1, heads);
+        result.tensors.set(name, part);
+        break;
+      }
+      case HeadAxes::heads: {
+        Tensor part = tensor;
+        if (shape.size() == 2 && shape[0] > 1) part = take_along(part, 0, items);
+        result.tensors.set(name, take_along(part, shape.size() - 1, heads));
+        break;
+      }
+      case HeadAxes::items:
+        if (tensor.size() > 1) result.tensors.set(name, take_along(tensor, 0, items));
+        break;
+      case HeadAxes::key_mask:
+        if (shape.size() == 2 && shape[0] > 1)
+          result.tensors.set(name, take_along(tensor, 0, items));
+        break;
+      default:
+        break;
+    }
+  }
+  if (attention.of_heads) {
+    const Tensor& terms = *attention.of_heads;
+    result.of_heads = take_along(take_along(terms, 0, items), 1, heads);
+  }
+  result.options.heads = static_cast<std::int64_t>(heads.size());
+  result.options.kv_heads = static_cast<std::int64_t>(of_keys.size());
+  return result;
 }
 
 Matrices matrices_of(const Shape& shape, const AxisList& axes, std::size_t heads) {
@@ -104,13 +233,21 @@ Tensor logits(const Tensor& gates) {
 
 }  // namespace
 
+bool are_used_as_given(const Inputs& in) {
+  const Options& options = in.options;
+  return !in.projected && options.clip_qkv == 0 && options.qk_norm == QkNorm::none &&
+         options.rotary.kind == Rotary::Kind::none && options.query_scale.factor == 0;
+}
+
 Variant attention_only(const Variant& given) {
   Variant variant = given;
   variant.is_attention_only = true;
   variant.options.compute = Compute::f64;
   variant.options.rows.clear();
   const Inputs in = make_inputs(variant.tensors, variant.options);
-  std::vector<Request> requests = {Output::queries, Output::keys, Output::values};
+  std::vector<Request> requests;
+  const bool is_given = are_used_as_given(in);
+  if (!is_given) requests = {Output::queries, Output::keys, Output::values};
   const bool has_gate = in[Input::gate] || in[Input::W_gate];
   if (has_gate) requests.emplace_back(Output::gates);
   const TensorMap computed = attend(in, requests);
@@ -148,10 +285,16 @@ Variant attention_only(const Variant& given) {
                  Input::grad_output,
                  Input::grad_weights,
                  Input::grad_logsumexp});
-  variant.set(Input::Q, computed_matrix(0, in.H));
-  variant.set(Input::K, computed_matrix(1, in.G));
-  variant.set(Input::V, computed_matrix(2, in.G));
-  if (has_gate) variant.set(Input::gate, logits(computed_matrix(3, in.H)));
+  if (is_given) {
+    variant.set(Input::Q, *in[Input::Q]);
+    variant.set(Input::K, *in[Input::K]);
+    variant.set(Input::V, *in[in[Input::V] ? Input::V : Input::K]);
+  } else {
+    variant.set(Input::Q, computed_matrix(0, in.H));
+    variant.set(Input::K, computed_matrix(1, in.G));
+    variant.set(Input::V, computed_matrix(2, in.G));
+  }
+  if (has_gate) variant.set(Input::gate, logits(computed_matrix(requests.size() - 1, in.H)));
   for (const Input input : {Input::past_K, Input::past_V, Input::mask, Input::bias,
                             Input::dropout_mask, Input::relative_bias})
     if (in[input]) variant.set(input, *in[input]);

@@ -101,11 +101,32 @@ const RowTable* table_of_stored(const Variant& variant, Input input);
 /// Sets a tensor that has a table to the numbers of another of the same shape.
 void set_table(Variant& variant, Input input, RowTable table);
 
+/// Whether scores and context are those of Q, K and V themselves.
+bool are_used_as_given(const Inputs& in);
+
 /// The variant from its queries, keys and values on: Q (B, H, L, D), K (B, G, N, D), V (B, G, N,
 /// Dv) and past_K, past_V (B, G, P, .) in f64, as they are after projection, normalisation and
 /// rotary positions; mask, bias and dropout_mask with four axes. All its outputs have axes B and,
 /// unless heads are concatenated, H. It has no seeds of gradients. Errors: data.
 Variant attention_only(const Variant& given);
+
+/// x (B, heads, N, columns) with only these items and heads, in this order.
+Tensor matrices_from(const Tensor& x, const std::vector<std::size_t>& items,
+                     const std::vector<std::size_t>& heads);
+
+/// Some batch items and query heads of a problem.
+struct HeadSample {
+  std::vector<std::size_t> items, heads;
+};
+
+/// Those of the queries, keys and values of a key/value head.
+std::size_t elements_of_head(const Inputs& in);
+
+/// Whether with_chosen_heads() knows the axes of all tensors of this attention_only().
+bool can_choose_heads(const Variant& attention);
+
+/// An attention_only() with only these items and heads, and the key/value heads that they read.
+Variant with_chosen_heads(const Variant& attention, const HeadSample& sample);
 
 /// A tensor as matrices (B, heads, rows, columns), of which any axis may have length 1.
 struct Matrices {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <memory>
 #include <span>
 #include <type_traits>
 
@@ -89,7 +90,8 @@ struct Pair {
 };
 
 void raise(std::optional<Extreme>& extreme, double value, std::size_t at) {
-  if (!extreme || value > extreme->value) extreme = Extreme{value, at};
+  if (!extreme || value > extreme->value || (value == extreme->value && at < extreme->at))
+    extreme = Extreme{value, at};
 }
 
 bool is_close(const Pair& pair, const Tolerance& tolerance) {
@@ -103,17 +105,13 @@ bool is_close(const Pair& pair, const Tolerance& tolerance) {
 /// Accumulates the pairs.
 class Census {
  public:
-  Census(const Tolerance& tolerance, const Tensor* bounds) : tolerance_(tolerance) {
-    if (bounds != nullptr) bounds_ = bounds->data<double>();
-  }
+  explicit Census(const Tolerance& tolerance) : tolerance_(tolerance) {}
 
-  void add(std::size_t at, Pair pair) {
+  void add(std::size_t at, const Pair& pair) {
     ++result_.elements;
     if (std::isnan(pair.a) || std::isnan(pair.b)) return add_nan(at, pair);
-    if (!bounds_.empty()) {
-      pair.bound = bounds_[at];
+    if (pair.bound >= 0 || std::isnan(pair.bound))
       raise(result_.max_of_bound, pair.error == 0 ? 0 : pair.error / pair.bound, at);
-    }
     if (!is_close(pair, tolerance_)) ++result_.differing;
     raise(result_.max_abs, pair.error, at);
     raise(result_.max_ulps, pair.ulps, at);
@@ -121,6 +119,14 @@ class Census {
     add_to_histogram(pair.error);
     ++count_;
     if (std::isfinite(pair.a) && std::isfinite(pair.b)) add_finite(pair);
+  }
+
+  /// Calls set_elements(extreme) for each extreme without elements.
+  template <class Set>
+  void keep_elements(const Set& set_elements) {
+    for (std::optional<Extreme>* extreme : {&result_.max_abs, &result_.max_rel, &result_.max_ulps,
+                                            &result_.max_of_bound, &result_.first_nan})
+      if (*extreme && !(*extreme)->a) set_elements(**extreme);
   }
 
   Comparison finish() {
@@ -178,7 +184,7 @@ class Census {
     ++(both ? result_.nan_in_both : std::isnan(pair.a) ? result_.nan_in_a : result_.nan_in_b);
     if (both && tolerance_.equal_nan) return;
     ++result_.differing;
-    if (!result_.first_nan) result_.first_nan = at;
+    if (!result_.first_nan || at < result_.first_nan->at) result_.first_nan = Extreme{0, at};
   }
 
   void add_to_histogram(double error) {
@@ -190,8 +196,7 @@ class Census {
       ++result_.decades[static_cast<int>(std::floor(std::log10(error)))];
   }
 
-  const Tolerance& tolerance_;
-  std::span<const double> bounds_;
+  Tolerance tolerance_;
   Comparison result_;
   std::size_t count_ = 0;
   // Sums over finite pairs: of |a - b| and its square, of a, b, a^2, b^2 and a b.
@@ -292,14 +297,75 @@ void with_integers(const Tensor& a, const Tensor& b, F f) {
     with(wide_a.data<std::int64_t>());
 }
 
-/// Calls add(index, pair) for each pair of elements.
+/// Calls add(index, pair) for each pair of elements, with its bound if there are bounds.
 template <class Add>
-void for_each_pair(const Tensor& a, const Tensor& b, const Add& add) {
+void for_each_pair(const Tensor& a, const Tensor& b, const Tensor* bounds, const Add& add) {
+  std::span<const double> of_pairs;
+  if (bounds != nullptr) of_pairs = bounds->data<double>();
+  const auto add_bounded = [&](std::size_t at, Pair pair) {
+    if (!of_pairs.empty()) pair.bound = of_pairs[at];
+    add(at, pair);
+  };
   if (is_float(a.dtype()) || is_float(b.dtype()))
-    add_floats(a, b, add);
+    add_floats(a, b, add_bounded);
   else
-    with_integers(a, b, [&](auto x, auto y) { add_integers(x, y, add); });
+    with_integers(a, b, [&](auto x, auto y) { add_integers(x, y, add_bounded); });
 }
+
+/// Sets the elements of an extreme to those at an index of these tensors.
+void set_elements(Extreme& extreme, std::size_t at, const Tensor& a, const Tensor& b,
+                  const Tensor* bounds) {
+  const auto element = [&](const Tensor& tensor) {
+    const std::size_t bytes = size_of(tensor.dtype());
+    Tensor copy(tensor.dtype(), {});
+    std::copy_n(tensor.raw() + at * bytes, bytes, copy.mutable_raw());
+    return copy;
+  };
+  extreme.a = element(a), extreme.b = element(b);
+  if (bounds != nullptr) extreme.bound = bounds->data<double>()[at];
+}
+
+/// The comparisons of the parts of tensors along some axes.
+class PartCensuses {
+ public:
+  PartCensuses(std::size_t elements, const Tolerance& tolerance, std::vector<PartAxis> axes)
+      : axes_(std::move(axes)), run_(std::max<std::size_t>(elements, 1)) {
+    std::size_t count = 1;
+    for (const PartAxis& axis : axes_) {
+      count *= axis.length;
+      run_ = std::min(run_, axis.stride);
+    }
+    censuses_.assign(count, Census(tolerance));
+  }
+
+  /// Elements come in runs, which start at multiples of run().
+  std::size_t run() const { return run_; }
+  Census& of(std::size_t at) {
+    std::size_t part = 0;
+    for (const PartAxis& axis : axes_) part = part * axis.length + at / axis.stride % axis.length;
+    return censuses_[part];
+  }
+
+  std::vector<Part> finish() {
+    std::vector<Part> parts;
+    for (std::size_t i = 0; i < censuses_.size(); ++i) {
+      Part part{{}, censuses_[i].finish()};
+      std::size_t rest = censuses_.size(), place = i;
+      for (const PartAxis& axis : axes_) {
+        rest /= axis.length;
+        part.index.push_back(place / rest);
+        place %= rest;
+      }
+      parts.push_back(std::move(part));
+    }
+    return parts;
+  }
+
+ private:
+  std::vector<PartAxis> axes_;
+  std::size_t run_;
+  std::vector<Census> censuses_;
+};
 
 /// rtol and atol of one dtype in torch.testing.assert_close.
 std::pair<double, double> default_tolerances(DType dtype) {
@@ -332,41 +398,55 @@ Comparison compare(const Tensor& a, const Tensor& b, const Tolerance& tolerance,
     different.same_shape = false;
     return different;
   }
-  Census census(tolerance, bounds);
-  for_each_pair(a, b, [&](std::size_t at, const Pair& pair) { census.add(at, pair); });
+  Census census(tolerance);
+  for_each_pair(a, b, bounds, [&](std::size_t at, const Pair& pair) { census.add(at, pair); });
+  census.keep_elements([&](Extreme& extreme) { set_elements(extreme, extreme.at, a, b, bounds); });
   return census.finish();
 }
 
 std::vector<Part> compare_parts(const Tensor& a, const Tensor& b, const Tolerance& tolerance,
                                 const Tensor* bounds, const std::vector<PartAxis>& axes) {
-  std::size_t count = 1, run = std::max<std::size_t>(a.size(), 1);  // elements of one part in a row
-  for (const PartAxis& axis : axes) {
-    count *= axis.length;
-    run = std::min(run, axis.stride);
-  }
-  std::vector<Census> censuses(count, Census(tolerance, bounds));
-  std::size_t current = 0;
-  for_each_pair(a, b, [&](std::size_t at, const Pair& pair) {
-    if (at % run == 0) {
-      current = 0;
-      for (const PartAxis& axis : axes)
-        current = current * axis.length + at / axis.stride % axis.length;
-    }
-    censuses[current].add(at, pair);
+  PartCensuses parts(a.size(), tolerance, axes);
+  Census* current = nullptr;
+  for_each_pair(a, b, bounds, [&](std::size_t at, const Pair& pair) {
+    if (at % parts.run() == 0) current = &parts.of(at);
+    current->add(at, pair);
   });
-  std::vector<Part> parts;
-  for (std::size_t i = 0; i < count; ++i) {
-    Part part{{}, censuses[i].finish()};
-    std::size_t rest = count, place = i;
-    for (const PartAxis& axis : axes) {
-      rest /= axis.length;
-      part.index.push_back(place / rest);
-      place %= rest;
-    }
-    parts.push_back(std::move(part));
-  }
-  return parts;
+  return parts.finish();
 }
+
+struct PartwiseComparison::State {
+  Census whole;
+  PartCensuses parts;
+};
+
+PartwiseComparison::PartwiseComparison(const Shape& shape, const Tolerance& tolerance,
+                                       std::vector<PartAxis> axes)
+    : state_(std::make_unique<State>(
+          State{Census(tolerance), {element_count(shape), tolerance, std::move(axes)}})) {}
+PartwiseComparison::~PartwiseComparison() = default;
+
+void PartwiseComparison::add(const Tensor& a, const Tensor& b, const Tensor* bounds,
+                             const std::vector<std::size_t>& starts) {
+  auto& [whole, parts] = *state_;
+  const std::size_t columns = a.shape().back(), run = parts.run();
+  Census* current = nullptr;
+  for_each_pair(a, b, bounds, [&](std::size_t i, const Pair& pair) {
+    const std::size_t at = starts[i / columns] + i % columns;
+    if (i % columns == 0 || at % run == 0) current = &parts.of(at);
+    whole.add(at, pair), current->add(at, pair);
+  });
+  whole.keep_elements([&](Extreme& extreme) {
+    const auto row = std::find_if(starts.begin(), starts.end(), [&](std::size_t start) {
+      return start <= extreme.at && extreme.at < start + columns;
+    });
+    const auto index = static_cast<std::size_t>(row - starts.begin());
+    set_elements(extreme, index * columns + extreme.at - *row, a, b, bounds);
+  });
+}
+
+Comparison PartwiseComparison::whole() { return state_->whole.finish(); }
+std::vector<Part> PartwiseComparison::parts() { return state_->parts.finish(); }
 
 Tensor difference(const Tensor& a, const Tensor& b) {
   Tensor result(DType::f64, a.shape());
@@ -393,31 +473,31 @@ constexpr std::size_t kMaxBarLength = 40;
 constexpr int kMaxDecades = 12;  // smaller errors share one bar
 
 /// With the shortest digits that identify the value in its dtype, or as a double.
-std::string element_text(const Tensor& tensor, std::size_t at, bool as_double) {
-  const Tensor element = tensor.reshaped({tensor.size()}).at(at);
-  return numpy_str(as_double && is_float(tensor.dtype()) ? cast(element, DType::f64) : element);
+std::string element_text(const Tensor& element, bool as_double) {
+  return numpy_str(as_double && is_float(element.dtype()) ? cast(element, DType::f64) : element);
 }
 
 /// Values of different dtypes are shown as doubles, since 0.1 in float16 is not 0.1 in float32.
-std::string values_text(std::size_t at, const Tensor& a, const Tensor& b) {
-  const bool as_double = a.dtype() != b.dtype();
-  return index_text(at, a.shape()) + ": " + element_text(a, at, as_double) + " and " +
-         element_text(b, at, as_double);
+std::string values_text(const Extreme& extreme, const Shape& shape) {
+  const bool as_double = extreme.a->dtype() != extreme.b->dtype();
+  return index_text(extreme.at, shape) + ": " + element_text(*extreme.a, as_double) + " and " +
+         element_text(*extreme.b, as_double);
 }
 
-std::string extreme_line(const char* what, const std::optional<Extreme>& extreme, const Tensor& a,
-                         const Tensor& b) {
+std::string extreme_line(const char* what, const std::optional<Extreme>& extreme,
+                         const Shape& shape) {
   if (!extreme) return "";
-  const std::string where = extreme->value == 0 ? "" : " at " + values_text(extreme->at, a, b);
+  const std::string where = extreme->value == 0 ? "" : " at " + values_text(*extreme, shape);
   return std::string("  ") + what + six_digits(extreme->value) + where + "\n";
 }
 
-std::string nan_line(const Comparison& found, const Tensor& a, const Tensor& b) {
+std::string nan_line(const Comparison& found, const Shape& shape) {
   if (found.nan_in_both + found.nan_in_a + found.nan_in_b == 0) return "";
   std::string text = "  NaN              " + std::to_string(found.nan_in_both) + " in both, " +
                      std::to_string(found.nan_in_a) + " in A only, " +
                      std::to_string(found.nan_in_b) + " in B only";
-  if (found.first_nan) text += "; the first that differs at " + values_text(*found.first_nan, a, b);
+  if (found.first_nan)
+    text += "; the first that differs at " + values_text(*found.first_nan, shape);
   return text + "\n";
 }
 
@@ -501,10 +581,9 @@ std::string nmse_line(double nmse) {
 /// "  max error/bound  0.4 at [1, 1]: 0.5 and 0.4998, bound 0.0005"
 std::string bound_line(const Compared& compared, const Comparison& found) {
   if (!found.max_of_bound) return "";
-  std::string line = extreme_line("max error/bound  ", found.max_of_bound, compared.a, compared.b);
+  std::string line = extreme_line("max error/bound  ", found.max_of_bound, compared.a.shape());
   line.pop_back();
-  const double bound = compared.bounds->data<double>()[found.max_of_bound->at];
-  return line + ", bound " + six_digits(bound) + "\n";
+  return line + ", bound " + six_digits(*found.max_of_bound->bound) + "\n";
 }
 
 /// ", at most 0.46 of it" for a bound, ", max |a - b| 1e-6", or "" if all are equal.
@@ -542,20 +621,20 @@ std::string comparison_text(const Compared& compared, const Comparison& found,
       (found.differing == 0 && found.equal + found.nan_in_both == found.elements))
     return text;
   text += bound_line(compared, found);
-  text += extreme_line("max |a - b|      ", found.max_abs, a, b);
-  text += extreme_line("max |a - b|/|b|  ", found.max_rel, a, b);
+  text += extreme_line("max |a - b|      ", found.max_abs, a.shape());
+  text += extreme_line("max |a - b|/|b|  ", found.max_rel, a.shape());
   if (found.differing > 0 || compared.tolerance.ulps)
-    text += extreme_line("max ulps         ", found.max_ulps, a, b);
+    text += extreme_line("max ulps         ", found.max_ulps, a.shape());
   if (detail == Detail::summary) {
     if (found.rms) text += "  RMS of a - b     " + six_digits(*found.rms) + "\n";
-    return text + nan_line(found, a, b);
+    return text + nan_line(found, a.shape());
   }
   if (found.mean_abs) text += "  mean |a - b|     " + six_digits(*found.mean_abs) + "\n";
   if (found.rms) text += "  RMS of a - b     " + six_digits(*found.rms) + "\n";
   if (found.nmse) text += nmse_line(*found.nmse);
   if (found.cosine) text += "  cosine           " + twelve_digits(*found.cosine) + "\n";
   if (found.pearson) text += "  PCC              " + twelve_digits(*found.pearson) + "\n";
-  return text + nan_line(found, a, b) + (found.differing > 0 ? histogram(found) : "");
+  return text + nan_line(found, a.shape()) + (found.differing > 0 ? histogram(found) : "");
 }
 
 namespace {

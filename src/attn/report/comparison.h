@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -50,10 +51,12 @@ Tolerance default_tolerance(DType a, DType b);
 /// "rtol 1e-07, atol 1e-07 or 4 ulps"; "" if only equal elements are close.
 std::string tolerance_text(const Tolerance& tolerance);
 
-/// A maximum and the row-major index of its first occurrence.
+/// A value, the row-major index of the pair of elements that has it first, and this pair.
 struct Extreme {
   double value = 0;
   std::size_t at = 0;
+  std::optional<Tensor> a = {}, b = {};  ///< 0-d, of the tensors' dtypes
+  std::optional<double> bound = {};
 };
 
 struct Comparison {
@@ -76,8 +79,8 @@ struct Comparison {
   double max_of_b = 0;                                     ///< max |b|
 
   std::size_t nan_in_both = 0, nan_in_a = 0,
-              nan_in_b = 0;              ///< the last two: NaN in only one of them
-  std::optional<std::size_t> first_nan;  ///< first pair with a NaN that is not close
+              nan_in_b = 0;          ///< the last two: NaN in only one of them
+  std::optional<Extreme> first_nan;  ///< first pair with a NaN that is not close
 
   // Each pair without NaN is counted in one of these.
   std::size_t equal = 0;               ///< |a - b| = 0
@@ -113,6 +116,26 @@ struct Part {
 std::vector<Part> compare_parts(const Tensor& a, const Tensor& b, const Tolerance& tolerance,
                                 const Tensor* bounds, const std::vector<PartAxis>& axes);
 
+/// Compares tensors of which a part is in memory at a time.
+class PartwiseComparison {
+ public:
+  /// As compare() and compare_parts() of tensors of this shape.
+  PartwiseComparison(const Shape& shape, const Tolerance& tolerance, std::vector<PartAxis> axes);
+  ~PartwiseComparison();
+
+  /// Rows (..., columns) of the same shape, of which row i starts at element starts[i] of the
+  /// whole.
+  void add(const Tensor& a, const Tensor& b, const Tensor* bounds,
+           const std::vector<std::size_t>& starts);
+
+  Comparison whole();
+  std::vector<Part> parts();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 /// a - b in f64, for pictures of the difference. Integers are subtracted exactly. Equal infinities
 /// give 0; the result is NaN where either is NaN or only one is infinite.
 Tensor difference(const Tensor& a, const Tensor& b);
@@ -122,10 +145,11 @@ struct Compared {
   std::string name;  ///< printed unchanged; may be ""
   Tensor a, b;
   std::optional<Tensor> bounds;
-  std::string bound_of;                   ///< what the bounds are for: "f16"
-  Tolerance tolerance = {};               ///< that of the comparison, without bounds
-  std::string verdict = {};               ///< "" if the tolerance or the bounds decide
+  std::string bound_of;      ///< what the bounds are for: "f16"
+  Tolerance tolerance = {};  ///< that of the comparison, without bounds
+  std::string verdict = {};  ///< "" if the tolerance or the bounds decide
   std::vector<std::string> reasons = {};  ///< of the verdict, a line each
+  bool has_elements = true;               ///< false: b and the bounds have a shape only
 };
 
 /// How much comparison_text() says.

@@ -1,5 +1,6 @@
 #include "attn/tensor/gathered_rows.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace attn {
@@ -154,6 +155,78 @@ Tensor coded_tensor(Code code, const Tensor& codes) {
   table.rows = std::make_shared<const RowTable::Starts>(std::move(rows));
   return gathered_tensor(std::make_shared<const RowTable>(std::move(table)), DType::f32, true)
       .reshaped(std::move(shape));
+}
+
+namespace {
+
+/// A tensor of this shape, whose rows start at these elements of the pool.
+Tensor with_starts(const Tensor& pool, RowTable::Starts starts, DType dtype, const Shape& shape) {
+  RowTable table{pool, 1, starts.size(), 1, shape.back()};
+  table.own_dtype = pool.dtype();
+  table.rows = std::make_shared<const RowTable::Starts>(std::move(starts));
+  return gathered_tensor(std::make_shared<const RowTable>(std::move(table)), dtype, true)
+      .reshaped(shape);
+}
+
+/// Where each row of these starts in the pool, in their order.
+RowTable::Starts starts_of(const GatheredRows& gathered) {
+  const RowTable& table = *gathered.table();
+  RowTable::Starts starts(table.rows->size() * table.heads, RowTable::kZeros);
+  for_each_row(table, gathered.by_head(),
+               [&](std::size_t, std::size_t, std::size_t from, std::size_t into) {
+                 starts[into] = static_cast<std::int64_t>(from);
+               });
+  return starts;
+}
+
+}  // namespace
+
+Tensor as_gathered(const Tensor& tensor) {
+  if (tensor.rows() != nullptr || tensor.rank() == 0 || tensor.size() == 0) return tensor;
+  const std::size_t width = tensor.shape().back();
+  RowTable::Starts starts(tensor.size() / width);
+  for (std::size_t row = 0; row < starts.size(); ++row)
+    starts[row] = static_cast<std::int64_t>(row * width);
+  return with_starts(tensor, std::move(starts), tensor.dtype(), tensor.shape());
+}
+
+Tensor rows_from(const Tensor& tensor, const Shape& shape,
+                 const std::function<std::size_t(std::size_t)>& source) {
+  const std::size_t width = shape.back(), count = width == 0 ? 0 : element_count(shape) / width;
+  const GatheredRows* const gathered = tensor.rows();
+  if (gathered != nullptr && !gathered->table()->is_stored() && !gathered->table()->rest &&
+      gathered->table()->width == width) {
+    const RowTable::Starts all = starts_of(*gathered);
+    RowTable::Starts starts(count);
+    for (std::size_t row = 0; row < count; ++row) starts[row] = all[source(row)];
+    return with_starts(gathered->table()->pool, std::move(starts), tensor.dtype(), shape);
+  }
+  Tensor result(tensor.dtype(), shape);
+  const std::size_t bytes = width * size_of(tensor.dtype());
+  const std::byte* const from = tensor.raw();
+  std::byte* to = result.mutable_raw();
+  for (std::size_t row = 0; row < count; ++row, to += bytes)
+    std::memcpy(to, from + source(row) * bytes, bytes);
+  return result;
+}
+
+Tensor take_along(const Tensor& tensor, std::size_t axis, const std::vector<std::size_t>& indices) {
+  Shape shape = tensor.shape();
+  const std::size_t length = shape[axis];
+  shape[axis] = indices.size();
+  // One row for each index of the axis if its elements are one behind the other.
+  const bool is_gathered = tensor.rows() != nullptr && axis + 1 < shape.size();
+  std::size_t rows = 1, width = is_gathered ? shape.back() : 1;
+  for (std::size_t k = axis + 1; k < shape.size(); ++k) (is_gathered ? rows : width) *= shape[k];
+  if (is_gathered) rows /= std::max<std::size_t>(1, width);
+  const std::size_t count = width == 0 ? 0 : element_count(shape) / width;
+  return rows_from(tensor, {count, width},
+                   [&](std::size_t row) {
+                     const std::size_t outer = row / rows / indices.size();
+                     return (outer * length + indices[row / rows % indices.size()]) * rows +
+                            row % rows;
+                   })
+      .reshaped(shape);
 }
 
 const RowTable* row_table_of(const Tensor& tensor) {

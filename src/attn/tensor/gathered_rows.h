@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -111,6 +112,19 @@ Tensor computed_rows(const Tensor& tensor, DType compute);
 /// float32 numbers that are stored as codes, in a tensor of uint8 of the given shape, in which the
 /// last axis has codes_per_byte() times as many columns.
 Tensor coded_tensor(Code code, const Tensor& codes);
+
+/// The tensor with its rows where they are now, which are the last axis: to take, cast and reorder
+/// its rows without a copy.
+Tensor as_gathered(const Tensor& tensor);
+
+/// Rows of a tensor, which are its last axis: row i of the result, whose shape has as many, is row
+/// source(i). Without a copy if the tensor is gathered from elements of one dtype.
+Tensor rows_from(const Tensor& tensor, const Shape& shape,
+                 const std::function<std::size_t(std::size_t)>& source);
+
+/// The elements with these indices on an axis; without a copy as rows_from(), if it is not the
+/// last.
+Tensor take_along(const Tensor& tensor, std::size_t axis, const std::vector<std::size_t>& indices);
 
 /// The table of a tensor (items, heads, keys, width); nullptr if it has none, or another order.
 const RowTable* row_table_of(const Tensor& tensor);
