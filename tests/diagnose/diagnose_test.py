@@ -42,6 +42,20 @@ def test_mistake_is_named(tmp_path, mistake, dtype):
     assert best["explained"] >= .99 and best["residual_after"] < best["residual_before"]
 
 
+@pytest.mark.parametrize("seed, dtype, mistake, ids", [
+    (113005, "f32", "keys stored transposed", ["values.keys_read_transposed"]),  # as many keys, past ones too, as columns
+    (10009, "bf16", "causal strict", ["causal.strict"]),  # with ALiBi and sinks
+    (36002, "bf16", "result halved", ["values.factor"]),  # within the wide bounds of another mistake
+    (35009, "bf16", "result of the next row", ["output.rows_moved"]),  # many rows are within the bounds of others
+    (68004, "bf16", "masked scores set to -10", [])])  # too few wrong elements, in which a pair fitted
+def test_mistake_of_one_job(tmp_path, seed, dtype, mistake, ids):
+    tensors, options = random_job(seed, dtype, 2048)
+    wrong, _ = forward(tensors, options, dtype, mistake)
+    report, code = diagnosed(tmp_path, tensors, options, dtype, wrong, "--diagnose")
+    assert code == 1
+    assert [finding["id"] for finding in report["diagnosis"]] == ids
+
+
 @pytest.mark.parametrize("dtype, arithmetic, name", [
     ("f16", "weights in bf16", "bf16"), ("f16", "sums in f16", "sums in f16"), ("f32", "weights in f16", "tf32"), ("f32", "tf32", "tf32"),
     ("f16", "weights in e4m3", "exp(score - maximum) in e4m3"), ("bf16", "weights in e4m3", "in e4m3"),

@@ -62,11 +62,14 @@ class Matcher {
     return moved ? std::optional(sources) : std::nullopt;
   }
 
-  /// The row of the job that row r has in all items and heads.
+  /// The row of the job that row r has in all items and heads: the one with the smallest errors.
   std::optional<std::size_t> row_at(std::size_t r) const {
+    std::size_t best = r;
+    double least = squares_of(r, r, HUGE_VAL);
     for (std::size_t other = 0; other < view_.R; ++other)
-      if (is_row(r, other)) return other;
-    return std::nullopt;
+      if (const double squares = squares_of(r, other, least); squares < least)
+        least = squares, best = other;
+    return is_row(r, best) ? std::optional(best) : std::nullopt;
   }
 
   const std::vector<std::size_t>& rows() const { return rows_; }
@@ -125,6 +128,18 @@ class Matcher {
           if (total.elements > 32 && total.outside * 4 > total.elements) return false;
         }
     return total.explained() >= kExplained;
+  }
+
+  /// Of the errors of row r with another row of the job; at least `most` if they exceed that.
+  double squares_of(std::size_t r, std::size_t other, double most) const {
+    double squares = 0;
+    for (std::size_t b = 0; b < view_.B; ++b)
+      for (std::size_t h = 0; h < view_.H && squares < most; ++h)
+        for (std::size_t c = 0; c < view_.C; ++c) {
+          const double error = at(result_, {b, h, r, c}) - reference({b, h, other, c});
+          if (std::isfinite(error)) squares += error * error;
+        }
+    return squares;
   }
 
   bool is_row(std::size_t r, std::size_t other) const {

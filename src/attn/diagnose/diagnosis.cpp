@@ -36,6 +36,7 @@ namespace {
 /// than this.
 constexpr double kSecondsForMorePairs = 1, kSecondsWithMorePairs = 3.5, kLeastSeconds = 0.2;
 constexpr std::size_t kFewestForPairs = 4;  ///< wrong elements
+constexpr double kSlightlyLarger = 1.25;    ///< squares of errors that differ by chance
 constexpr double kMuchLarger = 4. / 3;      ///< errors that a number that does not fit leaves
 constexpr double kMostUneven = 12;  ///< errors of rounding: nearly the largest of rows / the median
 constexpr const char* kTooLarge = "because the job is too large for it";
@@ -115,8 +116,8 @@ class Search {
         backward_ ? gradient_hypotheses(evidence_.output) : hypotheses();
     test_all(all);
     if (!is_blank_everywhere()) name_the_best();
-    if (found_.findings.empty() && !is_blank()) add_arrangements();
-    test_fitted();
+    if (!is_blank()) find_smaller_errors([&] { add_arrangements(); });
+    if (by_score_ && !is_blank()) find_smaller_errors([&] { test_fitted(); });
     if (found_.findings.empty() && !is_blank())
       attempt("weights in e4m3", [&] { test_rounded_weights(); });
     if (found_.findings.empty() && found_.arithmetic.empty()) {
@@ -637,6 +638,7 @@ class Search {
   bool explains(const Candidate& candidate) const {
     const Fit& after = candidate.fit;
     return candidate.complete && after.explained() >= kExplained &&
+           after.squares <= kSlightlyLarger * before_.squares &&
            10 * after.outside <= before_.outside &&
            (before_.wrong_squares == 0 || 4 * after.wrong_squares <= before_.wrong_squares);
   }
@@ -744,19 +746,13 @@ class Search {
     }
   }
 
-  /// Hypotheses with numbers that the result suggests, if they leave much smaller errors than what
-  /// was found.
-  void test_fitted() {
-    const std::vector<Finding> named = std::move(found_.findings);
-    found_.findings.clear();
-    if (by_score_ && !is_blank() && (named.empty() || may_be_another(named.front()))) {
-      constexpr const char* kPart = "numbers that the result suggests";
-      if (is_over())
-        found_.untested.emplace_back(kPart);
-      else
-        attempt(kPart, [&] { test_fits(); });
-    }
+  /// Calls a part of the search, unless something was found that leaves the errors of stored
+  /// numbers. Keeps what it finds if that leaves much smaller errors than what was found before.
+  void find_smaller_errors(const std::function<void()>& search) {
     std::vector<Finding>& fits = found_.findings;
+    if (!fits.empty() && !may_be_another(fits.front())) return;
+    const std::vector<Finding> named = std::exchange(fits, {});
+    search();
     if (fits.empty()) return void(fits = named);
     const double least =
         std::min_element(fits.begin(), fits.end(), [](const Finding& a, const Finding& b) {
@@ -766,6 +762,15 @@ class Search {
       return void(fits = named);
     std::erase_if(
         fits, [&](const Finding& finding) { return finding.residual_after > kMuchLarger * least; });
+  }
+
+  /// Hypotheses with numbers that the result suggests.
+  void test_fitted() {
+    constexpr const char* kPart = "numbers that the result suggests";
+    if (is_over())
+      found_.untested.emplace_back(kPart);
+    else
+      attempt(kPart, [&] { test_fits(); });
   }
 
   void test_fits() {

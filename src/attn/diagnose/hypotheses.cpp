@@ -624,7 +624,14 @@ constexpr Hypothesis kAttentionTable[] = {
      }},
     {"causal.strict", kAttention,
      [](Variant& p, const Inputs& in) {
-       return with_last_key(p, in, -1, "no query sees the key at its own position");
+       const std::string meaning = "no query sees the key at its own position";
+       // An offset changes all ALiBi terms, too, which shows beside sinks.
+       if (is_causal(in) && p.has(Input::alibi_slopes) && p.has(Input::sinks))
+         if (const Found seen = with_seen_keys(p, in, meaning, "", [&](std::int64_t i, std::int64_t j) {
+               return j < i && (in.options.window.left < 0 || i - j <= in.options.window.left);
+             }))
+           return seen;
+       return with_last_key(p, in, -1, meaning);
      }},
     {"causal.one_late", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
@@ -1132,13 +1139,14 @@ constexpr Hypothesis kAttentionTable[] = {
      }},
     {"values.read_transposed", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
-       if (in.P + in.N < 2 || in.Dv < 2 || in.P + in.N == in.Dv) return std::nullopt;
+       if (in.P + in.N < 2 || in.Dv < 2 || (in.P == 0 && in.N == in.Dv)) return std::nullopt;
        set_all_values(p, in, transposed_memory(all_values(p)));
        return words("V^T (Dv, S) read as (S, Dv)");
      }},
     {"values.keys_read_transposed", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
-       if (in.P + in.N < 2 || in.D < 2 || in.P + in.N == in.D || in.options.score != Score::dot)
+       if (in.P + in.N < 2 || in.D < 2 || (in.P == 0 && in.N == in.D) ||
+           in.options.score != Score::dot)
          return std::nullopt;
        set_all_keys(p, in, transposed_memory(all_keys(p)));
        return words("K^T (D, S) read as (S, D)");
