@@ -56,6 +56,21 @@ def test_mistake_of_one_job(tmp_path, seed, dtype, mistake, ids):
     assert [finding["id"] for finding in report["diagnosis"]] == ids
 
 
+@pytest.mark.parametrize("seed, dtype, mistakes, ids", [
+    (19, "f32", ("result halved", "masked scores plus -1"), {"values.factor", "mask.added_number"}),
+    (32, "f32", ("keys stored transposed", "window added"), {"values.keys_read_transposed", "window.added"}),
+    (36, "f32", ("window added", "rotary base 1e6"), {"rotary.base_1000000", "window.added"}),
+    (24, "f16", ("causal inverted", "heads of the result swapped with rows"), {"causal.inverted", "output.viewed"}),
+    (1, "bf16", ("values rotated", "masked scores times 0"), {"rotary.values_rotated", "mask.set_0"})])
+def test_two_mistakes_of_one_job(tmp_path, seed, dtype, mistakes, ids):
+    """Of which one is a number or an arrangement that the result suggests, or hides in wide bounds."""
+    tensors, options = random_job(seed, dtype, 400)
+    wrong, _ = forward(tensors, options, dtype, *mistakes)
+    report, code = diagnosed(tmp_path, tensors, options, dtype, wrong, "--diagnose")
+    assert code == 1
+    assert [set(finding["id"].split(" and ")) for finding in report["diagnosis"]] == [ids]
+
+
 @pytest.mark.parametrize("dtype, arithmetic, name", [
     ("f16", "weights in bf16", "bf16"), ("f16", "sums in f16", "sums in f16"), ("f32", "weights in f16", "tf32"), ("f32", "tf32", "tf32"),
     ("f16", "weights in e4m3", "exp(score - maximum) in e4m3"), ("bf16", "weights in e4m3", "in e4m3"),

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(under_sanitizer(), reason="large jobs take long 
 MIB = 1 << 20
 
 
-def inputs(H=48, G=48, L=256, S=256, D=128, dtype=np.float32, B=None):
+def inputs(H=32, G=32, L=200, S=200, D=128, dtype=np.float32, B=None):
     r = np.random.default_rng(1)
     shapes = [(H, L, D), (G, S, D), (G, S, D)]
     return [r.standard_normal(shape if B is None else (B, *shape)).astype(dtype) for shape in shapes]
@@ -45,7 +45,7 @@ def compared(folder, tensors, result, options=(), flags=(), name="context"):
 @pytest.mark.parametrize("name", ["context", "logsumexp"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_figures_are_those_of_numpy(tmp_path, name, dtype):
-    q, k, v = inputs(G=12, L=300, S=300, dtype=dtype)
+    q, k, v = inputs(H=48, G=12, dtype=dtype)
     right = kernel(q, k, v, causal=True)[name == "logsumexp"][None]
     a = right.astype(dtype)
     a[0, 7, 100] += 2  # a row of one head
@@ -63,16 +63,16 @@ def test_figures_are_those_of_numpy(tmp_path, name, dtype):
     parts = report["parts"]
     assert [part["head"] for part in parts if part["differing"]] == [7]
     assert [part["max_abs"] for part in parts] == pytest.approx(error.reshape(48, -1).max(1), rel=1e-9)
-    assert report["pattern"][:2] == ["head 7 of 48", "row 100 of 300"]
+    assert report["pattern"][:2] == ["head 7 of 48", "row 100 of 200"]
 
 
 def test_report_is_that_of_a_comparison_of_all_at_once(tmp_path):
     """With --rtol 0 and the same bounds, but not in parts: a mask that hides nothing has heads."""
-    q, k, v = inputs(L=300, S=300)
+    q, k, v = inputs()
     a = kernel(q, k, v)[0].astype(np.float32)
     a[3, 5] = np.nan
     in_parts = compared(tmp_path, (q, k, v), a)
-    np.save(tmp_path / "mask.npy", np.ones((48, 300, 300), bool))
+    np.save(tmp_path / "mask.npy", np.ones((32, 200, 200), bool))
     at_once = compared(tmp_path, (q, k, v), a, {"mask": "mask.npy"})
     for report in (in_parts, at_once):
         report.pop("search")
@@ -100,7 +100,7 @@ MISTAKES = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mistake_is_named(tmp_path, mistake):
     options, wrong, name = MISTAKES[mistake]
-    tensors = inputs(H=64, G=16, L=300, S=300)
+    tensors = inputs(H=64, G=16)
     report = compared(tmp_path, tensors, wrong(*tensors).astype(np.float32), options, ["--diagnose"])
     assert [finding["id"] for finding in report["diagnosis"]] == [name]
     assert report["diagnosis"][0]["explained"] == 1
@@ -108,7 +108,7 @@ def test_mistake_is_named(tmp_path, mistake):
 
 
 def test_two_mistakes_of_which_one_reads_other_heads(tmp_path):
-    q, k, v = inputs(H=64, G=16, L=300, S=300)
+    q, k, v = inputs(H=64, G=16)
     wrong = kernel(q, k[:, :-1], v[:, :-1], group_of=lambda h, H, G: h % G)[0]
     report = compared(tmp_path, (q, k, v), wrong.astype(np.float32), flags=["--diagnose"])
     assert {finding["id"] for finding in report["diagnosis"]} == {"heads.tiled and cache.last_missing"}
@@ -121,11 +121,11 @@ def test_mistake_of_one_head(tmp_path):
     report = compared(tmp_path, (q, k, v), a, flags=["--diagnose"])
     assert .99 * a[29].size < report["differing"] <= a[29].size
     assert [finding["id"] for finding in report["diagnosis"]] == ["scale.factor_of_each_head"]
-    assert "head 29 of 48" in report["pattern"]
+    assert "head 29 of 32" in report["pattern"]
 
 
 def test_layout_with_heads_last(tmp_path):
-    q, k, v = inputs(H=64, G=16, L=300, S=300)
+    q, k, v = inputs(H=64, G=16)
     wrong = kernel(q, k, v, 1)[0]
     tensors = [x.swapaxes(0, 1) for x in (q, k, v)]
     report = compared(tmp_path, tensors, wrong.swapaxes(0, 1).astype(np.float32), {"layout": "blhd"}, ["--diagnose"])
@@ -134,7 +134,7 @@ def test_layout_with_heads_last(tmp_path):
 
 
 def test_batch_items_without_heads(tmp_path):
-    tensors = inputs()  # (48, 256, 128), and no axis of heads
+    tensors = inputs()  # (32, 200, 128), and no axis of heads
     for key, x in zip("QKV", tensors, strict=True):
         np.save(tmp_path / f"{key}.npy", x)
     (tmp_path / "job.json").write_text(json.dumps({key: f"{key}.npy" for key in "QKV"}))
@@ -147,7 +147,7 @@ def test_batch_items_without_heads(tmp_path):
 def test_overflowing_bounds_are_refused(tmp_path):
     q, k, v = inputs(dtype=np.float64)
     v[7, 3, 5] = 1e308
-    np.save(tmp_path / "A.npy", np.zeros((1, 48, 256, 128)))
+    np.save(tmp_path / "A.npy", np.zeros((1, 32, 200, 128)))
     for key, x in zip("QKV", (q, k, v), strict=True):
         np.save(tmp_path / f"{key}.npy", x[None])
     (tmp_path / "job.json").write_text(json.dumps({key: f"{key}.npy" for key in "QKV"}))
@@ -157,16 +157,15 @@ def test_overflowing_bounds_are_refused(tmp_path):
                           b"set --rtol, --atol or --ulp\n")
 
 
-@pytest.mark.parametrize("wrong", [False, True])
-def test_memory(tmp_path, wrong):
-    """Neither the inputs nor the results are in memory in float64."""
+def test_memory(tmp_path):
+    """Neither the inputs nor the results are in memory in float64, nor does the search copy them."""
     q, k, v = inputs(H=128, G=128, L=520, S=512)
     names = [tmp_path / f"{name}.npy" for name in "QKV"]
     for name, x in zip(names, (q, k, v), strict=True):
         np.save(name, x[None])
     job = tmp_path / "job.json"
     job.write_text(json.dumps({key: f"{key}.npy" for key in "QKV"}))
-    np.save(tmp_path / "A.npy", kernel(q, k, v, 1 if wrong else None)[0][None].astype(np.float32))
+    np.save(tmp_path / "A.npy", kernel(q, k, v, 1)[0][None].astype(np.float32))
     run, peak = attn_and_peak("compare", tmp_path / "A.npy", "--reference", job, "--diagnose")
-    assert run.returncode == wrong
+    assert run.returncode == 1
     assert peak < 4 * q.nbytes + 160 * MIB  # in float64, 256 MiB more for the inputs, reference and bounds

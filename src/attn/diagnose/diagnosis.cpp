@@ -88,8 +88,10 @@ struct TestedPair {
 
 class Search {
  public:
-  Search(const Variant& given, const Evidence& evidence, const SearchLimits& limits)
-      : given_(given), evidence_(evidence), limits_(limits) {
+  /// `tests_pairs`: also of two mistakes at once.
+  Search(const Variant& given, const Evidence& evidence, const SearchLimits& limits,
+         bool tests_pairs = true)
+      : given_(given), evidence_(evidence), limits_(limits), tests_pairs_(tests_pairs) {
     given_.options.compute = Compute::f64;
     for (const auto& [name, tensor] : given.tensors)
       if (is_float(tensor.dtype())) given_.tensors.set(name, cast(tensor, DType::f64));
@@ -126,7 +128,8 @@ class Search {
       if (!found_.arithmetic.empty() && evidence_.precision->stored == DType::f16)
         test_arithmetic({"f16"}, true);
     }
-    if (!is_explained()) test_combined(all);
+    if (!tests_pairs_) return found_;
+    if (found_.arithmetic.empty() && !is_blank()) find_smaller_errors([&] { test_combined(all); });
     // Their bounds are wide, and contain many a mistake that was not tested.
     if (!is_explained() && found_.untested.empty() && evidence_.precision != nullptr)
       for (const auto& [dtype, name] : {std::pair{DType::f16, "f16"}, {DType::bf16, "bf16"}})
@@ -236,6 +239,7 @@ class Search {
       return;
     }
     if (!is_explained()) test_pairs(all);
+    if (!is_explained()) test_multiple();
     if (!is_explained())
       with_limited_time(3, [&] {
         test_with_others("pairs with numbers that the result suggests",
@@ -244,9 +248,86 @@ class Search {
     if (!is_explained()) with_limited_time(2, [&] { test_more_pairs(all); });
     if (!is_explained())
       with_limited_time(1, [&] {
-        test_with_others("pairs with a factor of the scores", [&] { test_factors(true); });
+        test_with_others("pairs with a factor of the scores", [&] {
+          if (!test_factors(true) && in_.H > 1) test_factors(false);
+        });
       });
+    name_scale(all);
     if (!is_explained()) attempt("pairs with another arrangement", [&] { test_arranged(); });
+  }
+
+  /// Replaces a pair with a factor of the scores by one with a hypothesis about the scale that
+  /// explains as much.
+  void name_scale(const std::vector<Hypothesis>& all) {
+    std::vector<Finding>& fits = found_.findings;
+    if (fits.empty() || fits.front().ids.back() != "scale.factor") return;
+    Pairs pairs;
+    for (const Hypothesis& first : all)
+      if (first.full_id() == fits.front().ids.front())
+        for (const Hypothesis& second : all)
+          if (second.group() == "scale") pairs.emplace_back(&first, &second);
+    const std::vector<Finding> named = std::exchange(fits, {});
+    test(pairs, "pairs");
+    if (fits.empty() || fits.front().residual_after > kMuchLarger * named.front().residual_after)
+      fits = named;
+  }
+
+  /// One mistake and a factor of the result, which shows in rows that the mistake does not change.
+  void test_multiple() {
+    const auto factor = factor_of_rows();
+    if (!factor || !by_score_) return;
+    const std::string claim = "the result multiplied by " + six_digits(*factor);
+    if (evidence_.excerpt != nullptr)
+      return void(found_.untested.emplace_back("pairs with " + claim));
+    const auto divided = [&](const Tensor& tensor, double by) {
+      return mapped(tensor, [&](double x) { return x / by; });
+    };
+    const Tensor result = divided(evidence_.result, *factor);
+    std::optional<Tensor> bounds;
+    if (evidence_.bounds != nullptr) bounds = divided(*evidence_.bounds, std::abs(*factor));
+    const Evidence of_job{evidence_.output,    result,
+                          evidence_.reference, bounds ? &*bounds : nullptr,
+                          evidence_.tolerance, evidence_.precision,
+                          evidence_.view};
+    const Diagnosis found = Search(given_, of_job, limits_, false).run();
+    found_.pairs += found.tested;
+    for (Finding finding : found.findings) {
+      finding.ids.insert(finding.ids.begin(), "values.factor");
+      finding.kernel = claim + " and " + finding.kernel;
+      finding.residual_before = before_.rms(), finding.residual_after *= std::abs(*factor);
+      finding.flags = "";
+      found_.findings.push_back(std::move(finding));
+    }
+  }
+
+  /// The factor other than 1 of the job's rows that most multiples of them have, if there are some.
+  std::optional<double> factor_of_rows() const {
+    constexpr double kNear = 0.01;
+    std::vector<double> factors;
+    for (const Part& part : parts_) {
+      const auto a = part.result.data<double>(), b = part.reference.data<double>();
+      const std::size_t columns = std::max<std::size_t>(1, part.result.shape().back());
+      for (std::size_t row = 0; row < a.size() && columns > 1; row += columns) {
+        double ab = 0, bb = 0;
+        for (std::size_t i = row; i < row + columns; ++i) ab += a[i] * b[i], bb += b[i] * b[i];
+        const double factor = ab / bb;
+        bool is_multiple = std::isfinite(factor) && std::abs(factor - 1) > kNear;
+        for (std::size_t i = row; i < row + columns && is_multiple; ++i) {
+          const double bound = part.bounds ? part.bounds->data<double>()[i]
+                                           : bound_of(evidence_.tolerance, b[i], DType::f64);
+          is_multiple = is_within(a[i], factor * b[i], bound * std::max(1.0, std::abs(factor)));
+        }
+        if (is_multiple) factors.push_back(factor);
+      }
+    }
+    if (factors.size() < 2) return std::nullopt;
+    std::sort(factors.begin(), factors.end());
+    const double median = factors[factors.size() / 2];
+    const auto near = std::count_if(factors.begin(), factors.end(), [&](double factor) {
+      return std::abs(factor - median) <= kNear * std::abs(median);
+    });
+    const bool is_common = 2 * static_cast<std::size_t>(near) > factors.size();
+    return is_common && median != 0 ? std::optional(median) : std::nullopt;
   }
 
   /// How many of these matrices (B, H, ...) each key/value head has.
@@ -810,15 +891,26 @@ class Search {
     }
   }
 
-  /// The queries of all heads and items whose rows are not within their bounds, in order.
-  std::vector<std::size_t> sorted_queries_that_differ() const {
+  /// The queries of all heads and items whose rows are not within their bounds, in order; of the
+  /// sample if the job has another change.
+  std::vector<std::size_t> sorted_queries_that_differ() {
+    std::set<std::size_t> queries;
+    if (has_other_change_) {
+      for (Part& part : parts_) {
+        const auto found = evaluated(base_, part, true);
+        if (!found) return {};
+        const Fit fitted = fit_of(part, found->values, found->bounds ? &*found->bounds : nullptr);
+        const Shape& shape = part.result.shape();
+        for (std::size_t i = 0; i < fitted.is_outside.size(); ++i)
+          if (fitted.is_outside[i]) queries.insert(part.queries[i / shape[3] % shape[2]]);
+      }
+      return {queries.begin(), queries.end()};
+    }
     const std::vector<double> errors = row_errors(evidence_);
-    std::vector<std::size_t> queries;
-    if (errors.size() != given_in_.rows.size()) return queries;
+    if (errors.size() != given_in_.rows.size()) return {};
     for (std::size_t r = 0; r < errors.size(); ++r)
-      if (errors[r] > 1) queries.push_back(given_in_.rows[r]);
-    std::sort(queries.begin(), queries.end());
-    return queries;
+      if (errors[r] > 1) queries.insert(given_in_.rows[r]);
+    return {queries.begin(), queries.end()};
   }
 
   /// A window, keys beside it, and a prefix.
@@ -1153,8 +1245,10 @@ class Search {
     std::stable_sort(fitting.begin(), fitting.end(), [](const Finding& a, const Finding& b) {
       return a.residual_after < b.residual_after;
     });
+    std::set<std::set<std::string>> named;  // the same two in either order are one finding
     for (const Finding& finding : fitting)
-      if (finding.residual_after <= 2 * fitting.front().residual_after)
+      if (finding.residual_after <= 2 * fitting.front().residual_after &&
+          named.emplace(finding.ids.begin(), finding.ids.end()).second)
         found_.findings.push_back(finding);
   }
 
@@ -1179,6 +1273,7 @@ class Search {
     std::vector<std::vector<double>> squares;
     const auto exchange = [&] {
       std::swap(base_, variant), std::swap(in_, in), std::swap(squares_of_grid_, squares);
+      has_other_change_ = !has_other_change_;
     };
     exchange();
     attempt(name, fits);
@@ -1270,10 +1365,12 @@ class Search {
   };
 
   Variant given_, base_;
-  std::optional<Complete> all_;  ///< of base_, if that has the heads of a sample
+  bool has_other_change_ = false;  ///< base_ is not the job itself
+  std::optional<Complete> all_;    ///< of base_, if that has the heads of a sample
   HeadSample sample_;
   const Evidence& evidence_;
   const SearchLimits& limits_;
+  const bool tests_pairs_;
   Inputs given_in_, in_;
   bool by_score_ = false;
   std::optional<Output> output_;          ///< nullopt for a gradient or delta

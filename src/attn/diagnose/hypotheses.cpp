@@ -112,6 +112,13 @@ Found with_seen_keys(Variant& variant, const Inputs& in, const std::string& clai
   return words(claim, job);
 }
 
+/// Whether another offset would also change what is added to the scores. The terms of ALiBi change
+/// by the same number in a row, which shows beside sinks.
+bool has_bias_of_positions(const Variant& variant) {
+  return variant.has(Input::relative_bias) || !variant.options.bias_rule.empty() ||
+         (variant.has(Input::alibi_slopes) && variant.has(Input::sinks));
+}
+
 /// The causal mask hides only keys of the last `size` that end at a multiple of it, or at the end.
 template <std::int64_t size>
 Found last_keys_only(Variant& variant, const Inputs& in) {
@@ -227,11 +234,17 @@ bool hides_by_mask_alone(const Variant& variant, const Inputs& in) {
 Found inverted_causality(Variant& variant, const Inputs& in, bool with_own) {
   const auto offset = common_offset(in);
   if (!is_causal(in) || !offset || in.P + in.N < 2) return std::nullopt;
+  const std::string claim =
+      with_own ? "the causal mask inverted: each query sees its own key and later ones"
+               : "the causal mask inverted: each query sees later keys only";
+  if (!with_own && has_bias_of_positions(variant))
+    if (const Found seen = with_seen_keys(variant, in, claim, "",
+                                          [](std::int64_t i, std::int64_t j) { return j > i; }))
+      return seen;
   variant.options.causal = false;
   variant.options.window = {0, -1};
   if (!with_own) variant.options.causal_offset = *offset + 1;
-  return words(with_own ? "the causal mask inverted: each query sees its own key and later ones"
-                        : "the causal mask inverted: each query sees later keys only");
+  return words(claim);
 }
 
 /// All masks together, as one.
@@ -625,8 +638,7 @@ constexpr Hypothesis kAttentionTable[] = {
     {"causal.strict", kAttention,
      [](Variant& p, const Inputs& in) {
        const std::string meaning = "no query sees the key at its own position";
-       // An offset changes all ALiBi terms, too, which shows beside sinks.
-       if (is_causal(in) && p.has(Input::alibi_slopes) && p.has(Input::sinks))
+       if (is_causal(in) && has_bias_of_positions(p))
          if (const Found seen = with_seen_keys(p, in, meaning, "", [&](std::int64_t i, std::int64_t j) {
                return j < i && (in.options.window.left < 0 || i - j <= in.options.window.left);
              }))
