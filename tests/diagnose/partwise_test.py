@@ -144,6 +144,32 @@ def test_batch_items_without_heads(tmp_path):
     assert b"agrees with --scale none (the job has 1/sqrt(128))" in run.stdout
 
 
+def test_bounds_include_earlier_stages(tmp_path):
+    """A job with rotary positions is not compared in parts: the bounds of its scores are larger."""
+    tensors = inputs(dtype=np.float16)
+    noise = np.random.default_rng(2).standard_normal((32, 200, 128)).astype(np.float16)
+    options = {"rotary": {"kind": "half", "base": 10000.0}}
+    plain = compared(tmp_path, tensors, noise, options)
+    np.save(tmp_path / "mask.npy", np.ones((32, 200, 200), bool))
+    masked = compared(tmp_path, tensors, noise, options | {"mask": "mask.npy"})
+    assert plain["bound"] == masked["bound"] and plain["differing"] == masked["differing"]
+
+
+@pytest.mark.parametrize("shape, dtype", [((64, 16, 31, 64), np.float32), ((1, 2, 8, 16), np.int64)])
+def test_unknown_weights(tmp_path, shape, dtype):
+    """Which may be recovered, because there are no more keys than columns of V."""
+    r = np.random.default_rng(1)
+    tensors = [np.rint(3 * r.standard_normal(shape)).astype(dtype) for _ in range(3)]
+    wrong = (r.random((*shape[:3], shape[2])) / shape[2]) @ tensors[2]
+    for key, x in zip("QKV", tensors, strict=True):
+        np.save(tmp_path / f"{key}.npy", x)
+    (tmp_path / "job.json").write_text(json.dumps({key: f"{key}.npy" for key in "QKV"}))
+    np.save(tmp_path / "A.npy", wrong.astype(np.float32))
+    run = attn("compare", tmp_path / "A.npy", "--reference", tmp_path / "job.json")
+    assert run.returncode == 1, run.stderr
+    assert b"no known mistake explains it" in run.stdout
+
+
 def test_overflowing_bounds_are_refused(tmp_path):
     q, k, v = inputs(dtype=np.float64)
     v[7, 3, 5] = 1e308

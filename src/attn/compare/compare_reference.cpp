@@ -526,7 +526,7 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
   PreparedJob prepared = prepare_job(job, document);
   std::optional<PartwiseJob> parts;
   if (may_have_parts) {
-    parts.emplace(job, prepared.inputs);
+    if (are_used_as_given(prepared.inputs)) parts.emplace(job, prepared.inputs);
     for (std::size_t i = 0; i < matches.size() && parts; ++i)
       if (!parts->has_parts(prepared.plan.outputs[i], matches[i].tensor.shape())) parts.reset();
     if (!parts) {

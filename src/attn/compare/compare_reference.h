@@ -21,7 +21,7 @@ struct ReferenceOptions {
   bool has_tolerance = false;    ///< use `tolerance` instead of the error bounds
   std::vector<Gate> gates = {};  ///< decide instead, for the tensors that they select
   SearchLimits search = {};      ///< of the search for what explains a difference
-  bool keeps_elements = false;   ///< Compared::has_elements of all pairs
+  bool keeps_elements = false;   ///< for pictures: of the reference and its bounds
 };
 
 /// Matches the tensors of `given` with outputs of the job, computes these in float64 and compares

@@ -83,7 +83,9 @@ bool PartwiseJob::fits(const Job& job) {
       elements += tensor->size();
     }
   const Options& options = job.options;
-  return known && elements >= kLarge && contains(job.tensors, Input::Q) &&
+  const Tensor* const Q = find(job.tensors, Input::Q);
+  const bool is_packed = Q != nullptr && Q->rank() < 4 && options.heads > 1;
+  return known && !is_packed && elements >= kLarge && contains(job.tensors, Input::Q) &&
          contains(job.tensors, Input::K) && !options.alibi && options.mask_rule.empty() &&
          options.bias_rule.empty() && options.rows.empty() && !variant_of(job).cache;
 }

@@ -134,13 +134,17 @@ class Search {
     if (!is_explained() && found_.untested.empty() && evidence_.precision != nullptr)
       for (const auto& [dtype, name] : {std::pair{DType::f16, "f16"}, {DType::bf16, "bf16"}})
         if (evidence_.precision->stored == dtype) test_arithmetic({name}, true);
+    if (evidence_.excerpt != nullptr && evidence_.excerpt->some_rows->view.H > 1 && !is_explained())
+      for (const char* id : {"output.viewed", "output.viewed_as_heads"})
+        add_untested(id, kTooLarge);
     found_.explained_before = before_.explained();
     found_.pattern = pattern_lines();
     if (found_.findings.empty() && is_blank()) {
       const std::string line = nan_behind_keys(given_);
       if (!line.empty()) found_.pattern.push_back(line);
     }
-    if (by_score_ && found_.findings.empty() && found_.arithmetic.empty()) {
+    if (by_score_ && evidence_.excerpt == nullptr && found_.findings.empty() &&
+        found_.arithmetic.empty()) {
       const Part& first = parts_.front();
       const std::string line = recovered_weights(evidence_, all_ ? all_->variant : base_,
                                                  first.rows.front(), first.queries.front());
@@ -239,7 +243,7 @@ class Search {
       return;
     }
     if (!is_explained()) test_pairs(all);
-    if (!is_explained()) test_multiple();
+    if (!is_explained()) test_scaled_result();
     if (!is_explained())
       with_limited_time(3, [&] {
         test_with_others("pairs with numbers that the result suggests",
@@ -256,11 +260,17 @@ class Search {
     if (!is_explained()) attempt("pairs with another arrangement", [&] { test_arranged(); });
   }
 
+  void add_untested(const std::string& what, const char* why) {
+    found_.untested.push_back(what);
+    if (found_.why_untested.empty()) found_.why_untested = why;
+  }
+
   /// Replaces a pair with a factor of the scores by one with a hypothesis about the scale that
   /// explains as much.
   void name_scale(const std::vector<Hypothesis>& all) {
     std::vector<Finding>& fits = found_.findings;
-    if (fits.empty() || fits.front().ids.back() != "scale.factor") return;
+    if (fits.empty() || fits.front().ids.back() != "scale.factor" || !reason_to_stop().empty())
+      return;
     Pairs pairs;
     for (const Hypothesis& first : all)
       if (first.full_id() == fits.front().ids.front())
@@ -273,25 +283,27 @@ class Search {
   }
 
   /// One mistake and a factor of the result, which shows in rows that the mistake does not change.
-  void test_multiple() {
-    const auto factor = factor_of_rows();
-    if (!factor || !by_score_) return;
+  void test_scaled_result() {
+    const auto factor = common_row_factor();
+    if (!factor || !by_score_ || evidence_.bounds == nullptr) return;
     const std::string claim = "the result multiplied by " + six_digits(*factor);
-    if (evidence_.excerpt != nullptr)
-      return void(found_.untested.emplace_back("pairs with " + claim));
+    if (evidence_.excerpt != nullptr) return add_untested("pairs with " + claim, kTooLarge);
     const auto divided = [&](const Tensor& tensor, double by) {
       return mapped(tensor, [&](double x) { return x / by; });
     };
     const Tensor result = divided(evidence_.result, *factor);
-    std::optional<Tensor> bounds;
-    if (evidence_.bounds != nullptr) bounds = divided(*evidence_.bounds, std::abs(*factor));
-    const Evidence of_job{evidence_.output,    result,
-                          evidence_.reference, bounds ? &*bounds : nullptr,
-                          evidence_.tolerance, evidence_.precision,
-                          evidence_.view};
-    const Diagnosis found = Search(given_, of_job, limits_, false).run();
+    const Tensor bounds = divided(*evidence_.bounds, std::abs(*factor));
+    const Evidence of_job{
+        evidence_.output,    result,        evidence_.reference, &bounds, evidence_.tolerance,
+        evidence_.precision, evidence_.view};
+    SearchLimits limits = limits_;
+    if (limits.seconds) limits.seconds = std::max(0.0, *limits.seconds - seconds());
+    const Diagnosis found = Search(given_, of_job, limits, false).run();
     found_.pairs += found.tested;
+    if (!found.untested.empty() && found.findings.empty())
+      add_untested("pairs with " + claim, found.why_untested.c_str());
     for (Finding finding : found.findings) {
+      if (finding.ids.front().starts_with("values.factor")) continue;
       finding.ids.insert(finding.ids.begin(), "values.factor");
       finding.kernel = claim + " and " + finding.kernel;
       finding.residual_before = before_.rms(), finding.residual_after *= std::abs(*factor);
@@ -300,8 +312,8 @@ class Search {
     }
   }
 
-  /// The factor other than 1 of the job's rows that most multiples of them have, if there are some.
-  std::optional<double> factor_of_rows() const {
+  /// The factor other than 1 that most rows have, of those that are multiples of the job's.
+  std::optional<double> common_row_factor() const {
     constexpr double kNear = 0.01;
     std::vector<double> factors;
     for (const Part& part : parts_) {
@@ -619,7 +631,7 @@ class Search {
   /// The first hypothesis may be of an earlier stage than the second one. Errors: data, if the
   /// changed job is not valid.
   Changed changed(const Hypothesis& first, const Hypothesis* second = nullptr) const {
-    if (second != nullptr && second->reads_all_heads() && !first.reads_all_heads() &&
+    if (all_ && second != nullptr && second->reads_all_heads() && !first.reads_all_heads() &&
         first.stage == second->stage) {  // before heads are chosen
       Changed result = changed(*second, &first);
       if (result.claims.size() == 2) std::swap(result.claims[0], result.claims[1]);
@@ -770,11 +782,6 @@ class Search {
     std::vector<Arrangement> matching;
     if (const Excerpt* excerpt = evidence_.excerpt) {
       matching = matching_arrangements(*excerpt->some_rows);
-      if (matching.empty() && evidence_.view.R > 1) {
-        found_.why_untested = kTooLarge;
-        for (const char* id : {"output.viewed", "output.viewed_as_heads"})
-          found_.untested.emplace_back(id);
-      }
     }
     if (matching.empty()) matching = matching_arrangements(evidence_);
     for (const Arrangement& arrangement : matching) {
@@ -1264,8 +1271,9 @@ class Search {
 
   void test_with(const Candidate& candidate, const char* name, const std::function<void()>& fits) {
     const Hypothesis& hypothesis = *candidate.hypothesis;
-    auto [variant, claims, too_large] = changed(hypothesis);
-    if (claims.empty() || too_large) return;
+    Changed job = changed(hypothesis);
+    if (job.claims.empty() || job.too_large) return;
+    Variant& variant = job.variant;
     Inputs in = make_inputs(variant.tensors, variant.options);
     if (evidence_.precision != nullptr)
       for (Part& part : parts_)
@@ -1280,7 +1288,7 @@ class Search {
     exchange();
     for (Finding& finding : found_.findings) {
       finding.ids.insert(finding.ids.begin(), hypothesis.full_id());
-      finding.kernel = with_job(claims[0]) + " and " + finding.kernel;
+      finding.kernel = with_job(job.claims[0]) + " and " + finding.kernel;
       finding.flags = "";
     }
   }

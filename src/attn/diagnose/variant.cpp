@@ -87,8 +87,8 @@ HeadAxes head_axes_of(Input input) {
   }
 }
 
-/// The numbers in f64, in memory of their own.
-Tensor copied(const Tensor& x) {
+/// The numbers in f64, gathered once and not for each use.
+Tensor materialized(const Tensor& x) {
   const Tensor numbers = cast(x, DType::f64);
   return numbers.reshaped({1, numbers.size()}).range(0, 1).reshaped(numbers.shape());
 }
@@ -126,10 +126,10 @@ Variant with_chosen_heads(const Variant& attention, const HeadSample& sample) {
     const Shape& shape = tensor.shape();
     switch (head_axes_of(*input_named(name))) {
       case HeadAxes::of_queries:
-        result.tensors.set(name, copied(matrices_from(tensor, items, heads)));
+        result.tensors.set(name, materialized(matrices_from(tensor, items, heads)));
         break;
       case HeadAxes::of_keys:
-        result.tensors.set(name, copied(matrices_from(tensor, items, of_keys)));
+        result.tensors.set(name, materialized(matrices_from(tensor, items, of_keys)));
         break;
       case HeadAxes::shared: {
         Tensor part = tensor;
@@ -286,9 +286,10 @@ Variant attention_only(const Variant& given) {
                  Input::grad_weights,
                  Input::grad_logsumexp});
   if (is_given) {
-    variant.set(Input::Q, *in[Input::Q]);
-    variant.set(Input::K, *in[Input::K]);
-    variant.set(Input::V, *in[in[Input::V] ? Input::V : Input::K]);
+    const auto numbers = [&](Input input) { return cast(*in[input], DType::f64); };
+    variant.set(Input::Q, numbers(Input::Q));
+    variant.set(Input::K, numbers(Input::K));
+    variant.set(Input::V, numbers(in[Input::V] ? Input::V : Input::K));
   } else {
     variant.set(Input::Q, computed_matrix(0, in.H));
     variant.set(Input::K, computed_matrix(1, in.G));

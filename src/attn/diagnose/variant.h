@@ -119,7 +119,7 @@ struct HeadSample {
   std::vector<std::size_t> items, heads;
 };
 
-/// Those of the queries, keys and values of a key/value head.
+/// The number of elements of the queries, keys and values of one key/value head.
 std::size_t elements_of_head(const Inputs& in);
 
 /// Whether with_chosen_heads() knows the axes of all tensors of this attention_only().

@@ -428,7 +428,8 @@ PartwiseComparison::~PartwiseComparison() = default;
 
 void PartwiseComparison::add(const Tensor& a, const Tensor& b, const Tensor* bounds,
                              const std::vector<std::size_t>& starts) {
-  auto& [whole, parts] = *state_;
+  Census& whole = state_->whole;
+  PartCensuses& parts = state_->parts;
   const std::size_t columns = a.shape().back(), run = parts.run();
   Census* current = nullptr;
   for_each_pair(a, b, bounds, [&](std::size_t i, const Pair& pair) {

@@ -145,11 +145,11 @@ struct Compared {
   std::string name;  ///< printed unchanged; may be ""
   Tensor a, b;
   std::optional<Tensor> bounds;
-  std::string bound_of;      ///< what the bounds are for: "f16"
-  Tolerance tolerance = {};  ///< that of the comparison, without bounds
-  std::string verdict = {};  ///< "" if the tolerance or the bounds decide
+  std::string bound_of;                   ///< what the bounds are for: "f16"
+  Tolerance tolerance = {};               ///< that of the comparison, without bounds
+  std::string verdict = {};               ///< "" if the tolerance or the bounds decide
   std::vector<std::string> reasons = {};  ///< of the verdict, a line each
-  bool has_elements = true;               ///< false: b and the bounds have a shape only
+  bool has_elements = true;               ///< false: those of b and of the bounds are not set
 };
 
 /// How much comparison_text() says.

@@ -113,8 +113,8 @@ Tensor computed_rows(const Tensor& tensor, DType compute);
 /// last axis has codes_per_byte() times as many columns.
 Tensor coded_tensor(Code code, const Tensor& codes);
 
-/// The tensor with its rows where they are now, which are the last axis: to take, cast and reorder
-/// its rows without a copy.
+/// The same tensor as a table of its rows, the last axis, so that rows_from(), take_along() and
+/// cast() need no copy.
 Tensor as_gathered(const Tensor& tensor);
 
 /// Rows of a tensor, which are its last axis: row i of the result, whose shape has as many, is row
