@@ -506,7 +506,7 @@ Found not_rescaled(Variant& variant, const Inputs& in) {
 
 /// The weights of each key sum to 1.
 Found softmax_over_queries(Variant& variant, const Inputs& in) {
-  constexpr std::size_t kMostScores = std::size_t{1} << 27, kBlock = std::size_t{1} << 20;
+  constexpr std::size_t kMostScores = std::size_t{1} << 25, kBlock = std::size_t{1} << 20;
   if (in.L < 2 || in.E > 0) return std::nullopt;
   const Claim claim = words("the softmax over the queries instead of the keys");
   const std::size_t of_query = std::max<std::size_t>(1, in.B * in.H * in.S);
