@@ -396,8 +396,8 @@ void explain(const PartwiseJob& parts, PartwiseJob::Found& found, const Job& job
              SearchLimits& limits) {
   TensorPair& pair = found.pair;
   if (is_explained({pair.compared, planned.request, &precision}, job, document, pair)) return;
-  stop_keeping_freed_memory();
   const PartwiseJob::Sample sample = parts.sample(pair.compared, planned, precision, found.errors);
+  stop_keeping_freed_memory();
   const Excerpt of_rows;
   const auto evidence_of = [&](const Tensor& result, const Expected& expected,
                                const Excerpt& excerpt) {

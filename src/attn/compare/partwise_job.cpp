@@ -53,13 +53,6 @@ std::vector<std::size_t> range(std::size_t first, std::size_t count) {
 
 }  // namespace
 
-Matrices contiguous(const Shape& shape) {
-  Matrices view{shape[0], shape[1], shape[2], shape[3]};
-  view.stride_C = 1, view.stride_R = view.C;
-  view.stride_H = view.R * view.stride_R, view.stride_B = view.H * view.stride_H;
-  return view;
-}
-
 void require_finite_bounds(const std::string& name, const Tensor& reference, const Tensor& bounds) {
   const auto values = reference.data<double>(), limits = bounds.data<double>();
   for (std::size_t i = 0; i < values.size(); ++i)

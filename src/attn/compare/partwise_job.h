@@ -18,9 +18,6 @@ namespace attn {
 /// Errors: data.
 void require_finite_bounds(const std::string& name, const Tensor& reference, const Tensor& bounds);
 
-/// The view of matrices (B, H, R, C) in row-major order.
-Matrices contiguous(const Shape& shape);
-
 class PartwiseJob {
  public:
   /// Whether the job has large queries, keys and values, and no other inputs with heads.

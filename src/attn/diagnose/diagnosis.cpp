@@ -1298,9 +1298,7 @@ class Search {
     if (!by_score_ || all_ || found_.queries != given_in_.rows.size()) return;
     const Tensor result = taken(evidence_.result, evidence_.view);
     const Shape& shape = result.shape();
-    Matrices view{shape[0], shape[1], shape[2], shape[3]};
-    view.stride_C = 1, view.stride_R = view.C;
-    view.stride_H = view.R * view.stride_R, view.stride_B = view.H * view.stride_H;
+    const Matrices view = contiguous(shape);
     for (const Candidate& candidate : candidates_) {
       if (is_over()) {
         found_.untested.emplace_back("pairs with another arrangement");

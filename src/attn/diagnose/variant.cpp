@@ -47,44 +47,29 @@ Tensor matrices_from(const Tensor& x, const std::vector<std::size_t>& items,
 
 namespace {
 
-/// The axes of items and heads that a tensor of an attention_only() may have.
-enum class HeadAxes {
-  of_queries,  ///< (B, H, ...)
-  of_keys,     ///< (B, G, ...)
-  shared,      ///< (B, H, L, S), each of which may be 1
-  heads,       ///< (..., H)
-  items,       ///< () or (B)
-  key_mask,    ///< (S) or (B, S)
-  unknown
-};
+/// The inputs of an attention_only() whose axes axes_of() knows.
+constexpr Input kWithKnownAxes[] = {Input::Q,
+                                    Input::K,
+                                    Input::V,
+                                    Input::past_K,
+                                    Input::past_V,
+                                    Input::gate,
+                                    Input::mask,
+                                    Input::bias,
+                                    Input::dropout_mask,
+                                    Input::key_mask,
+                                    Input::key_lengths,
+                                    Input::sinks,
+                                    Input::key_starts,
+                                    Input::head_scale,
+                                    Input::alibi_slopes,
+                                    Input::query_lengths};
 
-HeadAxes head_axes_of(Input input) {
-  switch (input) {
-    case Input::Q:
-    case Input::gate:
-      return HeadAxes::of_queries;
-    case Input::K:
-    case Input::V:
-    case Input::past_K:
-    case Input::past_V:
-      return HeadAxes::of_keys;
-    case Input::mask:
-    case Input::bias:
-    case Input::dropout_mask:
-      return HeadAxes::shared;
-    case Input::sinks:
-    case Input::head_scale:
-    case Input::alibi_slopes:
-      return HeadAxes::heads;
-    case Input::key_lengths:
-    case Input::query_lengths:
-    case Input::key_starts:
-      return HeadAxes::items;
-    case Input::key_mask:
-      return HeadAxes::key_mask;
-    default:
-      return HeadAxes::unknown;
-  }
+/// The last of these are the axes of an input of an attention_only().
+AxisList axes_of(Input input) {
+  if (input == Input::Q || input == Input::gate) return {Axis::B, Axis::H, Axis::L, Axis::D};
+  if (input == Input::K || input == Input::V) return {Axis::B, Axis::G, Axis::N, Axis::D};
+  return row_of(input).axes;
 }
 
 /// The numbers in f64, gathered once and not for each use.
@@ -106,7 +91,8 @@ bool can_choose_heads(const Variant& attention) {
     return false;
   return std::all_of(attention.tensors.begin(), attention.tensors.end(), [](const auto& named) {
     const auto input = input_named(named.first);
-    return input && head_axes_of(*input) != HeadAxes::unknown;
+    return input && std::find(std::begin(kWithKnownAxes), std::end(kWithKnownAxes), *input) !=
+                        std::end(kWithKnownAxes);
   });
 }
 
@@ -123,37 +109,16 @@ Variant with_chosen_heads(const Variant& attention, const HeadSample& sample) {
   for (std::size_t k = 0; k < heads.size(); k += has_groups ? of_group : 1)
     of_keys.push_back(heads[k] / of_group);
   for (const auto& [name, tensor] : attention.tensors) {
-    const Shape& shape = tensor.shape();
-    switch (head_axes_of(*input_named(name))) {
-      case HeadAxes::of_queries:
-        result.tensors.set(name, materialized(matrices_from(tensor, items, heads)));
-        break;
-      case HeadAxes::of_keys:
-        result.tensors.set(name, materialized(matrices_from(tensor, items, of_keys)));
-        break;
-      case HeadAxes::shared: {
-        Tensor part = tensor;
-        if (shape[0] > 1) part = take_along(part, 0, items);
-        if (shape[1] > 1) part = take_along(part, 1, heads);
-        result.tensors.set(name, part);
-        break;
-      }
-      case HeadAxes::heads: {
-        Tensor part = tensor;
-        if (shape.size() == 2 && shape[0] > 1) part = take_along(part, 0, items);
-        result.tensors.set(name, take_along(part, shape.size() - 1, heads));
-        break;
-      }
-      case HeadAxes::items:
-        if (tensor.size() > 1) result.tensors.set(name, take_along(tensor, 0, items));
-        break;
-      case HeadAxes::key_mask:
-        if (shape.size() == 2 && shape[0] > 1)
-          result.tensors.set(name, take_along(tensor, 0, items));
-        break;
-      default:
-        break;
+    const AxisList axes = axes_of(*input_named(name));
+    Tensor part = tensor;
+    for (std::size_t i = 0; i < part.rank(); ++i) {
+      const Axis axis = axes[axes.size() - part.rank() + i];
+      if (axis == Axis::G)
+        part = take_along(part, i, of_keys);
+      else if (part.shape()[i] > 1 && (axis == Axis::B || axis == Axis::H))
+        part = take_along(part, i, axis == Axis::B ? items : heads);
     }
+    result.tensors.set(name, part.rows() != nullptr ? materialized(part) : part);
   }
   if (attention.of_heads) {
     const Tensor& terms = *attention.of_heads;
@@ -194,6 +159,13 @@ Matrices matrices_of(const Shape& shape, const AxisList& axes, std::size_t heads
       view.R = shape[k], view.stride_R = stride;
     }
   }
+  return view;
+}
+
+Matrices contiguous(const Shape& shape) {
+  Matrices view{shape[0], shape[1], shape[2], shape[3]};
+  view.stride_C = 1, view.stride_R = view.C;
+  view.stride_H = view.R * view.stride_R, view.stride_B = view.H * view.stride_H;
   return view;
 }
 

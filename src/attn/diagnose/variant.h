@@ -142,6 +142,9 @@ struct Matrices {
 /// `heads`.
 Matrices matrices_of(const Shape& shape, const AxisList& axes, std::size_t heads);
 
+/// The view of matrices (B, H, R, C) in row-major order.
+Matrices contiguous(const Shape& shape);
+
 /// These rows of a tensor with this view, (B, H, rows, C), f64.
 Tensor taken(const Tensor& tensor, const Matrices& view, const std::vector<std::size_t>& rows);
 
