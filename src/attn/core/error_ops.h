@@ -3,7 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <numbers>
@@ -53,14 +55,14 @@ class ErrorOps {
     return x.is_stored ? x : Bounded{x.value, rounded(x.error, x.value), true};
   }
 
-  /// The error of a bias is one number, the largest of its elements: mask() depends only on whether
-  /// it is 0. Errors: data, if an element overflows the stored dtype.
+  /// The error of a bias is one number, that of its first inexact element: mask() depends only on
+  /// whether it is 0. Errors: data, if an element overflows the stored dtype.
   Bounded given(Input input) const {
     const Tensor& x = *in_[input];
     const auto compute = [&] {
       const bool is_bias =
           std::find(kBiasInputs.begin(), kBiasInputs.end(), input) != kBiasInputs.end();
-      return is_bias ? largest_distance_when_stored(x) : distance_when_stored(x);
+      return is_bias ? first_distance_when_stored(x) : distance_when_stored(x);
     };
     return {x, known_ != nullptr ? known_->of(input, compute) : compute(), true};
   }
@@ -555,20 +557,44 @@ class ErrorOps {
 
   Tensor distance_when_stored(const Tensor& x) const {
     const Tensor exact = bounds::wide(x);
-    const auto elements = exact.data<double>();
-    const auto is_kept = [this](double v) { return distance_when_stored(v) == 0; };
     // Zeros that nobody writes take no memory.
-    if (std::all_of(elements.begin(), elements.end(), is_kept))
-      return Tensor(DType::f64, exact.shape());
+    if (are_kept_when_stored(exact.data<double>())) return Tensor(DType::f64, exact.shape());
     return bounds::each([&](double v) { return distance_when_stored(v); }, exact);
   }
 
-  Tensor largest_distance_when_stored(const Tensor& x) const {
+  /// (1), the distance of the first element that rounding changes, or 0.
+  Tensor first_distance_when_stored(const Tensor& x) const {
     const Tensor exact = bounds::wide(x);
-    double largest = 0;
-    for (const double v : exact.data<double>())
-      largest = std::max(largest, distance_when_stored(v));
-    return Tensor::of<double>({1}, {largest});
+    double first = 0, largest = 0;
+    if (!are_kept_when_stored(exact.data<double>())) {
+      for (const double v : exact.data<double>()) {
+        if (first == 0) first = distance_when_stored(v);
+        if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
+      }
+      distance_when_stored(largest);  // the element that overflows if any does
+    }
+    return Tensor::of<double>({1}, {first});
+  }
+
+  /// Whether rounding to the stored dtype changes no element. A loop that compilers vectorize, with
+  /// Veltkamp's splitting: x rounded to p bits is c - (c - x) for c = (2^(53 - p) + 1) x.
+  bool are_kept_when_stored(std::span<const double> elements) const {
+    const DType stored = precision_.stored;
+    if (stored == DType::f64) return true;
+    const bool is_half = stored == DType::f16;
+    const int dropped = 52 - (is_half ? 10 : stored == DType::bf16 ? 7 : 23);  // bits
+    const double least_normal = is_half ? 0x1p-14 : 0x1p-126, end = is_half ? 0x1p16 : 0x1p128;
+    const double splitter = std::ldexp(1, dropped) + 1;
+    const double coarse = std::ldexp(least_normal, dropped);  // its last bit is that of subnormals
+    std::uint64_t changes = 0;
+    for (const double v : elements) {
+      const double size = std::abs(v) == std::numeric_limits<double>::infinity() ? 0 : std::abs(v);
+      const double c = splitter * size;
+      const double normal = c - (c - size), subnormal = size + coarse - coarse;
+      const double kept = size < least_normal ? subnormal : size < end ? normal : 0;
+      changes |= std::bit_cast<std::uint64_t>(kept - size);
+    }
+    return changes == 0;
   }
 
   /// x (B, heads, N, D) normalised without weight and bias, and its error.
