@@ -12,7 +12,7 @@ import pytest
 from support.attn import ROOT, assert_error, attn, under_sanitizer
 from support.random_arrays import DEFAULTS, attn_text, numpy_text, parts_of, random_arrays, random_options
 
-FILES = 25 if under_sanitizer() else 100
+FILES = 25 if under_sanitizer() else 40
 WITH_DEFAULT_OPTIONS = 10  # files
 GOLDEN = ROOT / "tests/golden/numpy2"
 SETS = json.loads((GOLDEN / "text.json").read_text())["sets"]

@@ -34,7 +34,7 @@ def read_png(data):
         if palette:
             rows.append([(*palette[3 * i:3 * i + 3], alpha[i] if i < len(alpha) else 255) for i in line])
         else:
-            rows.append([tuple(line[i:i + 3]) for i in range(0, stride, 3)])
+            rows.append(list(zip(line[::3], line[1::3], line[2::3])))
         before = line
     return width, height, rows
 
@@ -50,19 +50,20 @@ def chunks(data):
 
 
 def unfilter(kind, line, above, pixel):
+    if kind == 0:
+        return
+    if kind == 2:
+        line[:] = bytes((x + b) & 255 for x, b in zip(line, above))
+        return
     for i in range(len(line)):
         a = line[i - pixel] if i >= pixel else 0
         b = above[i]
         c = above[i - pixel] if i >= pixel else 0
         if kind == 1:
             guess = a
-        elif kind == 2:
-            guess = b
         elif kind == 3:
             guess = (a + b) // 2
-        elif kind == 4:
+        else:
             p = a + b - c
             guess = min((abs(p - a), 0, a), (abs(p - b), 1, b), (abs(p - c), 2, c))[2]
-        else:
-            guess = 0
         line[i] = (line[i] + guess) & 255
