@@ -15,7 +15,7 @@ bool is_between(const std::string& name) {
   return name == "scaled_scores" || name == "masked_scores";
 }
 
-void compare(const OracleCase& c, bool between, std::map<std::string, int>& compared) {
+void compare(const OracleCase& c, bool between, std::map<std::string, std::uint64_t>& compared) {
   std::vector<std::string> names;
   for (const auto& [name, expected] : c.expected)
     if (between || !is_between(name)) names.push_back(name);
@@ -40,21 +40,23 @@ void compare(const OracleCase& c, bool between, std::map<std::string, int>& comp
 }  // namespace
 
 TEST_CASE("random problems agree with the oracle at all stages") {
-  std::map<std::string, int> compared;
-  for (std::uint64_t seed = 0; seed < 4000; ++seed) {
+  const std::uint64_t cases = number_of_cases(4000);
+  std::map<std::string, std::uint64_t> compared;
+  for (std::uint64_t seed = 0; seed < cases; ++seed) {
     const OracleCase c = oracle_case(seed);
     INFO("seed " << seed);
     compare(c, true, compared);
   }
-  CHECK(compared["context"] == 4000);
-  CHECK(compared["output"] > 500);
-  CHECK(compared["positions"] > 200);
+  CHECK(compared["context"] == cases);
+  CHECK(compared["output"] > cases / 8);
+  CHECK(compared["positions"] > cases / 20);
 }
 
 TEST_CASE("random problems agree with the oracle on the fused and the reference path") {
-  std::map<std::string, int> compared;
-  int by_kernels = 0;
-  for (std::uint64_t seed = 0; seed < 4000; ++seed) {
+  const std::uint64_t cases = number_of_cases(4000);
+  std::map<std::string, std::uint64_t> compared;
+  std::uint64_t by_kernels = 0;
+  for (std::uint64_t seed = 0; seed < cases; ++seed) {
     OracleCase c = oracle_case(seed);
     INFO("seed " << seed);
     by_kernels += fallback_reason(make_inputs(c.tensors, c.options)) == nullptr;
@@ -62,6 +64,6 @@ TEST_CASE("random problems agree with the oracle on the fused and the reference 
     c.options.path = Path::reference;
     compare(c, true, compared);
   }
-  CHECK(by_kernels > 2500);
-  CHECK(compared["weights"] == 8000);
+  CHECK(by_kernels > cases * 5 / 8);
+  CHECK(compared["weights"] == 2 * cases);
 }

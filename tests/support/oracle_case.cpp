@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "support/kernel_case.h"
 #include "support/oracle.h"
 #include "support/oracle_options.h"
 
@@ -339,3 +340,5 @@ class Draw {
 }  // namespace
 
 OracleCase oracle_case(std::uint64_t seed) { return Draw(seed).run(); }
+
+std::uint64_t number_of_cases(std::uint64_t all) { return test::is_limited() ? all / 4 : all; }

@@ -19,3 +19,7 @@ struct OracleCase {
 
 /// The same seed gives the same case.
 OracleCase oracle_case(std::uint64_t seed);
+
+/// `all`, or a quarter of it where the program runs slowly (see at_most() in
+/// support/kernel_case.h).
+std::uint64_t number_of_cases(std::uint64_t all);
