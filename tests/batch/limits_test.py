@@ -137,7 +137,7 @@ def test_memory_bound_of_a_run_holds(tmp_path, dtype, size, flags, suffix):
 
 @NOT_UNDER_ASAN
 @pytest.mark.parametrize("flags", [
-    ["--view=v.png"], ["--view=v.svg"], ["--view=v.html"], ["--view"], ["--explain", "v.md"],
+    ["--view=v.png"], ["--view=v.svg"], ["--view=v.pdf"], ["--view=v.html"], ["--view"], ["--explain", "v.md"],
     ["--explain", "v.html"], ["--explain", "v.html", "--view=w.html"]])
 @pytest.mark.parametrize("shape", [(1500, 8), (1, 400, 24, 8)], ids=["one large matrix", "many heads"])
 class TestMemoryOfPictures:

@@ -212,7 +212,7 @@ def test_an_example_may_name_the_job_to_draw():
     assert attn("examples", "run", "latent-factors", "--view").stdout == expected
 
 
-@pytest.mark.parametrize("file, start", [("x.svg", b"<svg"), ("x.png", b"\x89PNG"), ("x.html", b"<!DOCTYPE html>")])
+@pytest.mark.parametrize("file, start", [("x.svg", b"<svg"), ("x.pdf", b"%PDF-1.7\n"), ("x.png", b"\x89PNG"), ("x.html", b"<!DOCTYPE html>")])
 def test_a_view_is_written_to_a_file(tmp_path, file, start):
     run = attn("examples", "run", "general-attention", "--job", "job.json", "--view", file, cwd=tmp_path)
     assert (run.returncode, run.stdout) == (0, b"")

@@ -61,7 +61,7 @@ def test_a_job_and_its_masks(tmp_path):
     assert np.array_equal(np.load(tmp_path / "mask.npz")["mask"], given & np.tri(3, 5, dtype=bool))
 
 
-@pytest.mark.parametrize("suffix, start", [("svg", b"<svg"), ("png", b"\x89PNG"), ("html", b"<!")])
+@pytest.mark.parametrize("suffix, start", [("svg", b"<svg"), ("pdf", b"%PDF"), ("png", b"\x89PNG"), ("html", b"<!")])
 def test_pictures(suffix, start, tmp_path):
     run = attn("mask", "--shape", "6,6", "--causal", "-o", f"mask.{suffix}", cwd=tmp_path)
     assert run.returncode == 0, run.stderr

@@ -56,6 +56,7 @@ COMMANDS = [
     Command("run, gradients", ["run", "loss.npz", "--outputs", "grad_Q,grad_K,grad_V,delta", "-o", "out.npz"]),
     Command("run, page", ["run", "job.json", "--view=page.html", "--force"], old=("page.html",)),
     Command("run, SVG", ["run", "job.json", "--view=map.svg"]),
+    Command("run, PDF", ["run", "job.json", "--view=map.pdf"]),
     Command("run, PNG", ["run", "job.json", "--view=map.png"]),
     Command("run, explained", ["run", "job.json", "--explain", "steps.md", "-o", "out.npz"]),
     Command("run, explained as HTML", ["run", "job.json", "--explain", "steps.html"]),

@@ -70,7 +70,7 @@ def test_view_is_a_picture_or_text_elsewhere(attn, result, tmp_path):
     assert program("view", "result.npz", "--of", "scores", "-o", "page.png", cwd=tmp_path).returncode == 0
     assert view._repr_png_() == (tmp_path / "page.png").read_bytes()
     assert str(view) == printed(tmp_path, "view", "result.npz", "--of", "scores", "--color", "never")
-    for suffix, start in (".png", b"\x89PNG"), (".svg", b"<svg"), (".html", b"<!DOCTYPE html>"):
+    for suffix, start in (".png", b"\x89PNG"), (".svg", b"<svg"), (".pdf", b"%PDF"), (".html", b"<!DOCTYPE html>"):
         view.save(tmp_path / f"saved{suffix}")
         assert (tmp_path / f"saved{suffix}").read_bytes().startswith(start)
     view.save(tmp_path / "dark.png", dark=True, size=200)

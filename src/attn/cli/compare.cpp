@@ -90,9 +90,8 @@ std::vector<Option> reference_options(ReferenceArgs& args) {
 std::vector<Option> picture_options(CompareArgs& args) {
   return in_group(
       "Picture",
-      {common(view_option(args.view,
-                          "draw A - B as a heat map on the terminal, or as a picture or page with "
-                          "--view=FILE.svg, .png or .html")),
+      {common(view_option(args.view, "draw A - B as a heat map on the terminal, or to FILE" +
+                                         std::string(kRenderSuffixes))),
        text("--of", args.of, "NAME", "tensor to draw; default: the first that differs"),
        flag("--force", args.force, "overwrite FILE if it exists")});
 }

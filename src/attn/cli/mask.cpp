@@ -188,16 +188,15 @@ Command mask_command() {
       "  attn mask --shape 8,8 --causal --window 2,0\n"
       "  attn mask --shape 64,64 --mask-rule 'k < 9 or q >= k' -o mask.svg\n"
       "  attn mask job.json -o mask.npy";
-  command.add(
-      {positional("JOB", args->job, "job file, with or without queries and keys"),
-       common(text("--shape", args->shape, "L,S",
-                   "numbers of queries and keys, or B,H,L,S, instead of Q and K")),
-       common(text(
-           "-o,--output", args->emit.output, "FILE",
-           "boolean array (.npy, .npz, ...), picture (.svg, .png) or page (.html); default: text")),
-       flag("--force", args->emit.force, "overwrite FILE if it exists"),
-       integer("--width", args->style.width, {20, 1000}, "N",
-               "width of the text in columns; default: that of the terminal")});
+  command.add({positional("JOB", args->job, "job file, with or without queries and keys"),
+               common(text("--shape", args->shape, "L,S",
+                           "numbers of queries and keys, or B,H,L,S, instead of Q and K")),
+               common(text("-o,--output", args->emit.output, "FILE",
+                           "boolean array (.npy, .npz, ...), picture (.svg, .pdf, .png) or page "
+                           "(.html); default: text")),
+               flag("--force", args->emit.force, "overwrite FILE if it exists"),
+               integer("--width", args->style.width, {20, 1000}, "N",
+                       "width of the text in columns; default: that of the terminal")});
   for (Option& option : job_options(args->flags)) {
     const auto is_its_key = [&](std::string_view key) {
       return find_field(key)->flag == option.names.front();

@@ -21,6 +21,7 @@
 #include "attn/job/recorded_visibility.h"
 #include "attn/report/drawing_memory.h"
 #include "attn/report/heat_picture.h"
+#include "attn/report/pdf.h"
 #include "attn/report/png.h"
 #include "attn/report/svg.h"
 
@@ -229,12 +230,13 @@ bool has_right_to_left(const std::string& text) {
   return false;
 }
 
-/// PNG text is drawn from left to right and its letters are not joined.
-void warn_of_text_direction(const HeatMap& map) {
+/// Text of PNG and PDF is drawn from left to right and its letters are not joined.
+void warn_of_text_direction(const HeatMap& map, const char* format) {
   for (const std::vector<std::string>& labels : {map.row_labels, map.column_labels})
     if (const auto found = std::find_if(labels.begin(), labels.end(), has_right_to_left);
         found != labels.end())
-      return note("warning: PNG pictures show right-to-left text such as '" + *found +
+      return note("warning: " + std::string(format) +
+                  " pictures show right-to-left text such as '" + *found +
                   "' from left to right; use .svg or .html");
 }
 
@@ -253,6 +255,7 @@ std::string svg_within_limit(const HeatMap& map, const PictureStyle& style) {
 std::optional<RenderFormat> find_render_format(const std::string& path) {
   if (path == "-") return RenderFormat::text;
   if (path.ends_with(".svg")) return RenderFormat::svg;
+  if (path.ends_with(".pdf")) return RenderFormat::pdf;
   if (path.ends_with(".png")) return RenderFormat::png;
   if (path.ends_with(".html")) return RenderFormat::html;
   return std::nullopt;
@@ -261,7 +264,7 @@ std::optional<RenderFormat> find_render_format(const std::string& path) {
 RenderFormat render_format(const std::string& path) {
   if (const auto format = find_render_format(path)) return *format;
   throw Error(ErrorKind::usage,
-              printable(path) + ": expected a name that ends in .svg, .png or .html");
+              printable(path) + ": expected a name that ends in " + kRenderSuffixes);
 }
 
 std::string description_of(Output output, std::size_t rank) {
@@ -341,6 +344,8 @@ std::size_t rendering_bytes(const Shape& shape, DType dtype, const std::vector<s
                             bytes_of_text(shape, terminal_style(style.colour, style.width)));
     case RenderFormat::svg:
       return saturating_sum(labels, bytes_of_svg(shape, widest_label(tokens)));
+    case RenderFormat::pdf:
+      return saturating_sum(labels, bytes_of_pdf(shape, widest_label(tokens)));
     case RenderFormat::png:
       return saturating_sum(labels, bytes_of_png(shape, widest_label(tokens), style.picture));
     case RenderFormat::html:
@@ -357,8 +362,11 @@ Rendering render(const std::vector<PageSet>& sets, RenderFormat format, const Re
       return {printable_lines(heat_text(map, terminal_style(style.colour, style.width)), true), ""};
     case RenderFormat::svg:
       return {svg_within_limit(map, style.picture), ""};
+    case RenderFormat::pdf:
+      warn_of_text_direction(map, "PDF");
+      return {pdf_of(heat_picture(map, style.picture.dark), style.picture), ""};
     case RenderFormat::png:
-      warn_of_text_direction(map);
+      warn_of_text_direction(map, "PNG");
       return {png_of(heat_picture(map, style.picture.dark), style.picture), ""};
     case RenderFormat::html:
       break;

@@ -48,7 +48,10 @@ TensorMap tensors_of(const TensorRef& ref, TensorFiles& files);
 /// "FILE" or "FILE: NAME", for messages; safe to print.
 std::string label_of(const std::string& path, const std::string& name);
 
-enum class RenderFormat { text, svg, png, html };
+enum class RenderFormat { text, svg, pdf, png, html };
+
+/// The suffixes of files: ".svg, .pdf, .png or .html".
+inline constexpr const char* kRenderSuffixes = ".svg, .pdf, .png or .html";
 
 /// By suffix; "-" is text on standard output. Empty for an unknown suffix.
 std::optional<RenderFormat> find_render_format(const std::string& path);
@@ -59,7 +62,7 @@ RenderFormat render_format(const std::string& path);
 struct RenderStyle {
   std::string colour = "auto";              ///< of text: auto, always or never
   std::size_t width = 0;                    ///< of text, in columns; 0: that of the terminal
-  PictureStyle picture;                     ///< of SVG and PNG
+  PictureStyle picture;                     ///< of SVG, PDF and PNG
   std::size_t max_html_bytes = 50'000'000;  ///< above it, values are stored less precisely
 };
 

@@ -85,7 +85,8 @@ void add_view_options(Command& command, RunViewArgs& args) {
       {common(view_option(
            args.view,
            "draw the weights, or else the first of the outputs of the job, as a heat map on "
-           "the terminal, or as a picture or page with --view=FILE.svg, .png or .html")),
+           "the terminal, or to FILE" +
+               std::string(kRenderSuffixes))),
        common(text(
            "--explain", args.explain, "FILE",
            "write each stage with its formula and numbers for one query to FILE.html, .md, .tex or "

@@ -125,18 +125,20 @@ std::vector<Option> picture_style_options(RenderStyle& style) {
       text("--max-html-bytes", Store<std::string>(store_page_size), "SIZE",
            "limit on the size of a page, such as 20M; values are stored less precisely if needed; "
            "default: 50000000"),
-      flag("--dark", picture.dark, "dark background, for .svg and .png"),
+      flag("--dark", picture.dark, "dark background, for .svg, .pdf and .png"),
       integer("--size", picture.width, {50, 20'000}, "N",
-              "width of an .svg or .png, in pixels of 1/96 inch; default: as needed"),
+              "width of an .svg, .pdf or .png, in pixels of 1/96 inch; default: as needed"),
       integer("--dpi", picture.dpi, {24, 1200}, "N", "pixels per inch of a .png; default: 192")};
 }
 
 void add_picture_requirements(Command& command, const std::string& output,
                               const std::string& flag) {
   const auto is_png = [&output] { return output.ends_with(".png"); };
-  const auto is_picture = [&output, is_png] { return is_png() || output.ends_with(".svg"); };
+  const auto is_picture = [&output, is_png] {
+    return is_png() || output.ends_with(".svg") || output.ends_with(".pdf");
+  };
   command.requirements.push_back(
-      {{"--dark", "--size"}, flag + "FILE.svg or " + flag + "FILE.png", is_picture});
+      {{"--dark", "--size"}, flag + "FILE.svg, .pdf or .png", is_picture});
   command.requirements.push_back({{"--dpi"}, flag + "FILE.png", is_png});
   command.requirements.push_back(
       {{"--max-html-bytes"}, flag + "FILE.html", [&output] { return output.ends_with(".html"); }});

@@ -181,7 +181,7 @@ Command view_command() {
            "FILE or FILE#NAME: .npz, .safetensors, .json, .npy or .csv; - for standard input")),
        positional("OTHER", args->other, "second result, to compare on an HTML page"),
        text("-o,--output", args->output, "FILE",
-            "FILE.svg, FILE.png or FILE.html (an interactive page); default: text on stdout"),
+            "FILE.svg, .pdf, .png or .html (an interactive page); default: text on stdout"),
        flag("--force", args->force, "overwrite FILE if it exists")});
   command.add(terminal_options(args->style));
   command.add(picture_style_options(args->style));

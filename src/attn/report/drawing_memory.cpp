@@ -7,7 +7,6 @@
 #include "attn/report/binary_text.h"
 #include "attn/report/heat_picture.h"
 #include "attn/report/page_elements.h"
-#include "attn/report/svg.h"
 
 namespace attn {
 namespace {
@@ -23,6 +22,9 @@ constexpr double kCell = 1, kText = 128;
 constexpr double kRun = 24, kRectangle = 80, kWrittenText = 320;
 // In an SVG with embedded PNG: a cell in base 64, twice while the text grows.
 constexpr double kEmbedded = 4;
+// In a PDF: a cell as the start of a run, twice while the list grows, and as a rectangle of 50
+// characters, twice while the text grows, and compressed; a text likewise; a cell of an image.
+constexpr double kPdfRectangle = 150, kPdfText = 600, kPdfPixel = 3;
 // In a PNG: a pixel on the canvas and in the file.
 constexpr double kPixel = 3 + 1.5;
 
@@ -53,6 +55,18 @@ PictureBounds bounds_of(const Matrices& m, double label) {
   return picture_bounds(count(m.panels), count(m.group), count(m.rows), count(m.columns), label);
 }
 
+/// `pixel`, `rectangle` and `text` are the bytes of a cell of an embedded image, of a cell that is
+/// a shape, and of a text.
+std::size_t bytes_of_shapes(const Shape& shape, double label, double pixel, double rectangle,
+                            double text) {
+  const Matrices m = matrices_of(shape);
+  const PictureBounds bounds = bounds_of(m, label);
+  const bool embeds = bounds.cells > static_cast<double>(kMaxVectorCells);
+  return with_labels(
+      bounds.cells * (kCell + (embeds ? pixel : kRun + rectangle)) + bounds.texts * (kText + text),
+      m);
+}
+
 }  // namespace
 
 std::size_t bytes_of_text(const Shape& shape, const TerminalStyle& style) {
@@ -69,12 +83,11 @@ std::size_t bytes_of_text(const Shape& shape, const TerminalStyle& style) {
 }
 
 std::size_t bytes_of_svg(const Shape& shape, double label) {
-  const Matrices m = matrices_of(shape);
-  const PictureBounds bounds = bounds_of(m, label);
-  const bool embeds = bounds.cells > static_cast<double>(kMaxVectorCells);
-  return with_labels(bounds.cells * (kCell + (embeds ? kEmbedded : kRun + kRectangle)) +
-                         bounds.texts * (kText + kWrittenText),
-                     m);
+  return bytes_of_shapes(shape, label, kEmbedded, kRectangle, kWrittenText);
+}
+
+std::size_t bytes_of_pdf(const Shape& shape, double label) {
+  return bytes_of_shapes(shape, label, kPdfPixel, kPdfRectangle, kPdfText);
 }
 
 std::size_t bytes_of_png(const Shape& shape, double label, const PictureStyle& style) {

@@ -16,6 +16,7 @@ namespace attn {
 std::size_t bytes_of_text(const Shape& shape, const TerminalStyle& style);
 /// `label` is the width of the widest row or column label (text_width() at 12 pixels per em).
 std::size_t bytes_of_svg(const Shape& shape, double label);
+std::size_t bytes_of_pdf(const Shape& shape, double label);
 std::size_t bytes_of_png(const Shape& shape, double label, const PictureStyle& style);
 
 /// For a page of at most `max_bytes` that is made with up to `threads` threads. `steps` are

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <initializer_list>
 #include <map>
 #include <new>
 #include <string_view>
@@ -17,6 +18,7 @@
 #include "attn/report/picture.h"
 
 #include FT_FREETYPE_H
+#include FT_OUTLINE_H
 
 namespace attn {
 namespace {
@@ -75,31 +77,64 @@ class Faces {
   std::map<std::string, FT_Face> files_;
 };
 
+/// A box with the digits of a code point in two lines, 73 2B or 01F 600, for a character that no
+/// font has. Lengths are ems.
+class CodeBox {
+ public:
+  static constexpr double kDigit = 0.42, kTop = 0.84, kBottom = 0.14, kMargin = 0.06;
+
+  explicit CodeBox(std::uint32_t code) {
+    char text[16];
+    std::snprintf(text, sizeof text, code > 0xFFFFu ? "%06X" : "%04X", static_cast<unsigned>(code));
+    digits_ = text;
+  }
+
+  double width() const { return across() * kAdvance + 0.14; }
+  double advance() const { return width() + 2 * kMargin; }
+
+  /// Calls f(digit, x, y) for the origin of each; y is downwards from the baseline.
+  template <class F>
+  void for_each_digit(const F& f) const {
+    for (int k = 0; k < 2 * across(); ++k)
+      f(digits_[static_cast<std::size_t>(k)], kMargin + 0.07 + k % across() * kAdvance,
+        k < across() ? -kTop / 2 - 0.01 : kBottom - 0.1);
+  }
+
+ private:
+  static constexpr double kAdvance = 0.29;
+
+  int across() const { return static_cast<int>(digits_.size() / 2); }
+
+  std::string digits_;
+};
+
 /// Draws text from left to right.
 class Pen {
  public:
   Pen(Faces& faces, double size, const std::function<void(const Glyph&)>& draw)
       : faces_(faces), size_(size), draw_(draw) {}
 
-  void write(std::uint32_t code) {
+  /// Returns where the origin of the character is.
+  double write(std::uint32_t code) {
     const FoundGlyph glyph = faces_.find(code);
-    if (glyph.index == 0)
-      write_code(code);
-    else
-      write(glyph, size_, 0);
+    if (glyph.index != 0) return write(glyph, size_, 0);
+    const double start = position();
+    write_code(code);
+    return start;
   }
 
   double position() const { return static_cast<double>(at_) / 64; }
 
  private:
   /// `down`: pixels below the baseline.
-  void write(const FoundGlyph& glyph, double size, int down) {
+  double write(const FoundGlyph& glyph, double size, int down) {
     const FT_Face face = glyph.face;
     require(FT_Set_Char_Size(face, 0, static_cast<FT_F26Dot6>(size * 64), 72, 72));
     FT_Vector kerning{};
     if (before_.face == face && before_.index != 0)
       FT_Get_Kerning(face, before_.index, glyph.index, FT_KERNING_UNFITTED, &kerning);
     at_ += kerning.x;
+    const double start = position();
     FT_Vector shift{at_ & 63, 0};
     FT_Set_Transform(face, nullptr, &shift);  // subpixel positions
     require(FT_Load_Glyph(face, glyph.index,
@@ -110,35 +145,29 @@ class Pen {
              static_cast<int>(bitmap.width), static_cast<int>(bitmap.rows), bitmap.buffer});
     at_ += face->glyph->linearHoriAdvance >> 10;  // from 16.16
     before_ = glyph;
+    return start;
   }
 
-  /// A box with the digits of the code point in two lines: 73 2B, 01F 600.
   void write_code(std::uint32_t code) {
-    constexpr double kDigit = 0.42, kAdvance = 0.29, kTop = 0.84, kBottom = 0.14;  // in ems
-    char digits[16];
-    const bool wide = code > 0xFFFFu;
-    std::snprintf(digits, sizeof digits, wide ? "%06X" : "%04X", static_cast<unsigned>(code));
-    const int across = wide ? 3 : 2;
-    const double width = (across * kAdvance + 0.14) * size_;
-    const FT_Pos start = at_ + to_pos(0.06 * size_);
-    before_ = {};
+    const CodeBox box(code);
+    const FT_Pos start = at_;
     if (draw_) {
-      frame(start, width);
-      for (int k = 0; k < 2 * across; ++k) {
-        at_ = start + to_pos((0.07 + k % across * kAdvance) * size_);
+      frame(start + to_pos(CodeBox::kMargin * size_), box.width() * size_);
+      box.for_each_digit([&](char digit, double x, double y) {
+        at_ = start + to_pos(x * size_);
         before_ = {};
-        const double line = k < across ? -kTop / 2 - 0.01 : kBottom - 0.1;
-        write({faces_.embedded(), FT_Get_Char_Index(faces_.embedded(), FT_ULong(digits[k]))},
-              kDigit * size_, static_cast<int>(std::lround(line * size_)));
-      }
+        write({faces_.embedded(), FT_Get_Char_Index(faces_.embedded(), FT_ULong(digit))},
+              CodeBox::kDigit * size_, static_cast<int>(std::lround(y * size_)));
+      });
     }
-    at_ = start + to_pos(width + 0.06 * size_);
+    at_ = start + to_pos(box.advance() * size_);
     before_ = {};
   }
 
   void frame(FT_Pos start, double width) {
     const int left = static_cast<int>(start >> 6), wide = std::max(2, static_cast<int>(width));
-    const int top = -static_cast<int>(0.84 * size_), bottom = static_cast<int>(0.14 * size_);
+    const int top = -static_cast<int>(CodeBox::kTop * size_);
+    const int bottom = static_cast<int>(CodeBox::kBottom * size_);
     const int line = std::max(1, static_cast<int>(size_ / 20));
     const std::vector<std::uint8_t> ink(
         static_cast<std::size_t>(line) * static_cast<std::size_t>(std::max(wide, bottom - top)),
@@ -169,17 +198,122 @@ std::uint32_t take_code_point(std::string_view& text) {
 /// Variation selectors change the style of the character before them, which is not supported.
 bool is_variation_selector(std::uint32_t code) { return code >= 0xFE00u && code <= 0xFE0Fu; }
 
+std::vector<std::uint32_t> visible_code_points(std::string_view text) {
+  std::vector<std::uint32_t> codes;
+  while (!text.empty()) {
+    const std::uint32_t code = take_code_point(text);
+    if (!is_variation_selector(code) && !is_invisible(code)) codes.push_back(code);
+  }
+  return codes;
+}
+
+/// Collects an outline from FreeType, in thousandths of an em.
+class OutlineSink {
+ public:
+  OutlineSink(std::vector<PathStep>& path, double scale) : path_(path), scale_(scale) {}
+
+  static int move(const FT_Vector* to, void* sink) {
+    return self(sink).add(PathStep::Kind::move, {self(sink).point(*to)});
+  }
+  static int line(const FT_Vector* to, void* sink) {
+    return self(sink).add(PathStep::Kind::line, {self(sink).point(*to)});
+  }
+  /// A quadratic curve is a cubic one with control points at two thirds of the way to its own.
+  static int quadratic(const FT_Vector* control, const FT_Vector* to, void* sink) {
+    const Point from = self(sink).at_, c = self(sink).point(*control), end = self(sink).point(*to);
+    const auto two_thirds = [&c](const Point& p) {
+      return Point{p[0] + 2 * (c[0] - p[0]) / 3, p[1] + 2 * (c[1] - p[1]) / 3};
+    };
+    return self(sink).add(PathStep::Kind::curve, {two_thirds(from), two_thirds(end), end});
+  }
+  static int cubic(const FT_Vector* a, const FT_Vector* b, const FT_Vector* to, void* sink) {
+    return self(sink).add(PathStep::Kind::curve,
+                          {self(sink).point(*a), self(sink).point(*b), self(sink).point(*to)});
+  }
+
+ private:
+  using Point = std::array<double, 2>;
+
+  static OutlineSink& self(void* sink) { return *static_cast<OutlineSink*>(sink); }
+
+  Point point(const FT_Vector& v) const {
+    return {static_cast<double>(v.x) * scale_, static_cast<double>(v.y) * scale_};
+  }
+
+  int add(PathStep::Kind kind, std::initializer_list<Point> points) {
+    PathStep step{kind};
+    std::size_t i = 0;
+    for (const Point& p : points) step.points[i++] = p[0], step.points[i++] = p[1], at_ = p;
+    path_.push_back(step);
+    return 0;
+  }
+
+  std::vector<PathStep>& path_;
+  double scale_;
+  Point at_{};
+};
+
+GlyphOutline outline_of(const FoundGlyph& glyph) {
+  const FT_Face face = glyph.face;
+  require(FT_Load_Glyph(face, glyph.index, FT_LOAD_NO_SCALE | FT_LOAD_IGNORE_TRANSFORM));
+  const double scale = 1000.0 / face->units_per_EM;
+  GlyphOutline outline{static_cast<double>(face->glyph->metrics.horiAdvance) * scale, {}};
+  OutlineSink sink(outline.path, scale);
+  const FT_Outline_Funcs functions{
+      &OutlineSink::move, &OutlineSink::line, &OutlineSink::quadratic, &OutlineSink::cubic, 0, 0};
+  require(FT_Outline_Decompose(&face->glyph->outline, &functions, &sink));
+  return outline;
+}
+
+void append_rectangle(GlyphOutline& outline, double left, double bottom, double right, double top) {
+  using enum PathStep::Kind;
+  outline.path.insert(
+      outline.path.end(),
+      {{move, {left, bottom}}, {line, {right, bottom}}, {line, {right, top}}, {line, {left, top}}});
+}
+
+Faces& all_faces() {
+  static Faces faces;
+  return faces;
+}
+
 }  // namespace
 
 double render_text(const std::string& text, double size,
                    const std::function<void(const Glyph&)>& draw) {
-  static Faces faces;
-  Pen pen(faces, size, draw);
-  for (std::string_view rest = text; !rest.empty();) {
-    const std::uint32_t code = take_code_point(rest);
-    if (!is_variation_selector(code) && !is_invisible(code)) pen.write(code);
-  }
+  Pen pen(all_faces(), size, draw);
+  for (const std::uint32_t code : visible_code_points(text)) pen.write(code);
   return pen.position();
+}
+
+std::vector<PlacedGlyph> placed_glyphs(const std::string& text, double size) {
+  Pen pen(all_faces(), size, nullptr);
+  std::vector<PlacedGlyph> placed;
+  for (const std::uint32_t code : visible_code_points(text))
+    placed.push_back({code, pen.write(code)});
+  return placed;
+}
+
+GlyphOutline outline_of(std::uint32_t code) {
+  Faces& faces = all_faces();
+  const FoundGlyph glyph = faces.find(code);
+  if (glyph.index != 0) return outline_of(glyph);
+  const CodeBox box(code);
+  GlyphOutline outline{1000 * box.advance(), {}};
+  // The inner rectangle runs the other way, so that it is not filled.
+  constexpr double kLine = 50;
+  const double left = 1000 * CodeBox::kMargin, right = left + 1000 * box.width();
+  append_rectangle(outline, left, -1000 * CodeBox::kBottom, right, 1000 * CodeBox::kTop);
+  append_rectangle(outline, right - kLine, kLine - 1000 * CodeBox::kBottom, left + kLine,
+                   1000 * CodeBox::kTop - kLine);
+  box.for_each_digit([&](char digit, double x, double y) {
+    for (PathStep step : outline_of(faces.find(static_cast<unsigned char>(digit))).path) {
+      for (std::size_t i = 0; i < step.points.size(); ++i)
+        step.points[i] = CodeBox::kDigit * step.points[i] + 1000 * (i % 2 == 0 ? x : -y);
+      outline.path.push_back(step);
+    }
+  });
+  return outline;
 }
 
 double text_width(const std::string& text, double size) {

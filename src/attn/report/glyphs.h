@@ -1,9 +1,11 @@
-// Draws text with FreeType, for measuring and for PNG files.
+// Draws text with FreeType, for measuring and for PNG and PDF files.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace attn {
 
@@ -22,5 +24,26 @@ struct Glyph {
 /// with its code point in hexadecimal.
 double render_text(const std::string& text, double size,
                    const std::function<void(const Glyph&)>& draw);
+
+/// A character that render_text() draws, and how far its origin is from that of the text.
+struct PlacedGlyph {
+  std::uint32_t code = 0;
+  double x = 0;  ///< pixels
+};
+std::vector<PlacedGlyph> placed_glyphs(const std::string& text, double size);
+
+/// A step along an outline: to a point, where a curve is a cubic Bezier curve with two control
+/// points before it. In thousandths of an em, y upwards.
+struct PathStep {
+  enum class Kind { move, line, curve } kind;
+  std::array<double, 6> points = {};  ///< x, y of one or three points
+};
+
+/// What render_text() draws for a character: closed paths, filled by the nonzero winding rule.
+struct GlyphOutline {
+  double advance = 0;  ///< thousandths of an em
+  std::vector<PathStep> path;
+};
+GlyphOutline outline_of(std::uint32_t code);
 
 }  // namespace attn

@@ -2,7 +2,7 @@
 // their tensors, which may be large, and are read row by row.
 //
 // Rows are queries and columns are keys. A panel is a head; all panels share labels and scale.
-// Rendered by report/heat_text.h (terminals), report/heat_picture.h (SVG, PNG) and report/page.h
+// Rendered by report/heat_text.h (terminals), report/heat_picture.h (SVG, PDF, PNG) and report/page.h
 // (HTML).
 #pragma once
 

@@ -1,4 +1,4 @@
-// A picture: shapes in drawing order, written as SVG or PNG.
+// A picture: shapes in drawing order, written as SVG, PDF or PNG.
 //
 // Lengths are CSS pixels (96 per inch); y increases downwards.
 #pragma once
@@ -64,11 +64,29 @@ struct Picture {
   std::vector<std::variant<BoxShape, CellsShape, TextShape>> shapes;
 };
 
+/// In pictures with more cells, SVG and PDF files embed matrices as images with a pixel per cell.
+constexpr std::size_t kMaxVectorCells = 10'000;
+
+/// The cells of all matrices.
+std::size_t cells_of(const Picture& picture);
+
+/// Adjacent cells of a row with the same code.
+struct CellRun {
+  std::uint8_t code;
+  std::uint32_t first, count;  ///< indices of CellsShape::cells
+};
+
+/// From top to bottom and left to right.
+std::vector<CellRun> runs_of(const CellsShape& shape);
+
+/// With at most two digits after the point.
+std::string length_text(double value);
+
 /// Side of the squares in which hatches, dots and crosses repeat. Smaller cells that are NaN are
 /// filled.
 constexpr double kPatternSize = 6;
 
-/// Width of text in pixels, in both formats.
+/// Width of text in pixels, in all formats.
 double text_width(const std::string& text, double size);
 
 /// `text` if it fits `width`, otherwise as many of its grapheme clusters as fit, followed by "…".

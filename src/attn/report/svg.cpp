@@ -1,8 +1,6 @@
 #include "attn/report/svg.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -16,17 +14,6 @@
 namespace attn {
 namespace {
 
-/// With at most two digits after the point.
-std::string svg_number(double value) {
-  std::array<char, 32> text{};
-  const auto end =
-      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, 2);
-  std::string out(text.data(), end.ptr);
-  while (out.back() == '0') out.pop_back();
-  if (out.back() == '.') out.pop_back();
-  return out == "-0" ? "0" : out;
-}
-
 std::string hex(Rgb colour) {
   std::string text = "#";
   for (const std::uint8_t channel : {colour.red, colour.green, colour.blue})
@@ -35,20 +22,14 @@ std::string hex(Rgb colour) {
 }
 
 std::string attributes(const Box& box) {
-  return " x=\"" + svg_number(box.x) + "\" y=\"" + svg_number(box.y) + "\" width=\"" +
-         svg_number(box.width) + "\" height=\"" + svg_number(box.height) + "\"";
+  return " x=\"" + length_text(box.x) + "\" y=\"" + length_text(box.y) + "\" width=\"" +
+         length_text(box.width) + "\" height=\"" + length_text(box.height) + "\"";
 }
 
 void append_svg(std::string& text, const BoxShape& shape) {
   text += "<rect" + attributes(shape.box) +
           (shape.outlined ? " fill=\"none\" stroke=\"" : " fill=\"") + hex(shape.colour) + "\"/>\n";
 }
-
-/// Adjacent cells of a row with the same fill.
-struct Run {
-  std::uint8_t fill;
-  std::uint32_t first, count;
-};
 
 /// The fill attribute of a code of CellsShape.
 std::string fill_of(std::uint8_t code, const Picture& picture, bool small) {
@@ -57,48 +38,33 @@ std::string fill_of(std::uint8_t code, const Picture& picture, bool small) {
   return code == kHiddenCell ? "url(#hidden)" : code == kZeroCell ? "url(#zero)" : "url(#nan)";
 }
 
-/// By fill, then from top to bottom.
-std::vector<Run> runs_of(const CellsShape& shape) {
-  std::vector<Run> runs;
-  for (std::size_t i = 0; i < shape.rows; ++i)
-    for (std::size_t j = 0; j < shape.columns; ++j) {
-      const std::size_t cell = i * shape.columns + j;
-      const std::uint8_t fill = shape.cells[cell];
-      if (j > 0 && runs.back().fill == fill)
-        ++runs.back().count;
-      else
-        runs.push_back({fill, static_cast<std::uint32_t>(cell), 1});
-    }
-  std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) {
-    return std::pair(a.fill, a.first) < std::pair(b.fill, b.first);
-  });
-  return runs;
-}
-
 /// One path per colour, so that large matrices take few bytes per cell. Adjacent cells of a row
 /// with the same colour become one rectangle.
 void append_cells(std::string& text, const CellsShape& shape, const Picture& picture) {
   const double wide = shape.box.width / static_cast<double>(shape.columns);
   const double tall = shape.box.height / static_cast<double>(shape.rows);
   const bool small = std::min(wide, tall) < kPatternSize;
-  const std::vector<Run> runs = runs_of(shape);
+  std::vector<CellRun> runs = runs_of(shape);
+  std::sort(runs.begin(), runs.end(), [](const CellRun& a, const CellRun& b) {
+    return std::pair(a.code, a.first) < std::pair(b.code, b.first);
+  });
   text += "<g shape-rendering=\"crispEdges\">\n";
   for (std::size_t r = 0; r < runs.size(); ++r) {
-    if (r == 0 || runs[r].fill != runs[r - 1].fill)
+    if (r == 0 || runs[r].code != runs[r - 1].code)
       text += (r == 0 ? "<path fill=\"" : "\"/>\n<path fill=\"") +
-              fill_of(runs[r].fill, picture, small) + "\" d=\"";
+              fill_of(runs[r].code, picture, small) + "\" d=\"";
     const std::size_t row = runs[r].first / shape.columns, column = runs[r].first % shape.columns;
-    const std::string run = svg_number(static_cast<double>(runs[r].count) * wide);
-    text += "M" + svg_number(shape.box.x + static_cast<double>(column) * wide) + " " +
-            svg_number(shape.box.y + static_cast<double>(row) * tall) + "h" + run + "v" +
-            svg_number(tall) + "h-" + run + "z";
+    const std::string run = length_text(static_cast<double>(runs[r].count) * wide);
+    text += "M" + length_text(shape.box.x + static_cast<double>(column) * wide) + " " +
+            length_text(shape.box.y + static_cast<double>(row) * tall) + "h" + run + "v" +
+            length_text(tall) + "h-" + run + "z";
   }
   text += runs.empty() ? "</g>\n" : "\"/>\n</g>\n";
 }
 
 void append_svg(std::string& text, const TextShape& shape) {
-  const std::string x = svg_number(shape.x), y = svg_number(shape.y);
-  text += "<text x=\"" + x + "\" y=\"" + y + "\" font-size=\"" + svg_number(shape.size) + "\"";
+  const std::string x = length_text(shape.x), y = length_text(shape.y);
+  text += "<text x=\"" + x + "\" y=\"" + y + "\" font-size=\"" + length_text(shape.size) + "\"";
   if (shape.anchor != Anchor::start)
     text += shape.anchor == Anchor::middle ? " text-anchor=\"middle\"" : " text-anchor=\"end\"";
   if (shape.vertical) text += " transform=\"rotate(-90 " + x + " " + y + ")\"";
@@ -133,23 +99,16 @@ std::string patterns(const Theme& theme) {
          "\" stroke-width=\"0.8\"/></pattern>\n</defs>\n";
 }
 
-std::size_t cells_of(const Picture& picture) {
-  std::size_t count = 0;
-  for (const auto& shape : picture.shapes)
-    if (const auto* cells = std::get_if<CellsShape>(&shape)) count += cells->cells.size();
-  return count;
-}
-
 }  // namespace
 
 std::string svg_of(const Picture& picture, const PictureStyle& style) {
-  const std::string width = svg_number(picture.width), height = svg_number(picture.height);
+  const std::string width = length_text(picture.width), height = length_text(picture.height);
   const double shown = style.width.value_or(picture.width);
   const bool embeds = cells_of(picture) > kMaxVectorCells;
   std::string text = "<svg xmlns=\"http://www.w3.org/2000/svg\"";
   if (embeds) text += " xmlns:xlink=\"http://www.w3.org/1999/xlink\"";
-  text += " width=\"" + svg_number(shown) + "\" height=\"" +
-          svg_number(shown * picture.height / picture.width) + "\" viewBox=\"0 0 " + width + " " +
+  text += " width=\"" + length_text(shown) + "\" height=\"" +
+          length_text(shown * picture.height / picture.width) + "\" viewBox=\"0 0 " + width + " " +
           height + "\" font-family=\"'DejaVu Sans', Verdana, sans-serif\" role=\"img\">\n<title>" +
           markup(picture.title) + "</title>\n" + patterns(picture.theme) + "<rect width=\"" +
           width + "\" height=\"" + height + "\" fill=\"" + hex(picture.theme.ground) + "\"/>\n";

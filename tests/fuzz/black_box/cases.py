@@ -521,7 +521,7 @@ def make_case(pool, seed):
         if kind == "out":
             return "out." + dice.choice(TENSOR_SUFFIXES)
         if kind == "picture":
-            return "picture." + dice.choice(["svg", "png", "html"])
+            return "picture." + dice.choice(["svg", "pdf", "png", "html"])
         if kind == "suffix":
             return dice.choice(TENSOR_SUFFIXES)
         names.append(dice.choice(pool.by_kind[kind]))

@@ -229,7 +229,7 @@ def make_case(seed):
         return f"{name}.{suffix}"
 
     rows = dice.choice([1, 40, 300, 1000])
-    words = {"out": "out." + dice.choice(cases.TENSOR_SUFFIXES), "picture": "picture." + dice.choice(["svg", "png", "html"]),
+    words = {"out": "out." + dice.choice(cases.TENSOR_SUFFIXES), "picture": "picture." + dice.choice(["svg", "pdf", "png", "html"]),
              "document": dice.choice(["md", "html", "tex", "txt"]), "elements": str(elements),
              "shape": f"{rows},{max(1, elements // rows)}", "half": str(elements // 4), "count": str(dice.choice([2, 5, 50])),
              "draw": json.dumps({"randn": {"shape": [rows, max(1, elements // rows // 3)]}})}

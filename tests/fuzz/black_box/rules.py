@@ -120,6 +120,10 @@ def content_problem(path, data, is_new, folder, read_by_attn):
             xml.etree.ElementTree.fromstring(data)
         elif suffix == "png":
             return png_problem(data)
+        elif suffix == "pdf":
+            start = re.search(rb"\nstartxref\n(\d+)\n%%EOF\n$", data)
+            is_whole = data.startswith(b"%PDF-1.7\n") and start and data[int(start[1]):].startswith(b"xref\n")
+            return "" if is_whole else "no table of objects"
         elif suffix == "json":
             json.loads(data)
         elif suffix == "csv" and data.startswith(TABLES):
