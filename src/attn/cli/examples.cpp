@@ -9,6 +9,7 @@
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 #include "attn/base/utf8.h"
+#include "attn/cli/exercise.h"
 #include "attn/cli/run.h"
 #include "attn/cli/terminal.h"
 #include "attn/examples/check.h"
@@ -30,7 +31,8 @@ struct ExampleArgs {
   std::string job;  ///< of views; "": all jobs
   RunViewArgs views;
   bool force = false;
-  std::string name, target;  ///< of copy
+  std::string name, target;  ///< of copy and exercise
+  ExerciseArgs exercise;
 };
 
 std::string padded(const std::string& name, std::size_t width) {
@@ -94,6 +96,28 @@ std::vector<std::string> files_of_jobs(const Example& example) {
   return files;
 }
 
+/// The jobs of an example that are drawn or explained: that of --job, or all. Errors: usage, if
+/// there is none, or more than one and only one is wanted.
+std::vector<std::string> chosen_jobs(const Example& example, const std::string& job,
+                                     bool wants_one) {
+  std::vector<std::string> jobs = files_of_jobs(example);
+  append_new(jobs, example.view);
+  if (job.empty() && !example.view.empty()) jobs = {example.view};
+  if (!job.empty()) {
+    if (std::find(jobs.begin(), jobs.end(), job) == jobs.end())
+      throw Error(ErrorKind::usage,
+                  "--job: expected " + join_or(jobs) + ", found '" + printable(job) + "'");
+    jobs = {job};
+  }
+  if (jobs.empty())
+    throw Error(ErrorKind::usage,
+                "the example '" + printable(example.name) + "' has no job to draw or explain");
+  if (jobs.size() > 1 && wants_one)
+    throw Error(ErrorKind::usage, "this example has " + counted(jobs.size(), "job") +
+                                      "; choose one with --job: " + join_or(jobs));
+  return jobs;
+}
+
 /// Draws or explains the jobs of one example, with a line before each if there are several.
 int view_example(const ExampleArgs& args) {
   const std::string folder = examples_folder(args.data);
@@ -101,21 +125,7 @@ int view_example(const ExampleArgs& args) {
   if (args.all || names.size() != 1)
     throw Error(ErrorKind::usage, "--view and --explain require the name of one example");
   const Example example = read_example(path_of(folder, names[0]));
-  std::vector<std::string> jobs = files_of_jobs(example);
-  append_new(jobs, example.view);
-  if (args.job.empty() && !example.view.empty()) jobs = {example.view};
-  if (!args.job.empty()) {
-    if (std::find(jobs.begin(), jobs.end(), args.job) == jobs.end())
-      throw Error(ErrorKind::usage,
-                  "--job: expected " + join_or(jobs) + ", found '" + printable(args.job) + "'");
-    jobs = {args.job};
-  }
-  if (jobs.empty())
-    throw Error(ErrorKind::usage,
-                "the example '" + printable(names[0]) + "' has no job to draw or explain");
-  if (jobs.size() > 1 && args.views.has_file())
-    throw Error(ErrorKind::usage, "this example has " + counted(jobs.size(), "job") +
-                                      "; choose one with --job: " + join_or(jobs));
+  const std::vector<std::string> jobs = chosen_jobs(example, args.job, args.views.has_file());
   for (const std::string& job : jobs) {
     if (jobs.size() > 1) print((job == jobs[0] ? "# " : "\n# ") + printable(job) + "\n");
     const int code = run_job_views(path_of(example.folder, job), args.views, args.force);
@@ -143,6 +153,16 @@ int run_examples(const ExampleArgs& args) {
     print(between + title + text_of(evaluation, labels));
     between = "\n";
   }
+  return 0;
+}
+
+int write_exercise_of(const ExampleArgs& args) {
+  const std::string folder = examples_folder(args.data);
+  ExampleArgs one = args;
+  one.names = {args.name};
+  const Example example = read_example(path_of(folder, chosen(one, folder)[0]));
+  const std::string job = chosen_jobs(example, args.job, true)[0];
+  write_exercise(path_of(example.folder, job), args.exercise);
   return 0;
 }
 
@@ -193,7 +213,7 @@ int check(const ExampleArgs& args) {
 
 Command examples_command() {
   const auto args = std::make_shared<ExampleArgs>();
-  Command list_command, run_command, copy_command, check_command;
+  Command list_command, run_command, copy_command, exercise_command, check_command;
   list_command.name = "list";
   list_command.summary = "print name and title of each example, by source (default)";
   list_command.description =
@@ -238,6 +258,31 @@ Command examples_command() {
                           flag("--force", args->force, "overwrite existing files")};
   copy_command.action = [args] { return copy_example(*args); };
 
+  ExerciseArgs& exercise = args->exercise;
+  exercise_command.name = "exercise";
+  exercise_command.summary =
+      "write an example with other numbers to solve by hand, and its solution";
+  exercise_command.description =
+      "Writes the steps of an example with other numbers and blanks for the results to FILE, and "
+      "the same with the results to a second file. The same seed gives the same numbers. They are "
+      "of the kind of the example's: integers, or with as many digits.";
+  exercise_command.example =
+      "  attn examples exercise illustrated-self-attention --seed 7 -o sheet.html";
+  exercise_command.options = {
+      required(positional("NAME", args->name, "name of an example")),
+      required(text("-o,--output", exercise.sheet, "FILE",
+                    "the sheet: FILE.html, .md, .tex or .txt; - is text on stdout")),
+      text("--solution", exercise.solution, "FILE",
+           "the solution; default: FILE-solution.html for FILE.html"),
+      integer("--seed", exercise.seed, {0}, "N", "number of the exercise; default: 0"),
+      text("--job", args->job, "FILE", "the example's job, if it has several"),
+      integer("--query", exercise.choice.query, {}, "I",
+              "query whose numbers are worked out; default: the first, or the last if the job is "
+              "causal"),
+      integer("--head", exercise.choice.head, {}, "I", "head; default: 0"),
+      flag("--force", exercise.force, "overwrite files that exist")};
+  exercise_command.action = [args] { return write_exercise_of(*args); };
+
   check_command.name = "check";
   check_command.summary =
       "compute examples and compare with the expected output; exit 1 if any differ";
@@ -258,7 +303,7 @@ Command examples_command() {
       "  attn examples check";
   command.add(text("--data", args->data, "DIR",
                    "folder of the examples; default: $ATTN_DATA, or the installed ones"));
-  command.subcommands = {list_command, run_command, copy_command, check_command};
+  command.subcommands = {list_command, run_command, copy_command, exercise_command, check_command};
   command.action = list_command.action;
   return command;
 }

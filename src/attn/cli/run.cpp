@@ -13,6 +13,7 @@
 #include "attn/cli/run_args.h"
 #include "attn/cli/run_layers.h"
 #include "attn/cli/run_progress.h"
+#include "attn/cli/steps_text.h"
 #include "attn/cli/terminal.h"
 #include "attn/cli/weight_steps.h"
 #include "attn/core/attention.h"
@@ -27,7 +28,6 @@
 #include "attn/job/job.h"
 #include "attn/model/layer_series.h"
 #include "attn/model/model_job.h"
-#include "attn/report/worked_text.h"
 #include "attn/result/execution.h"
 #include "attn/result/memory_estimate.h"
 #include "attn/result/result_file.h"
@@ -35,35 +35,6 @@
 
 namespace attn {
 namespace {
-
-enum class StepsFormat { text, markdown, html, latex };
-
-StepsFormat steps_format(const std::string& path) {
-  if (path == "-" || path.ends_with(".txt")) return StepsFormat::text;
-  if (path.ends_with(".md")) return StepsFormat::markdown;
-  if (path.ends_with(".html")) return StepsFormat::html;
-  if (path.ends_with(".tex")) return StepsFormat::latex;
-  throw Error(ErrorKind::usage, "--explain " + printable(path) +
-                                    ": expected a name that ends in .txt, .md, .html or "
-                                    ".tex");
-}
-
-/// `style` is that of standard output.
-std::string written(const WorkedSteps& steps, const std::string& path, const RenderStyle& style) {
-  switch (steps_format(path)) {
-    case StepsFormat::text:
-      return printable_lines(
-          text_of(steps, path == "-" ? terminal_style(style.colour, style.width) : TerminalStyle{}),
-          true);
-    case StepsFormat::markdown:
-      return printable_lines(markdown_of(steps));
-    case StepsFormat::html:
-      return html_of(steps);
-    case StepsFormat::latex:
-      break;
-  }
-  return latex_of(steps);
-}
 
 /// The memory of an explanation, which contains the heat map of one head.
 std::size_t bytes_of_steps(const PlannedOutput& weights, const Job& job, StepsFormat format) {
@@ -122,7 +93,7 @@ RunViews::RunViews(const RunViewArgs& args, const Request& drawn, std::vector<Ou
     view_.emplace(args.view, policy);
   }
   if (!args.explain.empty()) {
-    steps_format(args.explain);
+    steps_format("--explain", args.explain);
     explain_streams_ = is_stream(args.explain);
     explain_.emplace(args.explain, policy);
   }
@@ -159,7 +130,8 @@ std::size_t RunViews::bytes(const Job& job, const Plan& plan) const {
       bytes = std::max(bytes, rendering_bytes(output.shape, output.dtype, job.tokens,
                                               render_format(args_.view), args_.style, steps));
     if (explain_ && output.request == Request{Output::weights})
-      bytes = std::max(bytes, bytes_of_steps(output, job, steps_format(args_.explain)));
+      bytes =
+          std::max(bytes, bytes_of_steps(output, job, steps_format("--explain", args_.explain)));
   }
   return bytes;
 }
@@ -174,7 +146,10 @@ std::string RunViews::flags() const {
 void RunViews::write(const Job& job, const Result& result, bool streams) {
   if (explain_ && explain_streams_ == streams) {
     const WorkedSteps steps = explain(job, result.outputs, args_.choice);
-    explain_->write(written(steps, args_.explain, args_.style));
+    explain_->write(steps_text(steps, steps_format("--explain", args_.explain),
+                               args_.explain == "-"
+                                   ? terminal_style(args_.style.colour, args_.style.width)
+                                   : TerminalStyle{}));
     explain_->finish();
   }
   if (!view_ || view_streams_ != streams) return;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/core/attention.h"
 #include "attn/explain/explain_source.h"
@@ -42,6 +43,31 @@ Math power_of_e(double exponent) { return superscript(name("e"), number(exponent
 
 bool is_hidden(double score) { return score == -std::numeric_limits<double>::infinity(); }
 
+bool has_number(const Math& math) {
+  return math.value || std::any_of(math.parts.begin(), math.parts.end(), has_number);
+}
+
+/// left = formula = blanks. A formula between them stays, but not what one number is computed from.
+Equation with_blanks(const Equation& line) {
+  const Math& result = line.rights.back();
+  const bool is_matrix = result.kind == Math::Kind::matrix;
+  Equation blank{line.left, {}};
+  for (std::size_t i = 0; i + 1 < line.rights.size(); ++i)
+    if (is_matrix || !has_number(line.rights[i])) blank.rights.push_back(line.rights[i]);
+  blank.rights.push_back(is_matrix ? result : math::blank());
+  if (is_matrix)
+    for (Math& cell : blank.rights.back().parts)
+      if (cell.value && !is_hidden(*cell.value)) cell = math::blank();
+  return blank;
+}
+
+/// Whether dots stand for some rows or columns of a matrix.
+bool is_abbreviated(const Math& math) {
+  return math.kind == Math::Kind::matrix &&
+         std::any_of(math.parts.begin(), math.parts.end(),
+                     [](const Math& cell) { return cell.kind == Math::Kind::sign && !cell.value; });
+}
+
 /// Writes the steps of one job in order.
 class Explainer {
  public:
@@ -68,6 +94,27 @@ class Explainer {
     return std::move(steps_);
   }
 
+  WorkedSteps exercise() {
+    WorkedSteps all = steps();
+    WorkedSteps sheet{all.title, {}};
+    for (auto& block : all.blocks) {
+      if (auto* const derivation = std::get_if<Derivation>(&block))
+        for (Equation& line : derivation->lines) {
+          if (line.is_given && is_abbreviated(line.rights.back()))
+            throw Error(ErrorKind::usage, plain_text(line.left) +
+                                              " has too many rows or columns for an exercise: " +
+                                              "matrices of up to 6 by 6 are written out");
+          if (!line.is_given) line = with_blanks(line);
+        }
+      if (!std::holds_alternative<HeatMap>(block)) sheet.blocks.push_back(std::move(block));
+    }
+    sheet.blocks.front() =
+        Paragraph{"Fill in the matrix of each stage, and the numbers below it, which belong to " +
+                  from_.query_name() + ", row " + std::to_string(query_) +
+                  " of the matrices. Rows and columns count from 0."};
+    return sheet;
+  }
+
  private:
   /// " Q is (4, 3)."
   static std::string shape(const std::string& letter, const Matrix& matrix) {
@@ -80,6 +127,9 @@ class Explainer {
   void words(const std::string& text) { steps_.blocks.emplace_back(Paragraph{text}); }
   void lines(std::vector<Equation> equations) {
     steps_.blocks.emplace_back(Derivation{std::move(equations)});
+  }
+  static Equation given(Math left, Math matrix) {
+    return {std::move(left), {std::move(matrix)}, true};
   }
 
   Math of_query(const std::string& letter, std::size_t column) const {
@@ -146,21 +196,21 @@ class Explainer {
     const std::optional<Matrix> weights = from_.weights_of(projection.weight_heads);
     const std::optional<Matrix> bias = from_.bias_of(projection.bias, result.columns);
     std::vector<Math> formula = {name("X")};
-    std::vector<Equation> given = {{name("X"), {of_keys(source)}}};
+    std::vector<Equation> equations = {given(name("X"), of_keys(source))};
     if (weights) {
       formula.push_back(subscript(name("W"), name(letter)));
-      given.push_back({formula.back(), {matrix_math(*weights)}});
+      equations.push_back(given(formula.back(), matrix_math(*weights)));
     }
     if (bias) {
       formula.push_back(sign("+"));
       formula.push_back(subscript(name("b"), name(letter)));
-      given.push_back({formula.back(), {matrix_math(*bias)}});
+      equations.push_back(given(formula.back(), matrix_math(*bias)));
     }
     if (plain_vectors(from_))
-      given.push_back({name(letter), {row(formula), of_queries(result)}});
+      equations.push_back({name(letter), {row(formula), of_queries(result)}});
     else
-      given.push_back({name(letter), {of_queries(result)}});
-    lines(std::move(given));
+      equations.push_back({name(letter), {of_queries(result)}});
+    lines(std::move(equations));
     if (!weights || !plain_vectors(from_)) return;
     std::vector<Equation> worked;
     for (const std::size_t j : edges(result.columns)) {
@@ -201,7 +251,7 @@ class Explainer {
       formula.push_back(sign("+"));
       formula.push_back(name("b"));
     }
-    lines({{name("X"), {row(std::move(formula)), of_keys(from_.first(Output::inputs))}}});
+    lines({{name("X"), {row(std::move(formula)), of_keys(from_.first(Output::inputs))}, true}});
   }
 
   void project_queries() {
@@ -215,7 +265,7 @@ class Explainer {
                               "normalised or rotated by position, or scaled, as the job "
                               "specifies. The matrix shows the result.") +
             shape("Q", queries));
-      return lines({{name("Q"), {of_queries(queries)}}});
+      return lines({given(name("Q"), of_queries(queries))});
     }
     if (from_.has(Output::positions))
       words("X holds the tokens' embeddings with their positional encoding added.");
@@ -234,7 +284,8 @@ class Explainer {
     const Matrix result = from_.matrix(projection.result);
     const std::string source = from_.given(Input::memory) ? "M" : "X";
     const auto weights = from_.weights_of(projection.weight_heads);
-    if (!from_.has(Output::inputs) || !weights) return lines({{name(letter), {of_keys(result)}}});
+    if (!from_.has(Output::inputs) || !weights)
+      return lines({given(name(letter), of_keys(result))});
     std::vector<Math> formula = {name(source), subscript(name("W"), name(letter))};
     if (from_.given(projection.bias)) {
       formula.push_back(sign("+"));
@@ -245,7 +296,7 @@ class Explainer {
         projection.result == Output::values ? from_.options().clip_qkv == 0 : plain_vectors(from_);
     if (plain) rights.push_back(row(formula));
     rights.push_back(of_keys(result));
-    lines({{subscript(name("W"), name(letter)), {matrix_math(*weights)}},
+    lines({given(subscript(name("W"), name(letter)), matrix_math(*weights)),
            {name(letter), std::move(rights)}});
   }
 
@@ -257,7 +308,7 @@ class Explainer {
     given_or_projected(kValues);
     if (!from_.given(Input::past_K)) return;
     words("The keys and values of the past come first; queries see these too.");
-    lines({{name("K"), {of_keys(keys())}}, {name("V"), {of_keys(values())}}});
+    lines({given(name("K"), of_keys(keys())), given(name("V"), of_keys(values()))});
   }
 
   void score() {
@@ -392,7 +443,7 @@ class Explainer {
     const Matrix weights = from_.matrix(Output::weights),
                  result = from_.matrix(Output::dropped_weights);
     words("Dropout sets some weights to 0 and divides the others by 1 − p." + shape("A'", result));
-    lines({{name("p"), {number(p)}}, {name("A'"), {of_queries_and_keys(result)}}});
+    lines({given(name("p"), number(p)), given(name("A'"), of_queries_and_keys(result))});
     std::vector<Equation> worked;
     for (const std::size_t j : shown_keys(result))
       if (result.at(query_, j) != 0)
@@ -414,7 +465,7 @@ class Explainer {
     if (from_.has(Output::gates)) {
       words("Each element is then multiplied by its output gate.");
       const Matrix gates = from_.matrix(Output::gates);
-      return lines({{name("G"), {of_queries(gates)}},
+      return lines({given(name("G"), of_queries(gates)),
                     {name("C"),
                      {row({name("G"), sign("⊙"), name(letter), name("V")}), of_queries(result)}}});
     }
@@ -452,7 +503,7 @@ class Explainer {
       formula.push_back(sign("+"));
       formula.push_back(subscript(name("b"), name("O")));
     }
-    lines({{subscript(name("W"), name("O")), {matrix_math(matrix_of(from_.input(Input::W_O)))}},
+    lines({given(subscript(name("W"), name("O")), matrix_math(matrix_of(from_.input(Input::W_O)))),
            {name("Y"), {row(formula), of_queries(from_.first(Output::output))}}});
   }
 
@@ -488,6 +539,11 @@ std::vector<Request> explained_outputs(const Job& job) {
 WorkedSteps explain(const Job& job, const TensorMap& outputs, const ExplainChoice& choice) {
   const ExplainSource source(job, outputs, choice);
   return Explainer(source, choice.decimals).steps();
+}
+
+WorkedSteps exercise(const Job& job, const TensorMap& outputs, const ExplainChoice& choice) {
+  const ExplainSource source(job, outputs, choice);
+  return Explainer(source, choice.decimals).exercise();
 }
 
 }  // namespace attn

@@ -27,4 +27,8 @@ std::vector<Request> explained_outputs(const Job& job);
 /// not exist; data, if there are no queries or no keys.
 WorkedSteps explain(const Job& job, const TensorMap& outputs, const ExplainChoice& choice);
 
+/// The same steps with blanks instead of what is computed; hidden keys keep their minus infinity.
+/// Errors: also usage, if a matrix of inputs is abbreviated.
+WorkedSteps exercise(const Job& job, const TensorMap& outputs, const ExplainChoice& choice);
+
 }  // namespace attn

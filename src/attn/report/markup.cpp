@@ -164,6 +164,8 @@ Math matrix(std::vector<Math> cells, std::size_t columns) {
   return {Math::Kind::matrix, "", std::move(cells), columns};
 }
 
+Math blank() { return {Math::Kind::blank}; }
+
 namespace {
 
 /// The text without zeros at the end of a fraction: "0.5" for "0.500", "12" for "12.".
@@ -235,6 +237,8 @@ double width(const Math& math) {
       return width(math.parts[0]) + kIndexScale * width(math.parts[1]);
     case Math::Kind::fraction:
       return max;
+    case Math::Kind::blank:
+      return 4;
     case Math::Kind::matrix: {
       std::size_t label = 0;
       for (const std::string& text : math.row_labels) label = std::max(label, columns_of(text));
@@ -267,6 +271,8 @@ std::string latex(const Math& math) {
       return "\\sqrt{" + latex(math.parts[0]) + "}";
     case Math::Kind::parentheses:
       return "\\left(" + latex(math.parts[0]) + "\\right)";
+    case Math::Kind::blank:
+      return "\\underline{\\hspace{2em}}";
     case Math::Kind::matrix:
       break;
   }
@@ -295,6 +301,8 @@ std::string mathml(const Math& math) {
       return mathml_root(math.parts[0]);
     case Math::Kind::parentheses:
       return mathml_parentheses(math.parts[0]);
+    case Math::Kind::blank:
+      return "<mspace class=\"blank\" width=\"2.6em\" height=\"1.3em\"/>";
     case Math::Kind::matrix:
       break;
   }
@@ -354,6 +362,8 @@ std::string plain_text(const Math& math) {
       return "√" + plain_term(math.parts[0]);
     case Math::Kind::parentheses:
       return "(" + plain_text(math.parts[0]) + ")";
+    case Math::Kind::blank:
+      return "____";
     case Math::Kind::matrix:
       break;
   }

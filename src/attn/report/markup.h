@@ -22,6 +22,7 @@ struct Math {
     root,
     parentheses,  ///< as tall as parts[0]
     matrix,       ///< parts in rows of `columns`
+    blank,        ///< a line to write a number on
   };
   Kind kind = Kind::row;
   std::string text = {};
@@ -42,6 +43,7 @@ Math fraction(Math above, Math below);
 Math root(Math inside);
 Math parentheses(Math inside);
 Math matrix(std::vector<Math> cells, std::size_t columns);
+Math blank();
 
 /// A number with at most six significant digits: "8", "0.236090", "1.2 · 10^-5", "−∞"; or with at
 /// most `decimals` digits after the point.
@@ -59,6 +61,7 @@ void set_decimals(Math& math, int decimals);
 struct Equation {
   Math left;
   std::vector<Math> rights;
+  bool is_given = false;  ///< an input, which is not computed
 };
 
 /// Approximate width in digits.
