@@ -136,6 +136,21 @@ def test_memory_bound_of_a_run_holds(tmp_path, dtype, size, flags, suffix):
 
 
 @NOT_UNDER_ASAN
+@pytest.mark.parametrize("flags, table", [
+    (["--mask-rule", "t[q,k] > 0 or k == 0", "--mask-tables", "t=t.npy"], (1500, 1500)),
+    (["--tree-parents", "t.npy"], (2000,))])
+def test_memory_bound_includes_the_tables_of_rules(tmp_path, flags, table):
+    rng = np.random.default_rng(4)
+    np.savez(tmp_path / "in.npz", **{key: rng.standard_normal((table[0], 8)) for key in "QKV"})
+    np.save(tmp_path / "t.npy", rng.integers(0, 3, table) if len(table) == 2 else np.arange(table[0]) - 1)
+    arguments = ["run", "in.npz", *flags, "-o", "out.npz"]
+    bound = float(attn(*arguments, "--dry-run", cwd=tmp_path).stdout.rsplit(b"at most ", 1)[1].split()[0]) * MIB
+    run, peak = attn_and_peak(*arguments, cwd=tmp_path)
+    assert run.returncode == 0
+    assert bound / 4 < peak < bound + 30 * MIB
+
+
+@NOT_UNDER_ASAN
 @pytest.mark.parametrize("flags", [
     ["--view=v.png"], ["--view=v.svg"], ["--view=v.pdf"], ["--view=v.html"], ["--view"], ["--explain", "v.md"],
     ["--explain", "v.html"], ["--explain", "v.html", "--view=w.html"]])

@@ -200,8 +200,7 @@ void set_lengths(Inputs& in, const AxisLengths& axes) {
 
 }  // namespace
 
-std::size_t bytes_of_conversions(const TensorMap& tensors, const Options& options) {
-  const DType compute = compute_dtype(result_dtype(tensors, options.compute));
+std::size_t bytes_of_rule_tables(const TensorMap& tensors) {
   std::size_t bytes = 0;
   for (const auto& [name, tensor] : tensors) {
     const auto input = input_named(name);
@@ -212,6 +211,15 @@ std::size_t bytes_of_conversions(const TensorMap& tensors, const Options& option
           bytes, saturating_product(
                      {tensor.size(), kBytesOfTableElement,
                       input == Input::blocks || tensor.rank() == 0 ? 1 : tensor.shape().back()}));
+  }
+  return bytes;
+}
+
+std::size_t bytes_of_conversions(const TensorMap& tensors, const Options& options) {
+  const DType compute = compute_dtype(result_dtype(tensors, options.compute));
+  std::size_t bytes = bytes_of_rule_tables(tensors);
+  for (const auto& [name, tensor] : tensors) {
+    const auto input = input_named(name);
     if (!input) continue;
     const DType dtype = converted_dtype(input, tensor.dtype(), compute);
     const bool is_made = dtype != tensor.dtype() && !(tensor.rows() && is_float(tensor.dtype()));

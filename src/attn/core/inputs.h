@@ -156,7 +156,10 @@ struct Inputs {
 /// Whether sinks count in the weights but not in the output logsumexp.
 inline bool leaves_sinks_out(const Inputs& in) { return in[Input::sinks] && !in.options.lse_sinks; }
 
-/// Bytes of the copies that make_inputs() makes of tensors with other dtypes than the computation.
+/// An upper bound on the bytes that make_inputs() takes for the tables of rules, trees and blocks.
+std::size_t bytes_of_rule_tables(const TensorMap& tensors);
+
+/// The same with the copies of tensors that have other dtypes than the computation.
 std::size_t bytes_of_conversions(const TensorMap& tensors, const Options& options);
 
 /// Keeps the tensors and the options. Errors: data, with all problems.

@@ -602,6 +602,7 @@ PreparedJob prepare_job(const Job& job, const Document& document, const OutputSe
   return with_origins(job, document, [&] {
     Inputs inputs = make_inputs(job.tensors, job.options);
     Plan planned = plan(inputs, job.outputs, offered);
+    planned.bytes = saturating_sum(planned.bytes, bytes_of_rule_tables(job.tensors));
     if (needs_visibility(job.outputs))
       planned.bytes = saturating_sum(planned.bytes, bytes_of_visibility(inputs));
     return PreparedJob{std::move(inputs), std::move(planned)};
