@@ -100,6 +100,14 @@ def test_title_and_size(draw_pdf):
     assert b"/DisplayDocTitle true" in pdf.catalog
 
 
+def test_wide_pictures_have_a_larger_unit(draw_pdf):
+    """A side has at most 14,400 units."""
+    pdf = draw_pdf(WEIGHTS, "--size", "20000")
+    width, height = map(float, re.search(rb"/MediaBox \[0 0 (\S+) (\S+)\]", pdf.page).groups())
+    unit = float(re.search(rb"/UserUnit (\S+) ", pdf.page)[1])
+    assert width * unit == pytest.approx(15_000) and max(width, height) <= 14_400
+
+
 def test_has_no_date_and_is_the_same_again(draw):  # noqa: F811
     first, second = (draw(WEIGHTS, suffix="pdf") for _ in range(2))
     assert first == second
@@ -154,7 +162,7 @@ def test_adjacent_cells_have_no_gap(tmp_path, draw_pdf):
 
 @poppler
 def test_hidden_zero_and_nan_have_their_patterns(tmp_path, draw, draw_pdf):  # noqa: F811
-    arrays = {"weights": np.array([[1.0, 0], [0, np.nan]]), "masked_scores": np.array([[0.0, -np.inf], [0, 0]])}
+    arrays = {"weights": np.array([[1.0, -np.inf], [0, np.nan]])}
     _, _, rows = read_png(draw_pdf(arrays).rendered(tmp_path, "-r", "192"))
     left, top, width, height = matrix_box(rows)
     cells = {(i, j): [rows[top + i * height // 2 + y][left + j * width // 2 + x]

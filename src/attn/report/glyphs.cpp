@@ -9,6 +9,7 @@
 #include <map>
 #include <new>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "attn/base/error.h"
@@ -22,6 +23,8 @@
 
 namespace attn {
 namespace {
+
+constexpr double kMeasuredSize = 100;  ///< pixels per em; widths are proportional to the size
 
 /// FreeType reports a renderer that could not be allocated as "cannot render".
 void require(FT_Error error) {
@@ -111,8 +114,8 @@ class CodeBox {
 /// Draws text from left to right.
 class Pen {
  public:
-  Pen(Faces& faces, double size, const std::function<void(const Glyph&)>& draw)
-      : faces_(faces), size_(size), draw_(draw) {}
+  Pen(Faces& faces, double size, std::function<void(const Glyph&)> draw)
+      : faces_(faces), size_(size), draw_(std::move(draw)) {}
 
   /// Returns where the origin of the character is.
   double write(std::uint32_t code) {
@@ -182,7 +185,7 @@ class Pen {
 
   Faces& faces_;
   double size_;
-  const std::function<void(const Glyph&)>& draw_;
+  std::function<void(const Glyph&)> draw_;
   FT_Pos at_ = 0;  // in 1/64 pixels
   FoundGlyph before_;
 };
@@ -286,11 +289,11 @@ double render_text(const std::string& text, double size,
   return pen.position();
 }
 
-std::vector<PlacedGlyph> placed_glyphs(const std::string& text, double size) {
-  Pen pen(all_faces(), size, nullptr);
+std::vector<PlacedGlyph> placed_glyphs(const std::string& text) {
+  Pen pen(all_faces(), kMeasuredSize, nullptr);
   std::vector<PlacedGlyph> placed;
   for (const std::uint32_t code : visible_code_points(text))
-    placed.push_back({code, pen.write(code)});
+    placed.push_back({code, pen.write(code) * 1000 / kMeasuredSize});
   return placed;
 }
 
@@ -317,8 +320,7 @@ GlyphOutline outline_of(std::uint32_t code) {
 }
 
 double text_width(const std::string& text, double size) {
-  constexpr double kEm = 100;  // widths are proportional to the size
-  return render_text(text, kEm, nullptr) * size / kEm;
+  return render_text(text, kMeasuredSize, nullptr) * size / kMeasuredSize;
 }
 
 std::string cut_to_width(const std::string& text, double size, double width) {

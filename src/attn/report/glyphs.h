@@ -28,9 +28,9 @@ double render_text(const std::string& text, double size,
 /// A character that render_text() draws, and how far its origin is from that of the text.
 struct PlacedGlyph {
   std::uint32_t code = 0;
-  double x = 0;  ///< pixels
+  double x = 0;  ///< thousandths of an em
 };
-std::vector<PlacedGlyph> placed_glyphs(const std::string& text, double size);
+std::vector<PlacedGlyph> placed_glyphs(const std::string& text);
 
 /// A step along an outline: to a point, where a curve is a cubic Bezier curve with two control
 /// points before it. In thousandths of an em, y upwards.

@@ -1,6 +1,8 @@
 #include "attn/report/pdf.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <initializer_list>
@@ -215,7 +217,7 @@ class Content {
   }
 
   void draw(const TextShape& shape) {
-    const std::vector<PlacedGlyph> glyphs = placed_glyphs(shape.text, shape.size);
+    const std::vector<PlacedGlyph> glyphs = placed_glyphs(shape.text);
     if (glyphs.empty()) return;
     const double share = shape.anchor == Anchor::start    ? 0
                          : shape.anchor == Anchor::middle ? 0.5
@@ -225,7 +227,7 @@ class Content {
             (shape.vertical ? operation({0, -1, -1, 0, shape.x, shape.y + back}, "Tm")
                             : operation({1, 0, 0, -1, shape.x - back, shape.y}, "Tm"));
     std::size_t font = std::string::npos;
-    double at = 0;  // where the font's advances lead, in pixels
+    double at = 0;  // where the font's advances lead, in thousandths of an em
     for (const PlacedGlyph& glyph : glyphs) {
       const Fonts::Place place = fonts_.place_of(glyph.code);
       if (place.font != font) {
@@ -233,13 +235,12 @@ class Content {
         font = place.font;
         text += "/F" + std::to_string(font) + " " + length_text(shape.size) + " Tf\n[<";
       }
-      const double kerning = (at - glyph.x) / shape.size * 1000;
-      if (std::abs(kerning) >= 1) {
-        text += "> " + length_text(kerning) + " <";
+      if (const double adjustment = at - glyph.x; std::abs(adjustment) >= 1) {
+        text += "> " + length_text(adjustment) + " <";
         at = glyph.x;
       }
       append_hex(text, place.byte);
-      at += place.advance * shape.size / 1000;
+      at += place.advance;
     }
     text += ">] TJ\nET\n";
   }
@@ -260,15 +261,13 @@ class Content {
     std::map<std::uint8_t, std::string> patterned;  // the rectangles, by code
     int drawn = -1;                                 // the code whose colour is set
     for (const CellRun& run : runs_of(shape)) {
-      const std::size_t row = run.first / shape.columns, column = run.first % shape.columns;
-      Box box{shape.box.x + static_cast<double>(column) * wide,
-              shape.box.y + static_cast<double>(row) * tall, run.count * wide, tall};
+      Box box = box_of(run, shape);
       if (run.code >= kLevels && !(run.code == kNanCell && small)) {
         patterned[run.code] += rectangle(box);
         continue;
       }
-      if (column + run.count < shape.columns) box.width += std::min(kOverlap, wide / 2);
-      if (row + 1 < shape.rows) box.height += std::min(kOverlap, tall / 2);
+      if ((run.first + run.count) % shape.columns != 0) box.width += std::min(kOverlap, wide / 2);
+      if (run.first / shape.columns + 1 < shape.rows) box.height += std::min(kOverlap, tall / 2);
       if (run.code != drawn) text += colour_text(colour_of(run.code)) + "rg\n";
       drawn = run.code;
       text += rectangle(box) + "f\n";
@@ -278,9 +277,11 @@ class Content {
 
   /// An image with a pixel per cell, above patterns that show through hidden cells and zeros.
   void draw_image(const CellsShape& shape) {
-    for (const std::uint8_t code : {kHiddenCell, kZeroCell})
-      if (std::find(shape.cells.begin(), shape.cells.end(), code) != shape.cells.end())
-        draw_pattern(code, rectangle(shape.box), shape.box);
+    std::map<std::uint8_t, std::string> patterned;
+    for (const CellRun& run : runs_of(shape))
+      if (run.code == kHiddenCell || run.code == kZeroCell)
+        patterned[run.code] += rectangle(box_of(run, shape));
+    for (const auto& [code, boxes] : patterned) draw_pattern(code, boxes, shape.box);
     std::string colours;
     for (std::uint8_t code = 0; code <= kNanCell; ++code) {
       // Viewers that smooth images mix hidden cells into their neighbours.
@@ -335,6 +336,14 @@ class Content {
     text += "S\nQ\n";
   }
 
+  static Box box_of(const CellRun& run, const CellsShape& shape) {
+    const double wide = shape.box.width / static_cast<double>(shape.columns);
+    const double tall = shape.box.height / static_cast<double>(shape.rows);
+    return {shape.box.x + static_cast<double>(run.first % shape.columns) * wide,
+            shape.box.y + static_cast<double>(run.first / shape.columns) * tall, run.count * wide,
+            tall};
+  }
+
   Rgb colour_of(std::uint8_t code) const {
     return code < kLevels ? picture_.palette[code] : picture_.theme.nan;
   }
@@ -345,6 +354,14 @@ class Content {
   Fonts fonts_;
   std::string images_;
 };
+
+/// With six digits after the point.
+std::string scale_text(double scale) {
+  std::array<char, 32> text{};
+  const auto end =
+      std::to_chars(text.data(), text.data() + text.size(), scale, std::chars_format::fixed, 6);
+  return {text.data(), end.ptr};
+}
 
 /// UTF-16 with a byte order mark, as text strings outside pages have it.
 std::string text_string(const std::string& text) {
@@ -360,15 +377,17 @@ std::string text_string(const std::string& text) {
 }  // namespace
 
 std::string pdf_of(const Picture& picture, const PictureStyle& style) {
-  constexpr double kPoint = 72.0 / 96;
-  const double scale = kPoint * style.width.value_or(picture.width) / picture.width;
+  constexpr double kPoint = 72.0 / 96, kLongestSide = 14'400;  // the latter by Annex C
+  const double points = kPoint * style.width.value_or(picture.width) / picture.width;
+  const double unit =
+      std::max(1.0, std::ceil(points * std::max(picture.width, picture.height) / kLongestSide));
+  const double scale = points / unit;
   PdfFile file;
   const std::size_t catalog = file.reserve(), pages = file.reserve(), page = file.reserve();
   Content content(picture, file);
-  std::string matrix;  // y downwards, in pixels
-  for (const double x : {scale, 0.0, 0.0, -scale, 0.0, scale * picture.height})
-    matrix += std::to_string(x) + " ";
-  content.text = matrix + "cm\n";
+  // Pixels, y downwards.
+  content.text = operation({1, 0, 0, -1, 0, scale * picture.height}, "cm") + scale_text(scale) +
+                 " 0 0 " + scale_text(scale) + " 0 0 cm\n";
   content.draw(BoxShape{{0, 0, picture.width, picture.height}, picture.theme.ground});
   for (const auto& shape : picture.shapes)
     std::visit([&](const auto& one) { content.draw(one); }, shape);
@@ -378,9 +397,9 @@ std::string pdf_of(const Picture& picture, const PictureStyle& style) {
   file.set(pages, "<</Type /Pages /Kids [" + PdfFile::reference(page) + "] /Count 1>>");
   file.set(page, "<</Type /Page /Parent " + PdfFile::reference(pages) + " /MediaBox [0 0 " +
                      length_text(scale * picture.width) + " " +
-                     length_text(scale * picture.height) + "] /Contents " +
-                     PdfFile::reference(stream) + " /Resources <<" + content.add_resources() +
-                     ">>>>");
+                     length_text(scale * picture.height) + "] /UserUnit " + length_text(unit) +
+                     " /Contents " + PdfFile::reference(stream) + " /Resources <<" +
+                     content.add_resources() + ">>>>");
   const std::size_t info =
       file.add("<</Title " + text_string(picture.title) + " /Producer (attn)>>");
   return file.text(catalog, info);

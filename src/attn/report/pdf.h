@@ -7,8 +7,8 @@
 
 namespace attn {
 
-/// A document of one page, of the size of the picture (72 points are 96 pixels). Texts can be
-/// selected and searched; the characters that they use are embedded as a Type 3 font.
+/// A document of one page, of the picture's size or the width of `style` (72 points are 96 pixels).
+/// Texts can be selected and searched; the characters that they use are embedded as Type 3 fonts.
 std::string pdf_of(const Picture& picture, const PictureStyle& style = {});
 
 }  // namespace attn
