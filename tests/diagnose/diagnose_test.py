@@ -98,6 +98,15 @@ def test_mistake_in_some_rows_is_not_arithmetic(tmp_path, mistake, where):
     assert report["arithmetic"] is None
 
 
+def test_flags_of_a_strict_mask_with_a_window_reproduce_it(tmp_path):
+    tensors, options = plain_job(B=1, H=2, L=48, D=16), {"causal": True, "window": [8, 0]}
+    out, _ = forward(tensors, options, "f32", "causal strict")
+    report, _ = diagnosed(tmp_path, tensors, options, "f32", out)
+    assert [finding["flags"] for finding in report["diagnosis"]] == ["--causal-offset -1 --window 7,0"]
+    report, code = diagnosed(tmp_path, tensors, options | {"causal_offset": -1, "window": [7, 0]}, "f32", out)
+    assert code == 0
+
+
 @pytest.mark.parametrize("block", [16, 32, 64])
 def test_online_softmax_without_rescaling(tmp_path, block):
     """The sums of earlier blocks of keys are not multiplied when the maximum grows."""

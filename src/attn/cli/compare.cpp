@@ -76,9 +76,10 @@ std::vector<Option> reference_options(ReferenceArgs& args) {
        common(word(
            "--precision", args.precision, {"f64", "f32", "tf32", "f16", "bf16"},
            "precision that A was computed in: f64, f32, tf32, f16 or bf16; default: its dtype")),
-       common(flag("--diagnose", args.diagnose,
-                   "test all known mistakes that may explain a difference; default: as many as 2 s "
-                   "permit")),
+       common(
+           flag("--diagnose", args.diagnose,
+                "test all known mistakes that may explain a difference, and pairs of them for some "
+                "seconds; default: as many as 2 s permit")),
        word("--sums", args.sums, {"f64", "f32", "f16", "bf16"},
             "precision of A's sums and softmax: f64, f32, f16 or bf16; default: f32, or f64 if A's "
             "precision is f64"),

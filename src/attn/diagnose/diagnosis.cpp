@@ -424,7 +424,7 @@ class Search {
     const double passed = seconds();
     if (limits_.seconds && passed >= *limits_.seconds)
       return "within " + six_digits(kSearchSeconds) + " s; --diagnose tests all";
-    if (end_ && passed >= *end_) return "within " + six_digits(kSecondsWithMorePairs) + " s";
+    if (end_ && passed >= *end_) return "for lack of time";
     return "";
   }
 

@@ -81,10 +81,16 @@ Found with_last_key(Variant& variant, const Inputs& in, std::int64_t later,
   if (!in.options.causal) return std::nullopt;
   const std::optional<std::int64_t> now = common_offset(in);
   if (!now) return std::nullopt;
+  const Window given = in.options.window;
+  if (given.left >= 0 && given.left + later < 0) return std::nullopt;
   variant.options.causal_offset = *now + later;
-  Window& window = variant.options.window;
-  if (window.left >= 0) window.left += later;
-  return flag("--causal-offset " + text(*now + later) + ", " + meaning, text(*now));
+  if (given.left < 0)
+    return flag("--causal-offset " + text(*now + later) + ", " + meaning, text(*now));
+  const Window moved{given.left + later, given.right};
+  variant.options.window = moved;
+  return flag(
+      "--causal-offset " + text(*now + later) + " --window " + window_text(moved) + ", " + meaning,
+      text(*now) + " and " + window_text(given));
 }
 
 constexpr std::int64_t kSmallestPage = 8, kLargestPage = 128;

@@ -70,15 +70,18 @@ std::string by_visible_keys(const std::vector<std::size_t>& wrong, const Inputs&
   return "";
 }
 
-/// Whether the errors of each quarter of the rows are larger than those of the one before.
-bool grows(const std::vector<double>& squares) {
+/// Whether the errors of each quarter of the rows are larger than those of the one before, and each
+/// has wrong rows.
+bool grows(const std::vector<double>& squares, const std::vector<std::size_t>& wrong) {
   const std::size_t quarter = squares.size() / 4;
   if (quarter < 4) return false;
   double before = -1, first = 0, sum = 0;
   for (std::size_t q = 0; q < 4; ++q) {
     sum = 0;
-    for (std::size_t i = 0; i < quarter; ++i) sum += squares[q * quarter + i];
-    if (sum <= before) return false;
+    std::size_t count = 0;
+    for (std::size_t i = q * quarter; i < (q + 1) * quarter; ++i)
+      sum += squares[i], count += wrong[i];
+    if (sum <= before || count == 0) return false;
     if (q == 0) first = sum;
     before = sum;
   }
@@ -168,7 +171,7 @@ std::vector<std::string> Pattern::lines(const Inputs* in) const {
   const std::string by_keys = in != nullptr ? by_visible_keys(rows_, *in) : "";
   add(some_of("row", rows_) + (by_keys.empty() ? "" : ": " + by_keys));
   add(some_of("column", columns_));
-  if (grows(row_squares_)) add("all over, growing with the position of the row");
+  if (grows(row_squares_, rows_)) add("all over, growing with the position of the row");
   if (are_zero_) add("the wrong elements are all 0");
   if (are_nan_) add("the wrong elements are all NaN");
   if (has_factors_ && !are_zero_ && largest_factor_ - least_factor_ > 1e-3)
