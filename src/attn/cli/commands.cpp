@@ -34,7 +34,7 @@ constexpr CommandEntry kCommands[] = {
     {"run", "compute attention for one job, from a file or flags", run_command},
     {"batch", "compute many jobs on all processors, resumable", batch_command},
     {"examples", "list, run, copy and check the worked examples", alone<examples_command>},
-    {"view", "draw a tensor as a heat map: terminal, SVG, PNG or HTML", alone<view_command>},
+    {"view", "draw a tensor as a heat map: terminal, SVG, PDF, PNG or HTML", alone<view_command>},
     {"mask", "draw or write which keys each query sees", alone<mask_command>},
     {"inspect", "list the tensors in files: names, dtypes, shapes, ranges", alone<inspect_command>},
     {"convert", "convert tensor files, or print them as NumPy does", alone<convert_command>},

@@ -31,7 +31,8 @@ struct ExampleArgs {
   std::string job;  ///< of views; "": all jobs
   RunViewArgs views;
   bool force = false;
-  std::string name, target;  ///< of copy and exercise
+  std::string name;    ///< of copy and exercise
+  std::string target;  ///< of copy
   ExerciseArgs exercise;
 };
 
@@ -162,7 +163,7 @@ int write_exercise_of(const ExampleArgs& args) {
   one.names = {args.name};
   const Example example = read_example(path_of(folder, chosen(one, folder)[0]));
   const std::string job = chosen_jobs(example, args.job, true)[0];
-  write_exercise(path_of(example.folder, job), args.exercise);
+  write_exercise(example.name, path_of(example.folder, job), args.exercise);
   return 0;
 }
 
@@ -270,16 +271,17 @@ Command examples_command() {
       "  attn examples exercise illustrated-self-attention --seed 7 -o sheet.html";
   exercise_command.options = {
       required(positional("NAME", args->name, "name of an example")),
-      required(text("-o,--output", exercise.sheet, "FILE",
-                    "the sheet: FILE.html, .md, .tex or .txt; - is text on stdout")),
+      required(
+          text("-o,--output", exercise.sheet, "FILE",
+               "the sheet: FILE.html, .md, .tex or .txt; - is text on stdout, with --solution")),
       text("--solution", exercise.solution, "FILE",
            "the solution; default: FILE-solution.html for FILE.html"),
       integer("--seed", exercise.seed, {0}, "N", "number of the exercise; default: 0"),
       text("--job", args->job, "FILE", "the example's job, if it has several"),
-      integer("--query", exercise.choice.query, {}, "I",
+      integer("--explain-query", exercise.choice.query, {}, "I",
               "query whose numbers are worked out; default: the first, or the last if the job is "
               "causal"),
-      integer("--head", exercise.choice.head, {}, "I", "head; default: 0"),
+      integer("--explain-head", exercise.choice.head, {}, "I", "head; default: 0"),
       flag("--force", exercise.force, "overwrite files that exist")};
   exercise_command.action = [args] { return write_exercise_of(*args); };
 

@@ -1,17 +1,20 @@
 #include "attn/cli/exercise.h"
 
+#include <algorithm>
 #include <filesystem>
-#include <utility>
+#include <set>
+#include <vector>
 
 #include "attn/base/error.h"
 #include "attn/cli/steps_text.h"
 #include "attn/core/attention.h"
 #include "attn/examples/new_numbers.h"
-#include "attn/io/output_path.h"
 #include "attn/io/staged_file.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/document.h"
 #include "attn/job/job.h"
+#include "attn/random/generator.h"
+#include "attn/result/output_target.h"
 
 namespace attn {
 namespace {
@@ -22,12 +25,25 @@ std::string solution_of(const std::string& sheet) {
   return (path.parent_path() / path.stem()).string() + "-solution" + path.extension().string();
 }
 
+bool has_equal_rows(const Tensor& scores) {
+  const Tensor exact = cast(scores, DType::f64);
+  const auto elements = exact.data<double>();
+  const std::size_t columns = std::max<std::size_t>(1, exact.shape().back());
+  std::set<std::vector<double>> rows;
+  for (std::size_t at = 0; at + columns <= elements.size(); at += columns)
+    if (!rows.emplace(elements.begin() + at, elements.begin() + at + columns).second) return true;
+  return false;
+}
+
 }  // namespace
 
-void write_exercise(const std::string& job_file, const ExerciseArgs& args) {
+void write_exercise(const std::string& name, const std::string& job_file,
+                    const ExerciseArgs& args) {
   if (args.sheet == "-" && args.solution.empty())
     throw Error(ErrorKind::usage, "-o -: the solution needs a name of its own; give --solution");
   const std::string solution = args.solution.empty() ? solution_of(args.sheet) : args.solution;
+  if (args.sheet == "-" && solution == "-")
+    throw Error(ErrorKind::usage, "--solution -: the sheet is written to standard output");
   const StepsFormat sheet_format = steps_format("-o", args.sheet),
                     solution_format = steps_format("--solution", solution);
   refuse_duplicates({{"-o", args.sheet}, {"--solution", solution}});
@@ -36,13 +52,20 @@ void write_exercise(const std::string& job_file, const ExerciseArgs& args) {
   TensorFiles files;
   const Document document = read_document(job_file, files);
   Job job = make_job(document, files);
-  draw_new_numbers(job.tensors, args.seed);
-  const TensorMap outputs = attend(job.tensors, job.options, explained_outputs(job));
-  const std::string number = std::to_string(args.seed);
+  constexpr int kMostTries = 100;
+  Generator generator(args.seed);
+  TensorMap outputs;
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    if (!draw_new_numbers(job.tensors, generator))
+      throw Error(ErrorKind::usage, "this job has no numbers that can change; choose another");
+    outputs = attend(job.tensors, job.options, explained_outputs(job));
+    if (!has_equal_rows(outputs.at(std::string(name_of(Output::scores))))) break;
+  }
+  const std::string of_example = std::to_string(args.seed) + " (" + name + ")";
   WorkedSteps sheet = exercise(job, outputs, args.choice),
               steps = explain(job, outputs, args.choice);
-  sheet.title = "Exercise " + number + ": attention, step by step";
-  steps.title = "Solution of exercise " + number + ": attention, step by step";
+  sheet.title = "Exercise " + of_example;
+  steps.title = "Solution of exercise " + of_example;
   sheet_file.write(steps_text(sheet, sheet_format));
   solution_file.write(steps_text(steps, solution_format));
   sheet_file.finish();

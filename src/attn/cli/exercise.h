@@ -17,8 +17,10 @@ struct ExerciseArgs {
   bool force = false;
 };
 
-/// Writes the exercise for a job. Errors: as 'attn run'; usage, for an unknown suffix, or if the
-/// sheet goes to standard output and the solution has no name.
-void write_exercise(const std::string& job, const ExerciseArgs& args);
+/// Writes the exercise for a job of the example `name`. Its numbers come from default_rng(seed);
+/// they are drawn again while two rows of scores are equal, up to 100 times. Errors: as 'attn run';
+/// usage, for an unknown suffix, if the sheet goes to standard output and the solution has no name,
+/// or if the job has no numbers that can change.
+void write_exercise(const std::string& name, const std::string& job, const ExerciseArgs& args);
 
 }  // namespace attn

@@ -223,7 +223,7 @@ std::size_t bytes_of_conversions(const TensorMap& tensors, const Options& option
     if (!input) continue;
     const DType dtype = converted_dtype(input, tensor.dtype(), compute);
     const bool is_made = dtype != tensor.dtype() && !(tensor.rows() && is_float(tensor.dtype()));
-    if (is_made) bytes += tensor.size() * size_of(dtype);
+    if (is_made) bytes = saturating_sum(bytes, saturating_product({tensor.size(), size_of(dtype)}));
   }
   return bytes;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <numeric>
 
@@ -57,7 +58,9 @@ Equation with_blanks(const Equation& line) {
   blank.rights.push_back(is_matrix ? result : math::blank());
   if (is_matrix)
     for (Math& cell : blank.rights.back().parts)
-      if (cell.value && !is_hidden(*cell.value)) cell = math::blank();
+      if (cell.value && !is_hidden(*cell.value) &&
+          (line.given == Equation::Given::none || *cell.value != 0))
+        cell = math::blank();
   return blank;
 }
 
@@ -95,27 +98,56 @@ class Explainer {
   }
 
   WorkedSteps exercise() {
+    if (const std::string reason = unsolvable(); !reason.empty())
+      throw Error(ErrorKind::usage, "no exercise for a job with " + reason);
     WorkedSteps all = steps();
     WorkedSteps sheet{all.title, {}};
     for (auto& block : all.blocks) {
       if (auto* const derivation = std::get_if<Derivation>(&block))
         for (Equation& line : derivation->lines) {
-          if (line.is_given && is_abbreviated(line.rights.back()))
+          const bool is_input = line.given == Equation::Given::all;
+          if (is_input && is_abbreviated(line.rights.back()))
             throw Error(ErrorKind::usage, plain_text(line.left) +
                                               " has too many rows or columns for an exercise: " +
                                               "matrices of up to 6 by 6 are written out");
-          if (!line.is_given) line = with_blanks(line);
+          if (!is_input) line = with_blanks(line);
         }
       if (!std::holds_alternative<HeatMap>(block)) sheet.blocks.push_back(std::move(block));
     }
     sheet.blocks.front() =
         Paragraph{"Fill in the matrix of each stage, and the numbers below it, which belong to " +
                   from_.query_name() + ", row " + std::to_string(query_) +
-                  " of the matrices. Rows and columns count from 0."};
+                  " of the matrices. Rows and columns count from 0; give numbers with three "
+                  "significant digits."};
     return sheet;
   }
 
  private:
+  /// What the steps do not state in numbers; "" if all results follow from the inputs in them.
+  std::string unsolvable() const {
+    const Options& options = from_.options();
+    const auto any_of = [&](std::initializer_list<Input> inputs) {
+      return std::any_of(inputs.begin(), inputs.end(), [&](Input i) { return from_.given(i); });
+    };
+    const bool adds_mask = from_.given(Input::mask) && is_float(from_.input(Input::mask).dtype());
+    if (from_.heads() > 1) return "several heads";
+    if (any_of({Input::past_K, Input::past_V, Input::memory_V}))
+      return "a cache or a second memory";
+    if (!plain_vectors(from_) || score_formula(options).empty())
+      return "queries or keys that are clipped, normalised, rotated or compared otherwise";
+    if (any_of({Input::bias, Input::alibi_slopes, Input::relative_bias, Input::head_scale}) ||
+        adds_mask || !options.bias_rule.empty())
+      return "numbers that are added to the scores or multiply those of a head";
+    if (!plain_softmax(from_)) return "another normaliser than softmax";
+    if (from_.has(Output::gates) || any_of({Input::W_UV}) || options.input_norm != QkNorm::none)
+      return "gates, norms or values from latent vectors";
+    const bool is_projected = from_.has(Output::inputs);
+    if (is_projected &&
+        from_.first(Output::inputs).rows != *(from_.input(Input::embeddings).shape().end() - 2))
+      return "some rows only";
+    return "";
+  }
+
   /// " Q is (4, 3)."
   static std::string shape(const std::string& letter, const Matrix& matrix) {
     return " " + letter + " is " + to_string(Shape{matrix.rows, matrix.columns}) + ".";
@@ -129,7 +161,7 @@ class Explainer {
     steps_.blocks.emplace_back(Derivation{std::move(equations)});
   }
   static Equation given(Math left, Math matrix) {
-    return {std::move(left), {std::move(matrix)}, true};
+    return {std::move(left), {std::move(matrix)}, Equation::Given::all};
   }
 
   Math of_query(const std::string& letter, std::size_t column) const {
@@ -196,7 +228,7 @@ class Explainer {
     const std::optional<Matrix> weights = from_.weights_of(projection.weight_heads);
     const std::optional<Matrix> bias = from_.bias_of(projection.bias, result.columns);
     std::vector<Math> formula = {name("X")};
-    std::vector<Equation> equations = {given(name("X"), of_keys(source))};
+    std::vector<Equation> equations = {given(name("X"), of_queries(source))};
     if (weights) {
       formula.push_back(subscript(name("W"), name(letter)));
       equations.push_back(given(formula.back(), matrix_math(*weights)));
@@ -251,7 +283,9 @@ class Explainer {
       formula.push_back(sign("+"));
       formula.push_back(name("b"));
     }
-    lines({{name("X"), {row(std::move(formula)), of_keys(from_.first(Output::inputs))}, true}});
+    lines({{name("X"),
+            {row(std::move(formula)), of_keys(from_.first(Output::inputs))},
+            Equation::Given::all}});
   }
 
   void project_queries() {
@@ -287,17 +321,30 @@ class Explainer {
     if (!from_.has(Output::inputs) || !weights)
       return lines({given(name(letter), of_keys(result))});
     std::vector<Math> formula = {name(source), subscript(name("W"), name(letter))};
-    if (from_.given(projection.bias)) {
+    std::vector<Equation> equations;
+    if (source == "M" && projection.result == Output::keys)
+      equations.push_back(given(name(source), of_keys(memory())));
+    equations.push_back(given(formula.back(), matrix_math(*weights)));
+    if (const auto bias = from_.bias_of(projection.bias, result.columns)) {
       formula.push_back(sign("+"));
       formula.push_back(subscript(name("b"), name(letter)));
+      equations.push_back(given(formula.back(), matrix_math(*bias)));
     }
     std::vector<Math> rights;
     const bool plain =
         projection.result == Output::values ? from_.options().clip_qkv == 0 : plain_vectors(from_);
     if (plain) rights.push_back(row(formula));
     rights.push_back(of_keys(result));
-    lines({given(subscript(name("W"), name(letter)), matrix_math(*weights)),
-           {name(letter), std::move(rights)}});
+    equations.push_back({name(letter), std::move(rights)});
+    lines(std::move(equations));
+  }
+
+  /// That of the first batch item.
+  Matrix memory() const {
+    const Tensor& all = from_.input(Input::memory);
+    const std::size_t rank = all.rank(), rows = all.shape()[rank - 2], columns = all.shape().back();
+    return {rows, columns,
+            rank == 2 ? all : all.range(0, rows * columns).reshaped({rows, columns})};
   }
 
   void project_keys_and_values() {
@@ -443,7 +490,8 @@ class Explainer {
     const Matrix weights = from_.matrix(Output::weights),
                  result = from_.matrix(Output::dropped_weights);
     words("Dropout sets some weights to 0 and divides the others by 1 − p." + shape("A'", result));
-    lines({given(name("p"), number(p)), given(name("A'"), of_queries_and_keys(result))});
+    lines({given(name("p"), number(p)),
+           {name("A'"), {of_queries_and_keys(result)}, Equation::Given::zeros}});
     std::vector<Equation> worked;
     for (const std::size_t j : shown_keys(result))
       if (result.at(query_, j) != 0)
@@ -499,12 +547,15 @@ class Explainer {
       return lines({{name("Y"), {of_queries(from_.first(Output::output))}}});
     }
     std::vector<Math> formula = {name("C"), subscript(name("W"), name("O"))};
+    std::vector<Equation> equations = {
+        given(formula.back(), matrix_math(matrix_of(from_.input(Input::W_O))))};
     if (from_.given(Input::b_O)) {
       formula.push_back(sign("+"));
       formula.push_back(subscript(name("b"), name("O")));
+      equations.push_back(given(formula.back(), matrix_math(matrix_of(from_.input(Input::b_O)))));
     }
-    lines({given(subscript(name("W"), name("O")), matrix_math(matrix_of(from_.input(Input::W_O)))),
-           {name("Y"), {row(formula), of_queries(from_.first(Output::output))}}});
+    equations.push_back({name("Y"), {row(formula), of_queries(from_.first(Output::output))}});
+    lines(std::move(equations));
   }
 
   void round_numbers() {

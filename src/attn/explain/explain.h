@@ -28,7 +28,8 @@ std::vector<Request> explained_outputs(const Job& job);
 WorkedSteps explain(const Job& job, const TensorMap& outputs, const ExplainChoice& choice);
 
 /// The same steps with blanks instead of what is computed; hidden keys keep their minus infinity.
-/// Errors: also usage, if a matrix of inputs is abbreviated.
+/// Errors: also usage, if a matrix of inputs is abbreviated, or if the results do not follow from
+/// the inputs that the steps show: several heads, biases, norms and others.
 WorkedSteps exercise(const Job& job, const TensorMap& outputs, const ExplainChoice& choice);
 
 }  // namespace attn

@@ -61,7 +61,8 @@ void set_decimals(Math& math, int decimals);
 struct Equation {
   Math left;
   std::vector<Math> rights;
-  bool is_given = false;  ///< an input, which is not computed
+  /// What an exercise shows of the result; all of an input, which is not computed.
+  enum class Given { none, zeros, all } given = Given::none;
 };
 
 /// Approximate width in digits.
