@@ -730,7 +730,7 @@ class TestPicture:
         (tmp_path / "d.svg").touch()
         assert_verdict(compare("a.npz", "b.npz", "--view=d.svg", "--force"), 1)
 
-    @pytest.mark.parametrize("flags", [["--view", "--json"], ["--view=d.pdf"], ["--view", "--of", "none"],
+    @pytest.mark.parametrize("flags", [["--view", "--json"], ["--view=d.gif"], ["--view", "--of", "none"],
                                        ["--view", "--batch", "9"]])
     def test_invalid_flags_are_refused(self, compare, flags):
         run = compare("a.npz", "b.npz", *flags)
