@@ -2,8 +2,8 @@
 // their tensors, which may be large, and are read row by row.
 //
 // Rows are queries and columns are keys. A panel is a head; all panels share labels and scale.
-// Rendered by report/heat_text.h (terminals), report/heat_picture.h (SVG, PDF, PNG) and report/page.h
-// (HTML).
+// Rendered by report/heat_text.h (terminals), report/heat_picture.h (SVG, PDF, PNG) and
+// report/page.h (HTML).
 #pragma once
 
 #include <array>
