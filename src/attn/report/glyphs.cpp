@@ -256,7 +256,7 @@ class OutlineSink {
   Point at_{};
 };
 
-GlyphOutline outline_of(const FoundGlyph& glyph) {
+GlyphOutline outline_in_face(const FoundGlyph& glyph) {
   const FT_Face face = glyph.face;
   require(FT_Load_Glyph(face, glyph.index, FT_LOAD_NO_SCALE | FT_LOAD_IGNORE_TRANSFORM));
   const double scale = 1000.0 / face->units_per_EM;
@@ -300,7 +300,7 @@ std::vector<PlacedGlyph> placed_glyphs(const std::string& text) {
 GlyphOutline outline_of(std::uint32_t code) {
   Faces& faces = all_faces();
   const FoundGlyph glyph = faces.find(code);
-  if (glyph.index != 0) return outline_of(glyph);
+  if (glyph.index != 0) return outline_in_face(glyph);
   const CodeBox box(code);
   GlyphOutline outline{1000 * box.advance(), {}};
   // The inner rectangle runs the other way, so that it is not filled.
@@ -310,7 +310,7 @@ GlyphOutline outline_of(std::uint32_t code) {
   append_rectangle(outline, right - kLine, kLine - 1000 * CodeBox::kBottom, left + kLine,
                    1000 * CodeBox::kTop - kLine);
   box.for_each_digit([&](char digit, double x, double y) {
-    for (PathStep step : outline_of(faces.find(static_cast<unsigned char>(digit))).path) {
+    for (PathStep step : outline_in_face(faces.find(static_cast<unsigned char>(digit))).path) {
       for (std::size_t i = 0; i < step.points.size(); ++i)
         step.points[i] = CodeBox::kDigit * step.points[i] + 1000 * (i % 2 == 0 ? x : -y);
       outline.path.push_back(step);

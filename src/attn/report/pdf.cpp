@@ -339,9 +339,9 @@ class Content {
   static Box box_of(const CellRun& run, const CellsShape& shape) {
     const double wide = shape.box.width / static_cast<double>(shape.columns);
     const double tall = shape.box.height / static_cast<double>(shape.rows);
-    return {shape.box.x + static_cast<double>(run.first % shape.columns) * wide,
-            shape.box.y + static_cast<double>(run.first / shape.columns) * tall, run.count * wide,
-            tall};
+    const std::size_t row = run.first / shape.columns, column = run.first % shape.columns;
+    return {shape.box.x + static_cast<double>(column) * wide,
+            shape.box.y + static_cast<double>(row) * tall, run.count * wide, tall};
   }
 
   Rgb colour_of(std::uint8_t code) const {
