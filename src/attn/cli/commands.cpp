@@ -33,7 +33,7 @@ Command alone(Executor&) {
 constexpr CommandEntry kCommands[] = {
     {"run", "compute attention for one job, from a file or flags", run_command},
     {"batch", "compute many jobs on all processors, resumable", batch_command},
-    {"examples", "list, run, copy and check the worked examples", alone<examples_command>},
+    {"examples", "list, run and check worked examples, make exercises", alone<examples_command>},
     {"view", "draw a tensor as a heat map: terminal, SVG, PDF, PNG or HTML", alone<view_command>},
     {"mask", "draw or write which keys each query sees", alone<mask_command>},
     {"inspect", "list the tensors in files: names, dtypes, shapes, ranges", alone<inspect_command>},

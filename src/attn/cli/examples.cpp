@@ -281,7 +281,6 @@ Command examples_command() {
       integer("--explain-query", exercise.choice.query, {}, "I",
               "query whose numbers are worked out; default: the first, or the last if the job is "
               "causal"),
-      integer("--explain-head", exercise.choice.head, {}, "I", "head; default: 0"),
       flag("--force", exercise.force, "overwrite files that exist")};
   exercise_command.action = [args] { return write_exercise_of(*args); };
 
@@ -298,7 +297,8 @@ Command examples_command() {
   Command command;
   command.description =
       "Lists, runs, copies and checks the worked examples that are installed with attn: "
-      "computations of notebooks, tutorials and articles, with the text that they printed.";
+      "computations of notebooks, tutorials and articles, with the text that they printed. Also "
+      "makes exercises of them.";
   command.example =
       "  attn examples list\n"
       "  attn examples run general-attention\n"
