@@ -53,9 +53,11 @@ void write_exercise(const std::string& name, const std::string& job_file,
   const Document document = read_document(job_file, files);
   Job job = make_job(document, files);
   constexpr int kMostTries = 100;
+  const TensorMap given = job.tensors;
   Generator generator(args.seed);
   TensorMap outputs;
   for (int tries = 0; tries < kMostTries; ++tries) {
+    job.tensors = given;  // whose numbers set the range of the new ones
     if (!draw_new_numbers(job.tensors, generator))
       throw Error(ErrorKind::usage, "this job has no numbers that can change; choose another");
     outputs = attend(job.tensors, job.options, explained_outputs(job));

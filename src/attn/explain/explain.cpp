@@ -64,7 +64,7 @@ Equation with_blanks(const Equation& line) {
   return blank;
 }
 
-/// Whether dots stand for some rows or columns of a matrix.
+/// Whether some rows or columns of a matrix are left out.
 bool is_abbreviated(const Math& math) {
   return math.kind == Math::Kind::matrix &&
          std::any_of(math.parts.begin(), math.parts.end(),
