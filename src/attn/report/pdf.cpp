@@ -277,11 +277,19 @@ class Content {
 
   /// An image with a pixel per cell, above patterns that show through hidden cells and zeros.
   void draw_image(const CellsShape& shape) {
-    std::map<std::uint8_t, std::string> patterned;
-    for (const CellRun& run : runs_of(shape))
-      if (run.code == kHiddenCell || run.code == kZeroCell)
-        patterned[run.code] += rectangle(box_of(run, shape));
-    for (const auto& [code, boxes] : patterned) draw_pattern(code, boxes, shape.box);
+    const auto has = [&shape](std::uint8_t code) {
+      return std::find(shape.cells.begin(), shape.cells.end(), code) != shape.cells.end();
+    };
+    // The image covers other cells, so only zeros beside hidden cells need a path of their own.
+    const bool has_hidden = has(kHiddenCell);
+    if (has_hidden) draw_pattern(kHiddenCell, rectangle(shape.box), shape.box);
+    if (has(kZeroCell)) {
+      std::string boxes = has_hidden ? "" : rectangle(shape.box);
+      if (has_hidden)
+        for (const CellRun& run : runs_of(shape))
+          if (run.code == kZeroCell) boxes += rectangle(box_of(run, shape));
+      draw_pattern(kZeroCell, boxes, shape.box);
+    }
     std::string colours;
     for (std::uint8_t code = 0; code <= kNanCell; ++code) {
       // Viewers that smooth images mix hidden cells into their neighbours.
