@@ -250,6 +250,23 @@ class TestAdversarialInputs:
         assert attn(*command, "--seed", 1).stdout == attn(*command, "--seed", 1).stdout != attn(*command).stdout
 
 
+def test_mistakes_that_stay_hidden_are_counted(tmp_path):
+    # The bias decides, whatever the numbers are.
+    tensors = {name: np.ones((1, 1, 8, 16), "f4") for name in "QKV"} | {"bias": np.float32(20) * np.eye(8, dtype="f4")}
+    np.savez(tmp_path / "given.npz", **tensors)
+    for file in "given", "new":
+        (tmp_path / f"{file}.json").write_text(json.dumps({name: f"{file}.npz#{name}" for name in tensors}))
+    command = ["random", "--kind", "adversarial", "--for", "given.json", "-o", "new.npz", "--force"]
+    run = attn(*command, cwd=tmp_path)
+    assert run.returncode == 0
+    verdicts = [mistake["verdict"] for mistake in
+                mistakes(tmp_path / "new.json", "--rtol", "1e-2", "--atol", "1e-2").values()]
+    assert verdicts.count("seen") < len(verdicts)
+    assert run.stderr.decode() == (f"attn: a test at rtol = atol = 1e-2 with these inputs sees {verdicts.count('seen')} "
+                                   f"of {len(verdicts)} mistakes; 'attn sensitivity' lists the others\n")
+    assert attn(*command, "-q", cwd=tmp_path).stderr == b""
+
+
 class TestAdversarialPages:
     """Keys and values are written to the slots of their pages, and everything else stays."""
 
@@ -304,7 +321,7 @@ class TestAdversarialPages:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [3, 5, 32, 33, 121, 196, 241, 382])
+@pytest.mark.parametrize("seed", [3, 5, 32, 33, 121, 196, 241, 382, 1019, 1088, 1160, 1285, 1353])
 def test_mistakes_of_random_jobs_are_seen(seed):
     """scripts/stress/sensitivity has more jobs."""
     assert {name for name, verdict in verdicts(seed).items() if verdict != "seen"} == set()

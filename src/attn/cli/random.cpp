@@ -9,9 +9,11 @@
 #include "attn/base/text.h"
 #include "attn/cli/emit.h"
 #include "attn/cli/shared_options.h"
+#include "attn/cli/terminal.h"
+#include "attn/compare/job_variant.h"
 #include "attn/core/pages.h"
 #include "attn/core/plan.h"
-#include "attn/diagnose/adversarial.h"
+#include "attn/diagnose/sensitivity.h"
 #include "attn/io/json_parse.h"
 #include "attn/job/draws.h"
 #include "attn/job/field_value.h"
@@ -249,8 +251,15 @@ TensorMap adversarial(const RandomArgs& args, TensorFiles& files) {
   const Job job = read_job(document, files);
   prepare_job(job, document);
   refuse_stored(job, document);
-  TensorMap inputs =
-      adversarial_inputs({job.tensors, job.options, RowChange::none}, std::stoull(seed));
+  VisibleInputs visible = within(document.name, [&] {
+    return visible_inputs({job.tensors, job.options, RowChange::none}, usual_output(job),
+                          std::stoull(seed));
+  });
+  if (visible.hidden > 0)
+    note("a test at rtol = atol = 1e-2 with these inputs sees " +
+         std::to_string(visible.mistakes - visible.hidden) + " of " +
+         counted(visible.mistakes, "mistake") + "; 'attn sensitivity' lists the others");
+  TensorMap& inputs = visible.tensors;
   for (const std::string& name : job.transposed)  // by weights_layout, which remains in the job
     inputs.set(name, transposed(inputs.at(name)));
   return has_pages(job.replaced) ? in_pages(job, document, inputs) : inputs;

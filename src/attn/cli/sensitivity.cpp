@@ -35,8 +35,7 @@ struct SensitivityArgs {
 
 /// Errors: usage, for a name that is no output of the job.
 Output tested_output(const SensitivityArgs& args, const Job& job) {
-  if (args.output.empty())
-    return contains(job.tensors, Input::W_O) ? Output::output : Output::context;
+  if (args.output.empty()) return usual_output(job);
   const Request request = requests_named({args.output}, job.tensors, job.options)[0];
   const Output* output = std::get_if<Output>(&request);
   if (output == nullptr || !needs_scores(*output) || !row_of(*output).axes.contains(Axis::L))

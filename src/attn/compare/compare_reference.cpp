@@ -52,8 +52,7 @@ bool is_input(const std::string& name, const Tensor& tensor, const Job& job) {
 /// output to `unmatched`. A name that --as gives is accepted as it is.
 std::vector<MatchedOutput> match_outputs(const TensorMap& given, const ReferenceOptions& typed,
                                          const Job& job, std::vector<std::string>& unmatched) {
-  const std::string default_output(
-      name_of(contains(job.tensors, Input::W_O) ? Output::output : Output::context));
+  const std::string default_output(name_of(usual_output(job)));
   std::vector<MatchedOutput> matches;
   for (const auto& [name, tensor] : given) {
     const bool is_given =

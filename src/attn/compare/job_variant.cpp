@@ -24,4 +24,8 @@ Variant variant_of(const Job& job) {
   return {.tensors = job.tensors, .options = job.options, .cache = given_cache(job)};
 }
 
+Output usual_output(const Job& job) {
+  return contains(job.tensors, Input::W_O) ? Output::output : Output::context;
+}
+
 }  // namespace attn

@@ -301,6 +301,12 @@ TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed) {
             x = std::max(std::abs(x), 0.1 + 0.02 * static_cast<double>(h++ % 8));
           break;
         }
+        case Input::head_scale: {  // not near 1
+          changed = cast(tensor, DType::f64);
+          for (double& x : changed.mutable_data<double>())
+            if (std::abs(x - 1) < 0.25) x = x < 1 ? 0.75 : 1.25;
+          break;
+        }
         default:
           break;
       }
@@ -320,9 +326,9 @@ TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed) {
     std::sort(all.begin(), all.end());
     Tensor changed(DType::f64, sinks->shape());
     for (std::size_t h = 0; h < changed.size(); ++h) {
-      const double low = all.empty() ? 1 : all[all.size() / (h % 2 == 0 ? 20 : 5)] + 0.5;
+      const double low = all.empty() ? 0 : all[all.size() / (h % 2 == 0 ? 20 : 5)] + 0.5;
       // Not near 0, where a factor would make no difference.
-      const double sink = std::abs(low) < 1 ? 1 : low;
+      const double sink = std::abs(low) < 1.5 ? 1.5 : low;
       changed.mutable_data<double>()[h] = sink + 0.5 * static_cast<double>(h % 3);
     }
     result.set(std::string(name_of(Input::sinks)), cast(changed, sinks->dtype()));

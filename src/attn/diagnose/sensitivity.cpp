@@ -202,7 +202,7 @@ Sensitivity sensitivity(const Variant& given, Output output, const Test& test,
   if (const Inputs in = make_inputs(given.tensors, given.options); in.B == 0 || in.rows.empty())
     throw Error(ErrorKind::data, std::string(name_of(output)) +
                                      " has no elements, in which a test could see mistakes");
-  const Subject subject(given, output, why.empty() ? &test.precision : nullptr);
+  const Subject subject(given, output, why.empty() && test.precision ? &*test.precision : nullptr);
   Variant other{adversarial_inputs(given, 0), given.options, RowChange::none};
   std::optional<Subject> adversarial;  // made when first used
   Sensitivity found;
@@ -239,6 +239,23 @@ Sensitivity sensitivity(const Variant& given, Output output, const Test& test,
     }
   }
   return found;
+}
+
+VisibleInputs visible_inputs(const Variant& given, Output output, std::uint64_t seed) {
+  constexpr std::uint64_t kDraws = 8;
+  const Test test{Tolerance{1e-2, 1e-2, {}, true}, std::nullopt};
+  std::optional<VisibleInputs> best;
+  for (std::uint64_t draw = 0; draw < kDraws && !(best && best->hidden == 0); ++draw) {
+    VisibleInputs inputs{adversarial_inputs(given, seed + draw)};
+    Variant changed = given;
+    changed.tensors = inputs.tensors, changed.cache = nullptr;
+    for (const Effect& effect : sensitivity(changed, output, test, nullptr).effects) {
+      ++inputs.mistakes;
+      if (effect.verdict != Effect::Verdict::seen) ++inputs.hidden;
+    }
+    if (!best || inputs.hidden < best->hidden) best = std::move(inputs);
+  }
+  return *best;
 }
 
 std::string_view name_of(Effect::Verdict verdict) {

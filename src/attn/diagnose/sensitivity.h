@@ -42,7 +42,7 @@ struct Sensitivity {
 /// What a test accepts.
 struct Test {
   std::optional<Tolerance> tolerance;  ///< nullopt: the error bound of `precision`
-  Precision precision;
+  std::optional<Precision> precision;  ///< nullopt, with a tolerance: no bounds are needed
   /// Whether gates accept a result (B, H, rows, C), for the right one. They decide if given.
   std::function<bool(const Tensor& result, const Evaluated& right)> gate = nullptr;
 };
@@ -51,6 +51,17 @@ struct Test {
 /// neither a tolerance nor a gate.
 Sensitivity sensitivity(const Variant& given, Output output, const Test& test,
                         const std::atomic<bool>* stop);
+
+struct VisibleInputs {
+  TensorMap tensors;
+  std::size_t mistakes = 0;  ///< that have an effect
+  std::size_t hidden = 0;    ///< of these, those that are not seen, or barely
+};
+
+/// The adversarial inputs (adversarial.h) of the first of the seeds `seed` to `seed` + 7 with which
+/// a test of `output` at rtol = atol = 1e-2 sees all mistakes, or else of the one that hides
+/// fewest. Errors: as for sensitivity().
+VisibleInputs visible_inputs(const Variant& given, Output output, std::uint64_t seed);
 
 std::string_view name_of(Effect::Verdict verdict);
 
