@@ -243,6 +243,7 @@ class Search {
       return;
     }
     if (!is_explained()) test_pairs(all);
+    if (named_) return;
     if (!is_explained()) test_scaled_result();
     if (!is_explained())
       with_limited_time(3, [&] {
@@ -403,6 +404,7 @@ class Search {
   void add_part(Part part) {
     const Fit fitted = fit_of(part, part.reference, part.bounds ? &*part.bounds : nullptr);
     part.wrong = fitted.is_outside;
+    if (parts_.empty()) first_before_ = fitted;
     before_.add(fitted);
     parts_.push_back(std::move(part));
   }
@@ -590,6 +592,21 @@ class Search {
     }
   }
 
+  /// Whether the errors are larger than explains() and find_smaller_errors() accept: then bounds,
+  /// which take longer, need not be known.
+  bool leaves_too_much(const Variant& variant, const Fit& first) {
+    if (2 * first.wrong_squares > first_before_.wrong_squares) return true;
+    if (!named_) return false;
+    if (first.rms() > kSlightlyLarger * named_->first_rms) return true;
+    Fit all = first;
+    for (std::size_t k = 1; k < parts_.size(); ++k) {
+      const auto result = evaluated(variant, parts_[k], false);
+      if (!result) return true;
+      all.add(fit_of(parts_[k], result->values, nullptr));
+    }
+    return kMuchLarger * all.rms() > named_->rms;
+  }
+
   /// Evaluates the variant until it is known not to explain the result.
   void judge(Variant variant, Candidate& candidate) {
     std::size_t all = 0;
@@ -604,6 +621,7 @@ class Search {
         adapt_empty_rows(variant, part, *values);
         candidate.first = fit_of(part, values->values, nullptr);
         if (!is_possible(part, values->values, rms_of(part.result))) return;
+        if (leaves_too_much(variant, candidate.first)) return;
         if (backward_) result = values, add_bounds(part, *result);
       }
       if (!result && backward_) {
@@ -840,7 +858,9 @@ class Search {
     std::vector<Finding>& fits = found_.findings;
     if (!fits.empty() && !may_be_another(fits.front())) return;
     const std::vector<Finding> named = std::exchange(fits, {});
+    if (!named.empty()) named_ = {rms_in_first_part(named.front()), named.front().residual_after};
     search();
+    named_.reset();
     if (fits.empty()) return void(fits = named);
     const double least =
         std::min_element(fits.begin(), fits.end(), [](const Finding& a, const Finding& b) {
@@ -850,6 +870,13 @@ class Search {
       return void(fits = named);
     std::erase_if(
         fits, [&](const Finding& finding) { return finding.residual_after > kMuchLarger * least; });
+  }
+
+  /// Infinite if it is not that of a hypothesis alone.
+  double rms_in_first_part(const Finding& finding) const {
+    for (const Candidate& candidate : candidates_)
+      if (finding.ids == std::vector{candidate.hypothesis->full_id()}) return candidate.first.rms();
+    return HUGE_VAL;
   }
 
   /// Hypotheses with numbers that the result suggests.
@@ -1386,8 +1413,14 @@ class Search {
   std::optional<double> end_;  ///< of a part of the search whose time is limited
   std::vector<Part> parts_;
   InputErrors base_errors_;
-  std::mutex bounds_mutex_;  ///< bounds take much memory: one thread at a time computes them
-  Fit before_;
+  std::mutex bounds_mutex_;    ///< bounds take much memory: one thread at a time computes them
+  Fit before_, first_before_;  ///< of the job, in all parts and in the first
+  /// The errors of what was named before find_smaller_errors() searches on, in the first part and
+  /// in all.
+  struct Named {
+    double first_rms, rms;
+  };
+  std::optional<Named> named_;
   std::vector<Candidate> candidates_;
   std::set<std::pair<const Hypothesis*, const Hypothesis*>> tested_pairs_;
   std::vector<std::vector<double>> squares_of_grid_;  ///< of factors, for each head
