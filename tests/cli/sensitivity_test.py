@@ -168,6 +168,11 @@ class TestGates:
         assert_error(attn("sensitivity", job[0], *words), 2, message)
 
 
+@pytest.mark.parametrize("flag", ["--outputs", "--compute", "--path", "--tokens"])
+def test_flags_without_effect_are_unknown(job, flag):
+    assert_error(attn("sensitivity", job[0], flag, "weights"), 2, flag)
+
+
 def test_precision_gives_the_bound(job):
     wide, narrow = (mistakes(job[0], "--precision", p)["softcap.dropped"] for p in ("bf16", "f32"))
     assert wide["of_tolerance"] == wide["of_bound"] < narrow["of_bound"]

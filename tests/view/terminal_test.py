@@ -315,6 +315,7 @@ def test_more_than_64_keys_have_a_root_scale(view, tmp_path):
     row = next(line for line in shades.splitlines() if line.startswith("0 ") and "\u2588" in line)
     assert [row[2 + 10 * k] for k in range(7)] == [*"\u2591\u2592\u2593\u2593\u2588\u2588\u2588"]
     assert "square-root scale" not in view("w.npz", "--width", "100", "--linear")
+    assert_error(attn("view", "w.npz", "--linear", "--log", cwd=tmp_path), 2, "--log and --linear are mutually exclusive")
     np.savez(tmp_path / "w.npz", weights=w[:, :64])
     assert "square-root scale" not in view("w.npz", "--width", "100")
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
@@ -219,8 +220,11 @@ Command sensitivity_command() {
   command.add(common(flag("--suggest", args->suggest, "say how to change the inputs")));
   command.add(common(flag("--json", args->json, "print one JSON object on one line")));
   std::vector<Option> job = in_group("", job_options(args->flags));
-  std::erase_if(job, [](const Option& option) { return option.name() == "--gate"; });
+  // Those without effect, and the gate tensor, whose flag is that of a condition here.
+  const std::set<std::string> left_out = {"--gate", "--outputs", "--compute", "--path", "--tokens"};
+  std::erase_if(job, [&](const Option& option) { return left_out.contains(option.name()); });
   command.add(job);
+  command.hints = {{{"--outputs"}, "use --of"}};
   add_limit_options(command, args->limits);
   command.action = [args] { return run_sensitivity(*args); };
   return command;

@@ -189,6 +189,7 @@ Command view_command() {
   command.add(in_group("Drawing", panel_options(args->choice)));
   add_limit_options(command, args->limits);
   add_requirements(command, *args);
+  command.conflicts = {{"--log", "--linear"}};
   command.action = [args] { return view(*args); };
   return command;
 }
