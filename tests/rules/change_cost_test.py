@@ -12,7 +12,7 @@ from support.attn import ROOT, under_sanitizer
 # Patch, most files, and sources that do not compile if a table, the formula or an interpreter lacks a case.
 PATCHES = [
     ("row_output.patch", 4, ["core/row_statistics", "core/plan", "core/attention", "core/expected_error"]),
-    ("option_tensor.patch", 8,
+    ("option_tensor.patch", 7,
      ["core/shapes", "core/tensor_ops", "core/gradients", "core/plan", "core/expected_error",
       "core/gradient_error", "job/fields"]),
 ]

@@ -10,6 +10,7 @@
 //   CostOps       shapes, dtypes and flops               (core/plan.cpp)
 //   ErrorOps      values with error bounds               (core/error_ops.h)
 //   GradErrorOps  the same, and bounds of derivatives    (core/gradient_error.cpp)
+// Those with derivatives are both TracedOps (core/traced_ops.h).
 // An output without a case below, or an operation that an interpreter lacks, does not compile.
 #pragma once
 

@@ -1,5 +1,4 @@
-// The operations of the formula on tensors that remember how they were computed, so that
-// derivatives can be computed in the opposite order (reverse-mode differentiation).
+// The operations of the formula on tensors, with derivatives (core/traced_ops.h).
 #pragma once
 
 #include <algorithm>
@@ -21,124 +20,64 @@
 #include "attn/core/qk_norm.h"
 #include "attn/core/query_scale.h"
 #include "attn/core/rotary.h"
-#include "attn/core/tape.h"
-#include "attn/core/tensor_ops.h"
+#include "attn/core/traced_ops.h"
 
 namespace attn {
 
-/// A float64 tensor of the formula. It has a node if the loss may depend on a wanted input through
-/// it.
-struct Traced {
-  Tensor value;
-  std::optional<std::size_t> node = {};
+/// A float64 tensor of the formula.
+using Traced = TracedValue<Tensor>;
+
+/// Arithmetic of TracedOps.
+struct TensorDerivatives {
+  Shape shape(const Tensor& x) const { return x.shape(); }
+  Tensor reshaped(const Tensor& x, const Shape& shape) const { return x.reshaped(shape); }
+  Tensor wide(const Tensor& x) const { return cast(x, DType::f64); }
+  template <class Linear>
+  Tensor moved(const Tensor& g, const Linear& linear) const {
+    return linear(g);
+  }
+  Tensor stored(Tensor x) const { return x; }
+  Tensor times(Tensor a, const Tensor& b) const { return chained(std::move(a), b); }
+  Tensor sums(const Tensor& x, const Shape& shape) const { return sum_to(x, shape); }
+  Tensor of_weights(const Tensor& x, const Tensor& g) const {
+    return transposed_matrices(transposed_product(g, x));
+  }
+  Tensor of_rows(const Tensor& g, const Tensor& W) const {
+    return chained_product(g, transposed_matrices(W));
+  }
+  /// At the limit itself the derivative is 1, as in PyTorch.
+  Tensor unclipped(Tensor g, const Tensor& x, double limit) const {
+    std::size_t i = 0;
+    for (double& value : g.mutable_data<double>())
+      if (std::abs(x.data<double>()[i++]) > limit) value = 0;
+    return g;
+  }
+  Tensor sigmoid_slope(Tensor y) const {
+    for (double& value : y.mutable_data<double>()) value *= 1 - value;
+    return y;
+  }
+  NormDerivatives normalised(const Tensor& g, const Tensor& x, const std::optional<Tensor>& weight,
+                             const std::optional<Tensor>& bias, const Options& options) const {
+    return norm_derivatives(g, x, weight, bias, options);
+  }
 };
 
 /// Derived classes replace operations, for Formula of them.
-class GradOps {
+class GradOps : public TracedOps<TensorOps, TensorDerivatives> {
  public:
-  using Value = Traced;
-  using Visible = VisibleKeys;
-  using Operand = std::optional<Traced>;
-
   /// `inputs`, whose floats are float64, must outlive this object. Derivatives by `wanted` are
   /// computed, and delta() on request.
   GradOps(const Inputs& inputs, std::set<Input> wanted, bool wants_delta)
-      : exact_(inputs), in_(inputs), wanted_(std::move(wanted)), wants_delta_(wants_delta) {}
+      : TracedOps(inputs, TensorOps(inputs), {}, std::move(wanted), wants_delta) {}
 
   /// Sets the derivative of the loss by a value, or adds to it.
   void seed(const Traced& value, const Tensor& g) {
     tape_.pass(value, [&] { return g; });
   }
-  /// Computes the derivatives. Call it once.
-  void run() { tape_.run(); }
   /// The derivative by an input; nullopt if the loss does not depend on it.
-  std::optional<Tensor> derivative(Input input) const {
-    const auto leaf = leaves_.find(input);
-    return leaf == leaves_.end() ? std::nullopt : tape_.derivative(*leaf->second.node);
-  }
-  /// The sums of the context times its derivative, before gates, (B, H, R); nullopt if the loss
-  /// does not depend on the context.
-  const std::optional<Tensor>& delta() const { return delta_; }
-
-  Traced evaluated(Output, Traced value) const { return value; }
-
-  Traced given(Input input) {
-    const Tensor value = cast(*in_[input], DType::f64);
-    if (!wanted_.contains(input)) return {value};
-    const auto [leaf, is_new] = leaves_.try_emplace(input);
-    if (is_new) leaf->second = {value, tape_.add(nullptr)};
-    return leaf->second;
-  }
-
-  Traced chosen_rows(const Traced& x) {
-    const Shape& shape = x.value.shape();
-    return unary(x, exact_.chosen_rows(x.value),
-                 [this, N = shape[shape.size() - 2]](const Tensor& g) {
-                   return scattered_rows(g, in_.rows, N);
-                 });
-  }
+  std::optional<Tensor> derivative(Input input) const { return found_derivative(input); }
 
   Traced positions() const { return {exact_.positions()}; }
-
-  Traced add_positions(const Traced& embeddings) {
-    return unary(embeddings, exact_.add_positions(embeddings.value),
-                 [this](const Tensor& g) { return positions_derivative(g, in_.options.position); });
-  }
-
-  Traced input_normalised(const Traced& x, const Operand& weight, const Operand& bias) {
-    if (in_.options.input_norm == QkNorm::none) return x;
-    return normalised_rows(x, weight, bias,
-                           exact_.input_normalised(x.value, value_of(weight), value_of(bias)),
-                           with_input_norm(in_.options));
-  }
-
-  Traced project(const Traced& x, const Operand& W, const Operand& b, Output stage) {
-    if (!W && !b) return x;
-    return record(
-        exact_.project(x.value, value_of(W), value_of(b), stage), {x, W, b},
-        [=, this](const Tensor& g) {
-          // Matrices of W, each with its rows of x and g.
-          const std::size_t count = W && W->value.rank() == 3 ? W->value.shape()[0] : 1;
-          const Shape& shape = g.shape();
-          const std::size_t all = element_count({shape.begin(), shape.end() - 1});
-          const Tensor rows = g.reshaped(count > 1 ? Shape{count, all / count, shape.back()}
-                                                   : Shape{all, shape.back()});
-          if (b)
-            tape_.pass(*b, [&] {
-              return sum_to(rows, {1, rows.shape()[1]}).reshaped(b->value.shape());
-            });
-          if (W)
-            tape_.pass(*W, [&] {
-              Shape of_x = rows.shape();
-              of_x.back() = x.value.shape().back();
-              return transposed_matrices(transposed_product(rows, x.value.reshaped(of_x)))
-                  .reshaped(W->value.shape());
-            });
-          tape_.pass(x, [&] { return W ? chained_product(g, transposed_matrices(W->value)) : g; });
-        });
-  }
-
-  Traced split_heads(const Traced& x, std::size_t heads) {
-    return unary(x, exact_.split_heads(x.value, heads), side_by_side);
-  }
-
-  /// At the limit itself the derivative is 1, as in PyTorch.
-  Traced clipped(const Traced& x) {
-    if (in_.options.clip_qkv == 0) return x;
-    return unary(x, exact_.clipped(x.value), [this, x = x.value](Tensor g) {
-      std::size_t i = 0;
-      for (double& value : g.mutable_data<double>())
-        if (std::abs(x.data<double>()[i++]) > in_.options.clip_qkv) value = 0;
-      return g;
-    });
-  }
-
-  Traced qk_normalised(const Traced& x, const Operand& weight, const Operand& bias) {
-    if (in_.options.qk_norm == QkNorm::none) return x;
-    return normalised_rows(x, weight, bias,
-                           exact_.qk_normalised(x.value, value_of(weight), value_of(bias)),
-                           in_.options);
-  }
 
   Traced rotated_queries(const Traced& x, const Operand& cos, const Operand& sin) {
     return rotated(x, cos, sin, in_.query_positions, true,
@@ -147,25 +86,6 @@ class GradOps {
   Traced rotated_keys(const Traced& x, const Operand& cos, const Operand& sin) {
     return rotated(x, cos, sin, in_.key_positions, false,
                    exact_.rotated_keys(x.value, value_of(cos), value_of(sin)));
-  }
-
-  Traced scaled_by_position(const Traced& queries) {
-    if (in_.options.query_scale.factor == 0) return queries;
-    return unary(queries, exact_.scaled_by_position(queries.value),
-                 [this](const Tensor& g) { return exact_.scaled_by_position(g); });
-  }
-
-  Traced append(const Traced& before, const Traced& behind) {
-    return record(
-        exact_.append(before.value, behind.value), {before, behind}, [=, this](const Tensor& g) {
-          const std::size_t first = before.value.shape()[2];
-          tape_.pass(before, [&] { return row_range(g, 0, first); });
-          tape_.pass(behind, [&] { return row_range(g, first, behind.value.shape()[2]); });
-        });
-  }
-  Traced append_zero(const Traced& x) {
-    return unary(x, exact_.append_zero(x.value),
-                 [](const Tensor& g) { return row_range(g, 0, g.shape()[2] - 1); });
   }
 
   Traced score(const Traced& queries, const Traced& keys, const ScoreWeights<Traced>& w) {
@@ -303,50 +223,8 @@ class GradOps {
     });
   }
 
-  Traced sigmoid(const Traced& x) {
-    const Tensor y = exact_.sigmoid(x.value);
-    return unary(x, y, [y](const Tensor& g) {
-      Tensor factors = y;
-      for (double& value : factors.mutable_data<double>()) value *= 1 - value;
-      return chained(g, factors);
-    });
-  }
-
-  Traced gated(const Traced& context, const Traced& gates) {
-    return record(exact_.gated(context.value, gates.value), {context, gates},
-                  [=, this](const Tensor& g) {
-                    tape_.pass(context, [&] { return chained(g, gates.value); });
-                    // A query without keys has the context 0, whatever its derivative is.
-                    tape_.pass(gates, [&] { return chained(context.value, g); });
-                  });
-  }
-
-  Traced divided(const Traced& x, double divisor) {
-    return unary(x, exact_.divided(x.value, divisor),
-                 [=, this](const Tensor& g) { return exact_.divided(g, divisor); });
-  }
-
-  Traced join_heads(const Traced& x) {
-    return unary(x, exact_.join_heads(x.value),
-                 [H = in_.H](const Tensor& g) { return attn::split_heads(g, H); });
-  }
-
-  Traced swap_batch_and_heads(const Traced& x) {
-    return unary(x, exact_.swap_batch_and_heads(x.value), attn::swap_batch_and_heads);
-  }
-
  protected:
-  static std::optional<Tensor> value_of(const Operand& x) {
-    return x ? std::optional(x->value) : std::nullopt;
-  }
-
-  /// The result of an operation, with a node if one of its operands has one.
-  Traced record(Tensor value, const std::vector<Operand>& operands,
-                Tape<Tensor>::Backward backward) {
-    return {std::move(value), tape_.add_if_wanted(operands, std::move(backward))};
-  }
-
-  /// The same with one operand. Backward: Tensor -> Tensor.
+  /// An operation with one operand. Backward: Tensor -> Tensor.
   template <class Backward>
   Traced unary(const Traced& x, const Tensor& value, Backward backward) {
     return record(value, {x}, [this, node = x.node, backward](const Tensor& g) {
@@ -354,26 +232,9 @@ class GradOps {
     });
   }
 
-  const TensorOps exact_;
-  Tape<Tensor> tape_;
-
  private:
   [[noreturn]] static void throw_undefined() {
     throw Error(ErrorKind::internal, "no derivative is known for this operation");
-  }
-
-  /// x (B, heads, N, D), or (B, N, D) with one head.
-  Traced normalised_rows(const Traced& x, const Operand& weight, const Operand& bias,
-                         const Tensor& value, const Options& options) {
-    return record(value, {x, weight, bias}, [=, this](const Tensor& g) {
-      Shape shape = x.value.shape();
-      if (shape.size() == 3) shape.insert(shape.begin() + 1, 1);
-      const NormDerivatives of = norm_derivatives(g.reshaped(shape), x.value.reshaped(shape),
-                                                  value_of(weight), value_of(bias), options);
-      tape_.pass(x, [&] { return of.x.reshaped(x.value.shape()); });
-      if (weight) tape_.pass(*weight, [&] { return of.weight; });
-      if (bias) tape_.pass(*bias, [&] { return of.bias; });
-    });
   }
 
   Traced rotated(const Traced& x, const Operand& cos, const Operand& sin, const Tensor& positions,
@@ -413,12 +274,6 @@ class GradOps {
     }
     return g;
   }
-
-  const Inputs& in_;
-  const std::set<Input> wanted_;
-  const bool wants_delta_;
-  std::map<Input, Traced> leaves_;
-  std::optional<Tensor> delta_;
 };
 
 }  // namespace attn

@@ -125,14 +125,13 @@ class BackwardPass::Ops : public GradOps {
   /// computed.
   Ops(const BackwardPass& pass, std::optional<Input> wanted, const Inputs& changed,
       const BackwardChanges& changes, const std::vector<KvHead>* heads)
-      : GradOps(pass.given_, wanted ? std::set{*wanted} : std::set<Input>(), false),
+      : GradOps(pass.given_, wanted ? std::set{*wanted} : std::set<Input>(), !wanted),
         pass_(pass),
         given_(pass.given_),
         job_(*pass.job_),
         changed_(changed),
         changes_(changes),
         is_of_queries_(wanted == Input::Q),
-        wants_delta_(!wanted),
         heads_(heads) {
     if (const std::optional<Tensor>& seed = given_[Input::grad_logsumexp])
       of_logsumexp_ = exact_.in_lse_base(cast(*seed, DType::f64));
@@ -191,8 +190,6 @@ class BackwardPass::Ops : public GradOps {
         tape_.pass(biases[k].value, [&] { return sums.biases[k]; });
     });
   }
-
-  const std::optional<Tensor>& found_delta() const { return delta_; }
 
  private:
   /// Of the context, or of the weights that only the backward pass has, (1, 1, R).
@@ -595,11 +592,10 @@ class BackwardPass::Ops : public GradOps {
   const BackwardPass& pass_;
   const Inputs &given_, &job_, &changed_;
   const BackwardChanges& changes_;
-  const bool is_of_queries_, wants_delta_;
+  const bool is_of_queries_;
   const std::vector<KvHead>* const heads_;
   /// Derivatives of the loss: by the natural logsumexp (B, H, R) and the weights (B, H, R, S).
   std::optional<Tensor> of_logsumexp_, of_weights_;
-  std::optional<Tensor> delta_;  ///< (B, H, R)
 };
 
 BackwardPass::BackwardPass(const Inputs& given, const Variant& attention, const Request& of)
@@ -650,7 +646,7 @@ Tensor BackwardPass::gradient(const Variant& variant, const std::vector<KvHead>*
     if (given_[seed] && seed != Input::grad_weights && seed != Input::grad_logsumexp)
       ops.seed(formula.at(same_numbers_as(output)), cast(*given_[seed], DType::f64));
   ops.run();
-  const std::optional<Tensor> full = wanted ? ops.derivative(*wanted) : ops.found_delta();
+  const std::optional<Tensor> full = wanted ? ops.derivative(*wanted) : ops.delta();
   if (!full) throw Error(ErrorKind::usage, "the loss does not depend on this input");
   Tensor result = wanted ? to_user_layout(*wanted, *full, given_)
                          : to_user_layout(Output::delta, *full, given_);
