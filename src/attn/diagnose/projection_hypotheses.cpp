@@ -416,7 +416,7 @@ constexpr Hypothesis kProjectionTable[] = {
        for (const Input W : {Input::W_Q, Input::W_K, Input::W_V, Input::W_O})
          changes |= with_transposed(p, W).has_value();
        if (!changes) return std::nullopt;
-       return flag("--weights-layout of the other order: square weights transposed");
+       return words("all square weights transposed, as with the other --weights-layout");
      }},
     {"projection.heads_interleaved", kProjection, with_interleaved_heads},
     {"projection.clip_dropped", kProjection,
