@@ -215,6 +215,15 @@ class TestBlankResults:
         assert report["diagnosis"] == [] and "the wrong elements are all 0" in report["pattern"]
 
 
+def test_numbers_where_the_job_has_nan(tmp_path):
+    """A kernel without the mask, which hides all keys from one query and none from the others."""
+    q, k, v, mask = *(numbers(1, 2, 12, 16) for _ in range(3)), np.ones((12, 12), bool)
+    mask[3] = False
+    write(tmp_path, {"Q": q, "K": k, "V": v, "mask": mask}, empty_rows="nan")
+    run = compared(tmp_path, "--diagnose", context=softmax(q @ k.swapaxes(2, 3) / 4) @ v)
+    assert "agrees with the job without --mask" in run.stdout.decode()
+
+
 @pytest.mark.parametrize("causal", [True, False])
 def test_own_key_only(tmp_path, causal):
     """Every hypothesis with a number that fits leaves no error at all."""

@@ -595,7 +595,9 @@ class Search {
   /// Whether the errors are larger than explains() and find_smaller_errors() accept: then bounds,
   /// which take longer, need not be known.
   bool leaves_too_much(const Variant& variant, const Fit& first) {
-    if (2 * first.wrong_squares > first_before_.wrong_squares) return true;
+    const double before =
+        first_before_.wrong_squares;  // 0 if all wrong elements are NaN in the job
+    if (before > 0 && 2 * first.wrong_squares > before) return true;
     if (!named_) return false;
     if (first.rms() > kSlightlyLarger * named_->first_rms) return true;
     Fit all = first;
@@ -745,13 +747,15 @@ class Search {
            });
   }
 
-  /// A bound may be so wide that it holds for any result, so the errors must become smaller, too.
+  /// A bound may be so wide that it holds for any result, so the errors must become smaller, too,
+  /// unless they are NaN in the job or in the result.
   bool explains(const Candidate& candidate) const {
     const Fit& after = candidate.fit;
-    return candidate.complete && after.explained() >= kExplained &&
-           after.squares <= kSlightlyLarger * before_.squares &&
-           10 * after.outside <= before_.outside &&
-           (before_.wrong_squares == 0 || 4 * after.wrong_squares <= before_.wrong_squares);
+    const bool are_smaller =
+        before_.wrong_squares == 0 || (after.squares <= kSlightlyLarger * before_.squares &&
+                                       4 * after.wrong_squares <= before_.wrong_squares);
+    return candidate.complete && are_smaller && after.explained() >= kExplained &&
+           10 * after.outside <= before_.outside;
   }
 
   Finding finding_of(const std::string& id, const Candidate& candidate) const {
