@@ -183,6 +183,26 @@ def test_require_all(job):
     assert attn("sensitivity", job[0], "--rtol", "1e-2", "--atol", "1e-2", "--require-all").returncode == 1
 
 
+def test_suggested_scores_show_a_softcap_of_hidden_scores(tmp_path):
+    """A kernel that masks before the softcap gives hidden keys the score -30 instead of -inf."""
+    r = np.random.default_rng(3)
+    t = {name: r.normal(size=(1, 1, 32, 16)) for name in "QKV"}
+
+    def run():
+        np.savez(tmp_path / "in.npz", **t)
+        (tmp_path / "job.json").write_text(json.dumps({name: f"in.npz#{name}" for name in t} |
+                                                      {"softcap": 30, "causal": True}))
+        report = json.loads(attn("sensitivity", tmp_path / "job.json", "--rtol", "1e-2", "--atol", "1e-2", "--suggest",
+                                 "--json").stdout)
+        verdict = next(m["verdict"] for m in report["mistakes"] if m["id"] == "softcap.of_hidden")
+        return verdict, [line for line in report["suggestions"] if line.startswith("softcap.of_hidden")]
+
+    assert run() == ("not seen", ["softcap.of_hidden: use queries whose scores are all below -60, -2 times the softcap"])
+    t["V"] *= 8
+    t["Q"], t["K"] = np.full((1, 1, 32, 16), -16.), 1 + .02 * t["K"]  # -16 * 16 / 4 = -64
+    assert run() == ("seen", [])
+
+
 def test_suggested_factor_makes_the_softcap_visible(job, tmp_path):
     path, q, k, v = job
     lines = json.loads(attn("sensitivity", path, "--rtol", "1e-2", "--atol", "1e-2", "--suggest", "--json").stdout)

@@ -310,10 +310,12 @@ double median_of_logsumexp(const Base& base) {
 }  // namespace
 
 std::vector<std::string> suggestions(const Variant& given, const Sensitivity& found) {
-  std::set<std::string> groups;
+  constexpr const char* kHiddenSoftcap = "softcap.of_hidden";
+  std::set<std::string> groups;  // of mistakes, and one mistake that needs other inputs than these
   for (const Effect& effect : found.effects)
     if (effect.verdict != Effect::Verdict::seen)
-      groups.insert(effect.id.substr(0, effect.id.find('.')));
+      groups.insert(effect.id == kHiddenSoftcap ? effect.id
+                                                : effect.id.substr(0, effect.id.find('.')));
   if (groups.empty()) return {};
   const Base base(given);
   std::vector<std::string> lines;
@@ -327,6 +329,8 @@ std::vector<std::string> suggestions(const Variant& given, const Sensitivity& fo
                              ": the largest scores are about " + six_digits(largest) +
                              ", the softcap is " + six_digits(cap));
   }
+  suggest(kHiddenSoftcap, "use queries whose scores are all below " +
+                              six_digits(-2 * base.in.options.softcap) + ", -2 times the softcap");
   if (groups.contains("sink"))
     suggest("sink", "set sinks near " + six_digits(median_of_logsumexp(base)) +
                         ", the logsumexp of the scores, different in each head");
