@@ -50,7 +50,7 @@ export class Overview {
   /** Lays out these heads. @param {number[]} heads @param {boolean} byLayer */
   arrange(heads, byLayer) {
     const {facts} = this.data, width = this.box.clientWidth;
-    const stacked = !device.print && !matchMedia('(min-width: 900px) and (min-height: 560px)').matches;
+    const stacked = !device.print && getComputedStyle(document.getElementsByTagName('main')[0]).display !== 'grid';
     // Its height follows from its heads, up to a limit.
     const fixed = device.print || document.body.classList.contains('wide') && !stacked;
     if (!fixed) this.box.style.height = '';
