@@ -32,6 +32,7 @@ async function textOf(id) {
   return document.getElementById(id)?.textContent ?? '';
 }
 
+const night = matchMedia('(prefers-color-scheme: dark)');
 /** @type {Facts} */
 const facts = JSON.parse(byId('attn').textContent ?? '');
 const rows = facts.rows.length, columns = facts.columns.length;
@@ -42,7 +43,7 @@ const stages = stagesOf(facts.why, facts.hidden[0]);
 const state = new State({
   heads: data.headCount, rows, columns, sets: facts.sets.length,
   mode: facts.curve,
-  dark: matchMedia('(prefers-color-scheme: dark)').matches,
+  dark: night.matches,
   orders: ['file', ...facts.statistics.map(({name}) => name)], order: compares ? 'difference' : 'file',
   head: openingHead(facts), scale: facts.chosenLimits ? 'shared' : 'matrix', stages,
 });
@@ -733,7 +734,14 @@ byId('after').addEventListener('click', () => stepHead(1));
 byId('in').addEventListener('click', () => zoom(1.5));
 byId('out').addEventListener('click', () => zoom(1 / 1.5));
 byId('fit').addEventListener('click', () => pageKeys[0]());
-byId('theme').addEventListener('click', () => { state.dark = !state.dark; theme(); redraw(); });
+/** @param {boolean} dark */
+function chooseTheme(dark) {
+  state.dark = dark;
+  theme();
+  redraw();
+}
+byId('theme').addEventListener('click', () => chooseTheme(!state.dark));
+night.addEventListener('change', () => { if (!device.print) chooseTheme(night.matches); });
 byId('controls').addEventListener('submit', event => event.preventDefault());
 function countFound() {
   const marked = found(), count = facts.rows.filter(marked).length;
