@@ -742,6 +742,7 @@ function chooseTheme(dark) {
 }
 byId('theme').addEventListener('click', () => chooseTheme(!state.dark));
 night.addEventListener('change', () => { if (!device.print) chooseTheme(night.matches); });
+byId('copy-link').hidden = location.protocol === 'about:';  // the frame of a notebook has no address
 byId('controls').addEventListener('submit', event => event.preventDefault());
 function countFound() {
   const marked = found(), count = facts.rows.filter(marked).length;
