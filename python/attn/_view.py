@@ -31,6 +31,10 @@ _SETTINGS = ("threads", "max_memory", "nan")  # of attn.run(), which are flags o
 _PAGE_BYTES = "2M"  # Jupyter Server drops outputs of more than 3 MB (iopub_data_rate_limit times rate_limit_window)
 _LARGE_PAGE = 500_000
 
+# Pages follow the theme of JupyterLab, and not that of the system.
+_THEMES = ('<style>[data-jp-theme-light="false"] .attn-page {color-scheme: dark} '
+           '[data-jp-theme-light="true"] .attn-page {color-scheme: light}</style>')
+
 
 def _program() -> str:
     """The program beside the library, in the folder bin next to the library's, or on the PATH."""
@@ -43,6 +47,22 @@ def _program() -> str:
     if found is None:
         raise FileNotFoundError("the program attn is neither beside its library nor on the PATH")
     return found
+
+
+# Makes a frame as high as the explanation in it. Chromium does not tell frames of the same origin that the notebook is
+# dark, so this also switches the explanation's rule for that on and off.
+_FIT = """
+const page = this.contentDocument.documentElement, {body} = document;
+new ResizeObserver(() => { this.style.height = Math.ceil(page.getBoundingClientRect().height) + 'px'; }).observe(page);
+const night = [...page.ownerDocument.styleSheets[0].cssRules].find(rule => rule.media);
+const theme = (_, observer) => {
+  if (!this.isConnected) return observer.disconnect();
+  const light = body.dataset.jpThemeLight;
+  if (light) night.media.mediaText = light === 'false' ? 'all' : 'not all';
+};
+theme();
+new MutationObserver(theme).observe(body, {attributes: true, attributeFilter: ['data-jp-theme-light']});
+"""
 
 
 class _Target(NamedTuple):
@@ -69,6 +89,8 @@ class _Command(NamedTuple):
 
 class Drawing:
     """A page, which notebooks show. str() is its text; save() writes it in the format of a file name's suffix."""
+
+    _FRAME = f'sandbox="allow-same-origin" onload="{html.escape(_FIT)}"'  # explanations have no scripts
 
     def __init__(self, command: _Command, target: _Target) -> None:
         self._command, self._target = command, target
@@ -100,12 +122,14 @@ class Drawing:
 
     def _repr_html_(self) -> str:
         """A frame, so that neither the page's styles nor its keys are those of the notebook."""
-        return (f'<iframe srcdoc="{html.escape(self.html)}" sandbox="allow-scripts allow-downloads" title="attn" '
-                'style="width: 100%; height: 720px; border: 0"></iframe>')
+        return (f'{_THEMES}<iframe class="attn-page" srcdoc="{html.escape(self.html)}" {self._FRAME} title="attn" '
+                f'style="width: 100%; height: 720px; border: 0"></iframe>')
 
 
 class View(Drawing):
     """An interactive page, and a picture where no pages are shown, as in PDF."""
+
+    _FRAME = 'sandbox="allow-scripts allow-downloads"'  # the page cannot reach the notebook
 
     def _repr_png_(self) -> bytes | None:
         if len(self.html) > _LARGE_PAGE:

@@ -44,9 +44,19 @@ def facts_of(view):
     return json.loads(view.html.split('<script type="application/json" id="attn">')[1].split("</script>")[0])
 
 
-class Frame(html.parser.HTMLParser):
+class Output(html.parser.HTMLParser):
+    """The attributes of each tag, and the text, of what a notebook is given."""
+
+    def __init__(self, shown):
+        super().__init__()
+        self.attributes, self.text = {}, ""
+        self.feed(shown._repr_html_())
+
     def handle_starttag(self, tag, attributes):
-        self.tag, self.attributes = tag, dict(attributes)
+        self.attributes[tag] = dict(attributes)
+
+    def handle_data(self, text):
+        self.text += text
 
 
 def test_view_is_the_page_of_the_program(attn, result, tmp_path):
@@ -58,10 +68,9 @@ def test_view_is_the_page_of_the_program(attn, result, tmp_path):
 
 def test_view_is_a_frame_in_notebooks(attn, result):
     view = attn.view(result)
-    frame = Frame()
-    frame.feed(view._repr_html_())
-    assert (frame.tag, frame.attributes["srcdoc"]) == ("iframe", view.html)
-    assert frame.attributes["sandbox"] == "allow-scripts allow-downloads", "the page cannot reach the notebook"
+    frame = Output(view).attributes["iframe"]
+    assert frame["srcdoc"] == view.html
+    assert frame["sandbox"] == "allow-scripts allow-downloads", "the page cannot reach the notebook"
 
 
 def test_view_is_a_picture_or_text_elsewhere(attn, result, tmp_path):
@@ -144,7 +153,10 @@ def test_explanation_is_that_of_the_program(attn, tmp_path):
     choice = ["--explain-query", "1", "--explain-head", "1", "--precision", "3"]
     assert str(explanation) == printed(tmp_path, "run", "job.json", "--explain", "-", *choice)
     assert explanation.html == printed(tmp_path, "run", "job.json", "--explain", "page.html", *choice)
-    assert "srcdoc=" in explanation._repr_html_()
+    output = Output(explanation)
+    frame = output.attributes["iframe"]
+    assert frame["srcdoc"] == explanation.html
+    assert frame["sandbox"] == "allow-same-origin" and "<script" not in explanation.html
     explanation.save(tmp_path / "steps.tex")
     assert "\\begin{document}" in (tmp_path / "steps.tex").read_text()
 
