@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import functools
 import html
 import json
 import os
@@ -121,9 +123,14 @@ class Drawing:
         return self._run(self._target.text).decode()
 
     def _repr_html_(self) -> str:
-        """A frame, so that neither the page's styles nor its keys are those of the notebook."""
+        """A frame, so that neither the page's styles nor its keys are those of the notebook.
+
+        A notebook that is not trusted drops the frame and keeps the content of <noscript>, which others hide."""
         return (f'{_THEMES}<iframe class="attn-page" srcdoc="{html.escape(self.html)}" {self._FRAME} title="attn" '
-                f'style="width: 100%; height: 720px; border: 0"></iframe>')
+                f'style="width: 100%; height: 720px; border: 0"></iframe><noscript>{self._without_page()}</noscript>')
+
+    def _without_page(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 class View(Drawing):
@@ -131,13 +138,24 @@ class View(Drawing):
 
     _FRAME = 'sandbox="allow-scripts allow-downloads"'  # the page cannot reach the notebook
 
-    def _repr_png_(self) -> bytes | None:
+    @functools.cached_property
+    def _picture(self) -> bytes | None:
         if len(self.html) > _LARGE_PAGE:
             return None  # the picture would take seconds
         try:
             return self._file(".png")
         except Error:  # there is no picture of two results
             return None
+
+    def _repr_png_(self) -> bytes | None:
+        return self._picture
+
+    def _without_page(self) -> str:
+        advice = "<p>This output is an interactive page. Trust the notebook to see it.</p>"
+        if self._picture is None:
+            return advice
+        width = int.from_bytes(self._picture[16:20], "big") // 2  # 192 pixels per inch
+        return f'{advice}<img src="data:image/png;base64,{base64.b64encode(self._picture).decode()}" width="{width}" alt="attn">'
 
 
 class _Entry(NamedTuple):

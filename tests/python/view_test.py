@@ -1,5 +1,6 @@
 """attn.view() and attn.explain(): pages, pictures and text are those of the program for the same arrays in files."""
 
+import base64
 import gc
 import html.parser
 import json
@@ -71,6 +72,19 @@ def test_view_is_a_frame_in_notebooks(attn, result):
     frame = Output(view).attributes["iframe"]
     assert frame["srcdoc"] == view.html
     assert frame["sandbox"] == "allow-scripts allow-downloads", "the page cannot reach the notebook"
+
+
+def test_view_is_a_picture_in_notebooks_that_are_not_trusted(attn, result):
+    """These drop the frame and keep the content of <noscript>. jupyterlab_test.py shows it."""
+    view = attn.view(result)
+    output = Output(view)
+    assert list(output.attributes) == ["style", "iframe", "noscript", "p", "img"]
+    picture = output.attributes["img"]
+    assert base64.b64decode(picture["src"].removeprefix("data:image/png;base64,")) == view._repr_png_()
+    assert 2 * int(picture["width"]) == int.from_bytes(view._repr_png_()[16:20], "big")
+    two = Output(attn.view(result, result))
+    assert list(two.attributes) == ["style", "iframe", "noscript", "p"]
+    assert "Trust the notebook" in two.text
 
 
 def test_view_is_a_picture_or_text_elsewhere(attn, result, tmp_path):
@@ -157,6 +171,7 @@ def test_explanation_is_that_of_the_program(attn, tmp_path):
     frame = output.attributes["iframe"]
     assert frame["srcdoc"] == explanation.html
     assert frame["sandbox"] == "allow-same-origin" and "<script" not in explanation.html
+    assert str(explanation) in output.text, "for notebooks that are not trusted"
     explanation.save(tmp_path / "steps.tex")
     assert "\\begin{document}" in (tmp_path / "steps.tex").read_text()
 
