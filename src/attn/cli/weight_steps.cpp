@@ -34,6 +34,21 @@ std::vector<Input> added_inputs(const Options& options, const std::function<bool
   return inputs;
 }
 
+/// The options and inputs that hide keys, as keys of the job.
+std::vector<std::string> what_hides(const Options& options,
+                                    const std::function<bool(Input)>& given) {
+  std::vector<std::string> names;
+  if (options.causal) names.emplace_back("causal");
+  if (options.window != Window{}) names.emplace_back("window");
+  if (options.chunk > 0) names.emplace_back("chunk");
+  if (!options.mask_rule.empty()) names.emplace_back("mask_rule");
+  for (const Input input : {Input::mask, Input::key_mask, Input::query_lengths, Input::key_lengths,
+                            Input::key_starts, Input::tree_parents, Input::blocks, Input::documents,
+                            Input::key_documents, Input::cu_seqlens_q, Input::key_indices})
+    if (given(input)) names.emplace_back(name_of(Request{input}));
+  return names;
+}
+
 /// The requests for a problem with these options; `given` says which inputs it has.
 std::vector<Request> requests_for(const Options& options, const std::function<bool(Input)>& given) {
   std::vector<Request> requests = {Output::queries,
@@ -102,6 +117,7 @@ class StepsReader {
       steps_.added.push_back(key_of(input));
     if (steps_.options.alibi) steps_.added.emplace_back("alibi");
     if (!steps_.options.bias_rule.empty()) steps_.added.emplace_back("bias_rule");
+    steps_.hides = what_hides(steps_.options, given);
     reason = "The steps of these weights are not shown: the queries and keys do not match them.";
     const auto queries = vectors_of(result_, name(requests[0]));
     const auto keys = vectors_of(result_, name(requests[1]));

@@ -134,6 +134,7 @@ std::string steps_json(const WeightSteps& steps, const HeatMap& map) {
   member("capsMasked", truth(options.softcap_order == SoftcapOrder::after_mask));
   member("masked", truth(steps.masked.has_value()));
   member("added", "[" + join(steps.added, ",", script_string) + "]");
+  member("hides", "[" + join(steps.hides, ",", script_string) + "]");
   member("temperature", python_repr(options.temperature));
   member("sinks", of_panels(steps.sinks, map));
   member("width", std::to_string(steps.queries.width()));

@@ -39,6 +39,7 @@ struct WeightSteps {
   std::string note;              ///< about the context, or why it is missing; may be ""
   std::optional<Tensor> masked;  ///< masked scores of all matrices, if something is added to scores
   std::vector<std::string> added;  ///< what: keys of the job
+  std::vector<std::string> hides;  ///< what hides keys: keys of the job
   /// Of each head; empty: none. Head scales are finite, sinks finite or -inf.
   std::vector<double> sinks, head_scales;
 

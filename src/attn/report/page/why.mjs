@@ -3,7 +3,7 @@
 /**
  * The member `why` of the facts (report/page_steps.h). `headScales`, `sinks` and `keyed` have a number for each matrix.
  * @typedef {{cosine: boolean, factor: number, root: number, headScales: number[] | null, softcap: number,
- *   capsMasked: boolean, masked: boolean, added: string[], temperature: number, sinks: (number | null)[] | null, width: number,
+ *   capsMasked: boolean, masked: boolean, added: string[], hides: string[], temperature: number, sinks: (number | null)[] | null, width: number,
  *   valueWidth: number, note: string, keyed: number[], bits: number, rounding: number}} Why
  */
 /** @typedef {Float32Array | Float64Array} Numbers */
@@ -232,7 +232,7 @@ export function writtenSteps(why, steps, head, row, column) {
   const before = scaled ?? score;
   if (masked !== null) {
     const what = why.added.join(', ');
-    const words = steps.isHidden ? 'The query may not see this key.'
+    const words = steps.isHidden ? `The query may not see this key${why.hides.length > 0 ? `: ${either(why.hides)} hides it` : ''}.`
         : capsAfter(why) ? `After ${what ? `${what} and ` : ''}the softcap.`
         : steps.added ? `Added by ${what}.` : 'The query sees this key; nothing is added.';
     written.push({name: 'Mask', words, strips: null, formulas: [[...of("s''"), ...steps.isHidden || (capsAfter(why) && why.masked) ? []
@@ -254,12 +254,17 @@ export function writtenSteps(why, steps, head, row, column) {
   written.push({name: steps.sink === null && !divided ? 'Softmax' : 'Weights', strips: null, formulas: softmax,
                 words: steps.seesNone ? 'This query sees no key.' : 'Exponentials, divided by their sum over the keys.'});
   if (steps.v.length > 0)
-    written.push({name: 'Context', strips: 'context', words: ['What this key adds to the sum of the values, c (grey).', why.note].join(' ').trim(),
-                  formulas: steps.share === null ? [] : [['share of the context: ', steps.share]]});
+    written.push({name: 'Context', strips: 'context',
+                  words: ['What this key adds to the sum of the values, c (grey). Its share is negative if it points away from c. The shares of all keys add up to 1.',
+                          why.note].join(' ').trim(),
+                  formulas: steps.share === null ? [] : [['share of the context = Σ a v · c / Σ c · c = ', steps.share]]});
   else if (why.note)
     written.push({name: 'Context', strips: null, words: why.note, formulas: []});
   return written;
 }
+
+/** "a, b or c". @param {string[]} names */
+const either = names => names.length < 2 ? names.join() : `${names.slice(0, -1).join(', ')} or ${names[names.length - 1]}`;
 
 /** A number that follows a sign: in parentheses if it is negative. @param {number} number @returns {Part[]} */
 function factor(number) { return number < 0 ? ['(', number, ')'] : [number]; }
