@@ -149,11 +149,36 @@ def test_mouse_and_keys(page, weights, folder):
     page.press("Escape")
     assert page.text("locked") == "lock"
     page.press("/", "T", "1")
-    assert page.text("found") == "3 of 12"
+    assert page.text("found") == "3 found"
     page.press("Enter")
     assert_shows(page, weights, 5, 10, 0, "Enter selects the next match")
+    assert page.text("found") == "2 of 3 found"
     page.press("Enter")
     assert_shows(page, weights, 5, 11, 0, "the match after that")
+
+
+def test_pointing_shows_a_cell_until_the_pointer_leaves(page, weights, folder):
+    show(page, folder / "heads.html", "#head=0&row=6&column=2")
+    left, top, width, height = page.box(".matrix")
+    page.move(*cell(page, 9, 4))
+    assert_shows(page, weights, 0, 9, 4, "pointing")
+    page.wait("return !/row=9/.test(location.hash)")
+    page.move(left + width / 2, top - 30)
+    assert_shows(page, weights, 0, 6, 2, "the pointer has left")
+    page.move(*cell(page, 9, 4))
+    page.run("document.getElementById('matrices').focus()")
+    page.press("ArrowRight")
+    assert page.run("return document.getElementById('tip').hidden"), "the tooltip is of another cell"
+    page.move(left + width / 2, top - 30)
+    assert_shows(page, weights, 0, 9, 5, "an arrow key selects the cell next to the one that is pointed at")
+
+
+def test_words_that_are_not_tokens_are_not_found(page, weights, folder):
+    show(page, folder / "heads.html", "#head=0&row=4&column=0&locked=1")
+    page.press("/", "x")
+    assert page.text("found") == "not found"
+    page.press("Enter")
+    assert_shows(page, weights, 0, 4, 0, "nothing is found")
 
 
 def test_tooltip_names_the_cell(page, weights, folder):
@@ -174,6 +199,8 @@ def test_overview_selects_heads(page, model, folder):
     page.press("ArrowDown", "ArrowRight", "ArrowRight", "ArrowUp", "ArrowUp")
     assert page.text("panel") == "layer 2, head 9"
     page.press("End")
+    page.wait("return document.getElementById('panel').textContent === 'layer 11, rollout'")
+    page.press("[")
     assert page.text("panel") == "layer 11, head 11"
 
 
@@ -261,6 +288,21 @@ def test_lines_follow_the_selection_at_any_length(page, causal, folder, click):
         assert strongest_keys(page) == [[str(key), causal[1, row, key]] for key in want]
 
 
+def test_lines_to_many_keys_end_at_an_axis_with_the_strongest(page, causal, folder):
+    show(page, folder / "causal.html", "#head=1&row=250&column=3")
+    page.wait("return attn.lines.heads.length === 1 && attn.lines.labels.length > 0")
+    labels = page.run("return attn.lines.labels")
+    assert [label["key"] for label in labels] == sorted({*np.argsort(-causal[1, 250], kind="stable")[:10].tolist(), 3})
+    places = [label["at"] for label in labels]
+    line, height = page.run("return [attn.lines.allHeight / 300, attn.lines.scroll.clientHeight]")
+    assert np.all(np.diff(places) > .95 * line) and 0 <= places[0] and places[-1] <= height, "labels do not overlap"
+    left, top, width, _ = page.box("#lines")
+    page.move(left + .9 * width, top + places[4], click=True)
+    assert page.text("key") == str(labels[4]["key"])
+    page.move(left + .6 * width, top + .75 * height, click=True)
+    assert int(page.text("key")) == pytest.approx(225, abs=3)
+
+
 def test_tokens_of_the_lines_are_shown_by_hovering_and_locked_by_a_click(page, weights, folder):
     show(page, folder / "heads.html", "#head=0&row=11&column=0")
     left, top, width, _ = page.box("#lines")
@@ -306,7 +348,7 @@ def test_space_is_used(page, model, weights, sentences, folder):
         np.savez(folder / f"{name}.npz", weights=w / w.sum(-1, keepdims=True))
         attn("view", f"{name}.npz", "-o", f"{name}.html", "--force", cwd=folder)
     show(page, folder / "wide_overview.html")
-    assert page.run("return attn.overview.boxOf(0, 0).width") >= 35
+    assert page.run("return attn.overview.boxOf(0, 0).width") >= 32
     assert page.run("return attn.camera.shownHeight") >= 600
     show(page, folder / "four.html")
     assert page.run("return attn.camera.scaleX") >= 100
@@ -333,6 +375,16 @@ def test_a_single_query_has_bars(page, folder):
         return pixels.filter(pixel => pixel === f.scale.palette[190]).length / tall;
       });""")
     assert heights == pytest.approx([1, 0.5, 0.25, 0.25], abs=0.02)
+
+
+def test_a_single_query_opens_without_lines(page, why, folder):
+    for name, job, side in ("steps", {}, "why"), ("plain", {"outputs": ["weights"]}, "text"):
+        (folder / f"{name}.json").write_text(json.dumps({"Q": [[1, 2]], "K": [[1, 0], [0, 1]], "V": [[1], [2]], **job}))
+        attn("run", f"{name}.json", "-o", f"{name}.npz", "--force", *([] if job else [f"--view={name}.html"]), cwd=folder)
+        if job:
+            attn("view", f"{name}.npz", "-o", f"{name}.html", "--force", cwd=folder)
+        show(page, folder / f"{name}.html")
+        assert page.run("return attn.state.side") == side
 
 
 def drawn_texts(page, draw):
@@ -457,6 +509,55 @@ def test_order_and_filter(page, model, folder):
              str(limit))
     assert sorted(page.run("return attn.overview.heads")) == np.flatnonzero(means <= limit).tolist()
     assert page.text("shown") == "101 of 144 heads"
+
+
+def test_heads_are_ordered_by_the_selected_weight(page, model, folder):
+    show(page, folder / "model.html", "#row=40&column=7&locked=1")
+    assert page.run("return document.getElementById('order').selectedOptions[0].textContent") == "of layers and heads"
+    left, top, _, _ = page.box("#overview")
+    x, y, width, height = page.run("const b = attn.overview.boxOf(3, 7); return [b.left, b.top, b.width, b.height]")
+    page.move(left + x + width / 2, top + y + height / 2)
+    page.wait("return document.getElementById('tip').textContent.includes('selected weight: ')")
+    shown = page.text("tip").split("selected weight: ")[1].split("\n")[0]
+    assert float(shown) == pytest.approx(model[3, 0, 7, 40, 7], rel=1e-5)
+    set_to(page, "order", "selected")
+    for row, column in (40, 7), (63, 0):
+        page.run("attn.focusOn(arguments[0], arguments[1])", row, column)
+        want = np.argsort(-model[:, 0, :, row, column].ravel(), kind="stable").tolist()
+        page.wait(f"return JSON.stringify(attn.overview.heads) === '{json.dumps(want, separators=(',', ':'))}'")
+    numbers = drawn_texts(page, "attn.overview.draw(true)")
+    assert sum(text in numbers for text in ("0", "1")) < 2 and len(numbers) > 144, "the numbers are beside or below the titles"
+
+
+def rollout(weights):
+    """Of (layers, heads, n, n)."""
+    product = np.eye(weights.shape[-1])
+    for layer in weights.mean(1):
+        mixed = .5 * layer + .5 * np.eye(len(layer))
+        product = mixed / mixed.sum(1, keepdims=True) @ product
+    return product
+
+
+def test_tiles_are_the_mean_of_the_heads_and_the_rollout(page, model, folder):
+    show(page, folder / "model.html", "#head=0&row=40&column=7&locked=1")
+    attn("rollout", "model.npz", "-o", "rollout.npz", "--force", cwd=folder)
+    ours = np.load(folder / "rollout.npz")
+    program = next(ours[name] for name in ours.files if ours[name].shape[-2:] == (64, 64)).reshape(64, 64)
+    for tile, title, want in ((144 + 2 * 4, "layer 4, mean of 12 heads", model[4, 0].mean(0)), (144 + 23, "layer 11, rollout", program),
+                              (144 + 2 * 2 + 1, "layer 2, rollout", rollout(model[:3, 0]))):
+        page.run("attn.chooseHead(arguments[0])", tile)
+        page.wait(f"return document.body.dataset.head === '{tile}'")
+        assert page.text("panel") == title
+        shown = np.array(page.run("const {matrix} = attn.figures[0].head;"
+                                  "return [...Array(64).keys()].map(i => [...Array(64).keys()].map(j => matrix.value(i, j)))"), dtype=float)
+        assert np.array_equal(np.isnan(shown), np.triu(np.ones((64, 64), bool), 1) & (np.ones((64, 64), bool) if "mean" in title else False))
+        assert np.abs(np.nan_to_num(shown) - want).max() < 1e-14
+        assert float(exact(page, "value")) == shown[40, 7]
+        assert float(page.text("entropy")) == pytest.approx(entropy(want[40]), abs=6e-4)
+        page.wait(f"return location.hash.includes('head={tile}')")
+    assert np.abs(program - rollout(model[:, 0])).max() < 1e-14
+    show(page, folder / "both.html")
+    assert page.run("return attn.data.count") == 144, "tiles are of one result"
 
 
 def test_fragment_restores_the_view(page, model, folder):
@@ -967,7 +1068,7 @@ def test_why_shows_the_steps_of_the_selected_weight(page, why, folder):
     assert why_numbers(page, 4) == pytest.approx([part @ whole / (whole @ whole)], **close)
     page.run("attn.focusOn(5, 6)")
     page.wait("return document.querySelector('#why h3').textContent === '5: t5 → 6: t6, head 1'")
-    assert "The query may not see this key." in page.run("return document.querySelector('#why [data-step=\"2\"]').textContent")
+    assert "The query may not see this key: causal hides it." in page.run("return document.querySelector('#why [data-step=\"2\"]').textContent")
     page.wait("return location.hash.includes('side=why')")
 
 
@@ -1006,6 +1107,22 @@ def test_why_fits_every_screen(page, why, folder, size, dark):
     page.wait("return document.querySelector('#why .step') !== null")
     assert page.run("return document.documentElement.scrollWidth <= innerWidth")
     assert page.run("const box = document.getElementById('why'); return box.scrollWidth <= box.clientWidth")
+
+
+def test_elements_of_another_head_are_its_largest(page, why, folder):
+    show(page, folder / "why.html", "#head=0&row=5&column=2&side=why")
+    page.wait("return document.querySelector('#why .elements') !== null")
+    page.press("w", "ArrowLeft", "ArrowLeft")
+    page.press("]")
+    page.wait("return document.querySelector('#why h3').textContent.endsWith('head 1')")
+    largest = np.argmax(np.abs(why["q"][1, 5] * why["k"][1, 2]))
+    assert page.run("return document.querySelector('#why .elements').textContent").startswith(f"d = {largest}:")
+
+
+def test_why_needs_one_result(page, model, folder):
+    show(page, folder / "both.html")
+    page.press("w")
+    assert "open a page of one result" in page.text("why")
 
 
 def test_why_is_offered_for_weights_of_jobs_only(page, why, model, folder):
@@ -1099,6 +1216,16 @@ def test_stages_are_offered_only_if_the_page_can_compute_them(page, why, model, 
         page.press("s")
         assert page.run("return attn.state.stage") == "weights"
         assert page.text("first-name") == "value"
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", ["model", "both"])
+def test_menu_is_on_the_screen(page, model, folder, size, name):
+    page.size(*SIZES[size], touch=size == "phone")
+    show(page, folder / f"{name}.html")
+    page.run("document.getElementById('menu').open = true")
+    left, _, width, _ = page.box("#items")
+    assert 0 <= left and left + width <= page.run("return innerWidth")
 
 
 @pytest.mark.parametrize("name", ["model", "both", "why"])

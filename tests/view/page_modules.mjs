@@ -159,16 +159,26 @@ test('layers are rows, or rows have equal lengths', () => {
   assert.deepEqual(rowsOfHeads(facts, [3, 1, 0], false, 2), [{title: '', heads: [3, 1]}, {title: '', heads: [0]}]);
 });
 
-const state = () => new State({head: 0, scale: 'matrix', stages: ['scores', 'weights'], heads: 10, rows: 5, columns: 7, sets: 1, mode: 'linear', dark: false,
+const state = () => new State({head: 0, scale: 'matrix', stages: ['scores', 'weights'], heads: 10, rows: 5, columns: 7, sets: 1, mode: 'linear', dark: false, side: 'lines',
                                 orders: ['file', 'entropy'], order: 'file'});
 
 test('the fragment restores the state', () => {
   const one = state();
-  Object.assign(one, {head: 3, row: 4, column: 6, locked: true, scale: 'head', mode: 'root', order: 'entropy', least: .5,
+  one.select(4, 6);
+  Object.assign(one, {head: 3, locked: true, scale: 'head', mode: 'root', order: 'entropy', least: .5,
                       side: 'text', stage: 'scores', pinned: [1, 7], find: 'a&b=c', zoom: 2.5, x: 1.5, y: .25});
   const other = state();
   other.read(one.fragment());
   assert.deepEqual(other, Object.assign(one, {dark: other.dark}));
+});
+
+test('the fragment has what was chosen, not what is pointed at', () => {
+  const one = state(), other = state();
+  one.select(4, 6);
+  one.select(9, -1, true);
+  assert.deepEqual([one.row, one.column], [4, 0]);
+  other.read(one.fragment());
+  assert.deepEqual([other.row, other.column], [4, 6]);
 });
 
 test('a fragment that is not valid is ignored', () => {

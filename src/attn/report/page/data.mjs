@@ -208,7 +208,7 @@ export class Difference {
  * @param {number} unit
  * @param {(i: number, j: number) => number | null} blockValue
  */
-async function levelFrom(facts, step, unit, blockValue) {
+export async function levelFrom(facts, step, unit, blockValue) {
   const level = levelOf(facts.rows.length, facts.columns.length, [step, step]), {rows, columns} = level, pauses = new Pauses();
   level.codes = new Uint16Array(rows * columns);
   for (let i = 0; i < rows; ++i) {
@@ -308,9 +308,22 @@ export class Data {
     this.stages = new Recent(6);
     /** Levels of the original file, which replace those of the page. @type {Map<string, Level>} */
     this.read = new Map();
+    /** Computed matrices, which are numbered after the heads. @type {import('./tiles.mjs').Tiles | null} */
+    this.tiles = null;
   }
 
   get headCount() { return this.facts.heads.length; }
+  /** Heads and tiles. */
+  get count() { return this.headCount + (this.tiles?.list.length ?? 0); }
+  /** @param {number} head */
+  tile(head) { return this.tiles?.tile(head); }
+  /** @param {number} head */
+  nameOf(head) { return this.tile(head)?.title ?? this.facts.heads[head]; }
+  /** @param {number} head */
+  groupOf(head) {
+    const {groups, groupEnds} = this.facts;
+    return groups[this.tile(head)?.group ?? groupEnds.findIndex(end => head < end)] ?? '';
+  }
   /** Those that may be shown. */
   get setCount() { return this.compares ? 3 : 1; }
 
@@ -346,6 +359,7 @@ export class Data {
    * @returns {Promise<Matrix | Difference>}
    */
   matrix(set, head) {
+    if (this.tiles && this.tile(head)) return /** @type {Promise<any>} */ (this.tiles.matrix(head));
     return this.matrices.get(`${set}-${head}`, async () => {
       if (set !== kDifference) return new Matrix(this.facts, set, await this.bytes(`values-${set}-${head}`));
       return new Difference(.../** @type {[Matrix, Matrix]} */ (
@@ -381,7 +395,7 @@ export class Data {
   pyramid(set, head) {
     return this.pyramids.get(`${set}-${head}`, async () => {
       const {facts} = this;
-      if (facts.pyramid.length === 0) return [];
+      if (facts.pyramid.length === 0 || this.tile(head)) return [];
       const bytes = await this.bytes(`pyramid-${set}-${head}`);
       const levels = facts.pyramid.map(blocks => levelOf(facts.rows.length, facts.columns.length, blocks));
       const all = levels.reduce((count, level) => count + level.rows * level.columns, 0);

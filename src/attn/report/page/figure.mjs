@@ -14,6 +14,7 @@ import {CanvasPainter} from './paint.mjs';
 /** Of labels and numbers. */
 const labelSize = () => 12 * em();
 const kMostBar = 320;
+const kLeastShare = .001;  // of the colour scale; smaller numbers are less dark
 
 export class Figure {
   /**
@@ -126,7 +127,7 @@ export class Figure {
       for (let j = columns[0]; j < columns[1]; ++j) {
         const value = head.matrix.value(i, j);
         if (value === null || Number.isNaN(value)) continue;
-        context.fillStyle = inkOn(scale.rgb(value));
+        context.fillStyle = Math.abs(value) < kLeastShare * scale.high ? colour('--soft') : inkOn(scale.rgb(value));
         context.fillText(brief(value), this.xOf(j), this.yOf(i));
       }
     context.restore();
@@ -222,9 +223,9 @@ export class Figure {
     this.bar.setAttribute('aria-label', `colours from ${brief(scale.low)} to ${brief(scale.high)}`);
   }
 
-  /** The cell at a pointer's position, or null. @param {PointerEvent | MouseEvent | WheelEvent} event */
+  /** The cell at a pointer's position, or null. Only positions of moves have fractions. @param {PointerEvent | MouseEvent | WheelEvent} event */
   cellAt(event) {
     const box = this.box.getBoundingClientRect();
-    return this.camera.at(event.clientX - box.left - this.left, event.clientY - box.top - this.top);
+    return this.camera.at(Math.floor(event.clientX) - box.left - this.left, Math.floor(event.clientY) - box.top - this.top);
   }
 }

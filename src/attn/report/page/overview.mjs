@@ -5,7 +5,8 @@ import {Camera} from './camera.mjs';
 import {levelFor} from './codes.mjs';
 import {colour, contextOf, cutTo, device, em, headColour, hexColour, kFont, ring, sized, targetOf, widest} from './pen.mjs';
 import {CanvasPainter} from './paint.mjs';
-import {rowsOfHeads} from './order.mjs';
+import {rowsOfHeads, statistic} from './order.mjs';
+import {brief} from './scale.mjs';
 
 /** @typedef {import('./data.mjs').Data} Data */
 /** @typedef {import('./state.mjs').State} State */
@@ -14,6 +15,7 @@ import {rowsOfHeads} from './order.mjs';
 const initialed = text => text.replace(/^(\p{L})\p{L}* (\d+)$/u, (_, letter, number) => letter.toUpperCase() + number);
 
 const kGap = 3, kLeastSlot = 12, kMostSlot = 170, kCaption = 13, kCaptionSize = 10, kMargin = 3;
+const kNumberEms = 3.8;  // of a number and its distance from the title
 
 export class Overview {
   /**
@@ -40,6 +42,7 @@ export class Overview {
     this.byLayer = false;
     /** Of the widest title, in ems. @type {number | undefined} */
     this.captionWidth = undefined;
+    this.captionLines = 1;
     this.left = this.top = 0;
     this.run = 0;
     /** @type {Map<string, import('./codes.mjs').Level[]>} */
@@ -52,32 +55,47 @@ export class Overview {
     const {facts} = this.data, width = this.box.clientWidth;
     const stacked = !device.print && getComputedStyle(document.getElementsByTagName('main')[0]).display !== 'grid';
     // Its height follows from its heads, up to a limit.
-    const fixed = device.print || document.body.classList.contains('wide') && !stacked;
+    const fixed = device.print > 0 || document.body.classList.contains('wide') && !stacked;
     if (!fixed) this.box.style.height = '';
-    let height = fixed ? this.box.clientHeight : stacked ? 1.2 * innerHeight : Math.max(120, (byLayer ? .42 : .5) * innerHeight);
-    this.heads = heads;
+    const height = fixed ? this.box.clientHeight : stacked ? 1.2 * innerHeight : Math.max(120, (byLayer ? .42 : .5) * innerHeight);
     this.byLayer = byLayer && facts.groups.length > 1;
-    const ratio = this.aspect();
-    this.rows = rowsOfHeads(facts, heads, byLayer, this.acrossFor(heads.length, width - 2 * kMargin, height - 2 * kMargin));
+    const {tiles} = this.data;
+    const all = byLayer && !this.byLayer && tiles ? [...heads, ...tiles.ofGroup(0)] : heads;
+    this.captionLines = 1;
+    this.layOut(all, width, height, fixed);
+    // The number that orders the heads is beside the title, or below it.
+    const side = this.camera.base.x, beside = ((this.captionWidth ?? 0) + kNumberEms) * kCaptionSize * em() + kGap;
+    if (this.state.order !== 'file' && this.captioned(side) && side < beside) {
+      this.captionLines = 2;
+      this.layOut(all, width, height, fixed);
+    }
+    this.heads = this.rows.flatMap(row => row.heads);
+  }
+
+  /** @param {number[]} heads @param {number} width @param {number} most height @param {boolean} fixed whether the box has a height */
+  layOut(heads, width, most, fixed) {
+    const {facts, tiles} = this.data, {byLayer, camera} = this, ratio = this.aspect(), line = this.captionLines * kCaption * em();
+    this.rows = rowsOfHeads(facts, heads, byLayer, this.acrossFor(heads.length, width - 2 * kMargin, most - 2 * kMargin));
+    if (byLayer) this.rows.forEach((row, group) => row.heads.push(...tiles?.ofGroup(group) ?? []));
     const columns = Math.max(1, ...this.rows.map(row => row.heads.length));
     const down = Math.max(1, this.rows.length);
-    this.left = this.byLayer ? Math.min(70 * em(), width * .16) : kMargin;
-    this.top = this.byLayer ? 18 * em() : kMargin;
-    const camera = this.camera;
+    this.left = byLayer ? Math.min(70 * em(), width * .16) : kMargin;
+    this.top = byLayer ? 18 * em() : kMargin;
+    let height = most;
     if (!fixed) {
       const slot = Math.max(kLeastSlot, Math.min(kMostSlot * em(), (width - this.left - kMargin) / columns));
-      const caption = this.captioned(slot) ? kCaption * em() : 0;
-      height = Math.ceil(Math.min(this.top + kMargin + (slot / ratio + caption) * down, height));
+      const caption = this.captioned(slot) ? line : 0;
+      height = Math.ceil(Math.min(this.top + kMargin + (slot / ratio + caption) * down, most));
       this.box.style.height = `${height}px`;
     }
     const space = {width: Math.max(width - this.left - kMargin, 1), height: Math.max(height - this.top - kMargin, 1)};
     camera.resize(columns, down, space.width, space.height);
-    const most = Math.min(space.width / columns, kMostSlot * em());
+    const widest = Math.min(space.width / columns, kMostSlot * em());
     const sideWith = (/** @type {number} */ caption) =>
-        Math.max(kLeastSlot, Math.min(most, (space.height / down - caption) * ratio));
-    const captioned = sideWith(kCaption * em()), isCaptioned = this.captioned(captioned);
+        Math.max(kLeastSlot, Math.min(widest, (space.height / down - caption) * ratio));
+    const captioned = sideWith(line), isCaptioned = this.captioned(captioned);
     const side = isCaptioned ? captioned : sideWith(0);
-    camera.base = {x: side, y: side / ratio + (isCaptioned ? kCaption * em() : 0)};
+    camera.base = {x: side, y: side / ratio + (isCaptioned ? line : 0)};
     camera.clamp();
   }
 
@@ -97,7 +115,7 @@ export class Overview {
     const most = Math.max(1, Math.min(count, Math.floor(width / kLeastSlot)));
     for (let across = 1; across < most; ++across) {
       const slot = Math.min(kMostSlot * em(), width / across);
-      const tall = slot / this.aspect() + (this.captioned(slot) ? kCaption * em() : 0);
+      const tall = slot / this.aspect() + (this.captioned(slot) ? this.captionLines * kCaption * em() : 0);
       if (Math.ceil(count / across) * tall <= height) return across;
     }
     return most;
@@ -113,7 +131,7 @@ export class Overview {
   /** The picture of a slot, in CSS pixels of the canvas. @param {number} row @param {number} column */
   boxOf(row, column) {
     const {camera} = this, wide = camera.scaleX, tall = camera.scaleY;
-    const caption = this.captioned(wide) ? kCaption * em() : 0, gap = Math.min(kGap, wide * .12);
+    const caption = this.captioned(wide) ? this.captionLines * kCaption * em() : 0, gap = Math.min(kGap, wide * .12);
     return {left: this.left + (column - camera.x) * wide, top: this.top + (row - camera.y) * tall + caption,
             width: wide - gap, height: tall - gap - caption};
   }
@@ -141,27 +159,33 @@ export class Overview {
       while (next < slots.length && (now || performance.now() - start < 10)) {
         const [row, column, head] = slots[next++], box = this.boxOf(row, column);
         const level = data.overviews[state.set][head];
-        if (!level) continue;
-        const target = targetOf(box.left, box.top, box.width, box.height);
+        if (!level && !data.tile(head)) continue;
+        const isFramed = box.width >= 16, edge = isFramed ? 1 : 0;
+        const target = targetOf(box.left + edge, box.top + edge, box.width - 2 * edge, box.height - 2 * edge);
         const tall = view.height / target.height, wide = view.width / target.width;
-        const finer = tall < level.tall / 1.5 || wide < level.wide / 1.5 ? this.finer(state.set, head) : [];
-        this.painter.paint(context, levelFor([level, ...finer], tall, wide), view, target,
-                           this.scaleOf(state.set, head), marks);
-        if (box.width >= 16) {
+        if (level) {
+          const finer = tall < level.tall / 1.5 || wide < level.wide / 1.5 ? this.finer(state.set, head) : [];
+          this.painter.paint(context, levelFor([level, ...finer], tall, wide), view, target,
+                             this.scaleOf(state.set, head), marks);
+        }
+        if (isFramed) {
           context.strokeStyle = frame;
           context.strokeRect(box.left + .5, box.top + .5, box.width - 1, box.height - 1);
         }
         if (this.captioned(camera.scaleX)) {
           context.font = `${kCaptionSize * em()}px ${kFont}`;
           context.fillStyle = soft;
-          context.fillText(cutTo(context, this.shortTitle(head), box.width), box.left, box.top - 3);
+          const title = cutTo(context, this.shortTitle(head), box.width), value = statistic(facts, state.order, state.set)[head] ?? null;
+          const number = value === null ? '' : brief(value), below = this.captionLines === 2;
+          context.fillText(title, box.left, box.top - 3 - (below ? kCaption * em() : 0));
+          context.fillText(number, below ? box.left : box.left + box.width - context.measureText(number).width, box.top - 3);
         }
       }
       if (next < slots.length) {
         requestAnimationFrame(some);
       } else {
         this.drawTitles(context, ink, soft);
-        const complete = slots.every(([, , head]) => data.overviews[state.set][head] !== undefined);
+        const complete = slots.every(([, , head]) => data.tile(head) !== undefined || data.overviews[state.set][head] !== undefined);
         document.body.dataset.overview = complete ? 'complete' : 'loading';
       }
     };
@@ -172,7 +196,7 @@ export class Overview {
   /** Levels finer than the overview's, once they are decoded. @param {number} set @param {number} head */
   finer(set, head) {
     const key = `${set}-${head}`;
-    if (this.heads.length > 0 && this.camera.scaleX > 100 && !this.decoded.has(key)) {
+    if (this.heads.length > 0 && this.camera.scaleX > 100 && !this.decoded.has(key) && !this.data.tile(head)) {
       this.decoded.set(key, []);
       this.data.head(set, head).then(({levels}) => {
         if (this.decoded.size > 60) this.decoded.clear();
@@ -190,19 +214,13 @@ export class Overview {
 
   /** "layer 3, head 5" as "L3 H5". @param {number} head */
   shortTitle(head) {
-    const {facts} = this.data, group = this.groupOf(head);
-    return group === '' ? facts.heads[head] : `${initialed(group)} ${initialed(facts.heads[head])}`;
-  }
-
-  /** @param {number} head */
-  groupOf(head) {
-    const {groups, groupEnds} = this.data.facts;
-    return groups[groupEnds.findIndex(end => head < end)] ?? '';
+    const group = this.data.groupOf(head), name = this.data.tile(head)?.kind ?? this.data.facts.heads[head];
+    return group === '' ? name : `${initialed(group)} ${initialed(name)}`;
   }
 
   /** @param {number} head */
   title(head) {
-    const group = this.groupOf(head), name = this.data.facts.heads[head];
+    const group = this.data.groupOf(head), name = this.data.nameOf(head);
     return group === '' || group === name ? name : `${group}, ${name}`;
   }
 
@@ -231,8 +249,9 @@ export class Overview {
     const longest = this.rows.reduce((a, b) => b.heads.length > a.heads.length ? b : a, this.rows[0]);
     const wide = camera.scaleX >= 52 * em();
     for (let c = 0; c < longest.heads.length; c += narrow) {
-      const x = this.boxOf(0, c).left + (camera.scaleX - kGap) / 2, name = this.data.facts.heads[longest.heads[c]];
-      if (x > this.left) context.fillText(wide ? name : /\d+$/.exec(name)?.[0] ?? name, x, this.top / 2);
+      const x = this.boxOf(0, c).left + (camera.scaleX - kGap) / 2, head = longest.heads[c];
+      const name = this.data.tile(head)?.kind ?? this.data.facts.heads[head];
+      if (x > this.left) context.fillText(wide || this.data.tile(head) ? name : /\d+$/.exec(name)?.[0] ?? name, x, this.top / 2);
     }
     context.textAlign = 'left';
   }

@@ -12,9 +12,11 @@ import {device} from './pen.mjs';
 import {savedPicture} from './saved_picture.mjs';
 import {Scale, brief, paletteOf, written} from './scale.mjs';
 import {insideOf, sentencesOf} from './sentences.mjs';
+import {SelectedWeights, kSelected} from './selected.mjs';
 import {SideBox} from './side_box.mjs';
 import {Source} from './source.mjs';
 import {State} from './state.mjs';
+import {TileMatrix, Tiles} from './tiles.mjs';
 import {kStages, stagesOf} from './why.mjs';
 
 /** @typedef {import('./data.mjs').Facts} Facts */
@@ -38,15 +40,20 @@ const facts = JSON.parse(byId('attn').textContent ?? '');
 const rows = facts.rows.length, columns = facts.columns.length;
 const data = new Data(facts, textOf), compares = data.compares;
 const hasSums = facts.statistics.some(({name}) => name === 'entropy');
+data.tiles = new Tiles(data, hasSums && !facts.signed);
 const setNames = compares ? [...facts.sets, `${facts.sets[0]} − ${facts.sets[1]}`] : facts.sets;
+if (compares && hasSums) facts.why = 'To see why a weight is what it is, open a page of one result.';
 const stages = stagesOf(facts.why, facts.hidden[0]);
 const state = new State({
-  heads: data.headCount, rows, columns, sets: facts.sets.length,
+  heads: data.count, rows, columns, sets: facts.sets.length,
   mode: facts.curve,
   dark: night.matches,
-  orders: ['file', ...facts.statistics.map(({name}) => name)], order: compares ? 'difference' : 'file',
+  side: rows > 1 ? 'lines' : stages.length > 0 ? 'why' : 'text',  // lines of one query would repeat its bars
+  orders: ['file', kSelected, ...facts.statistics.map(({name}) => name)], order: compares ? 'difference' : 'file',
   head: openingHead(facts), scale: facts.chosenLimits ? 'shared' : 'matrix', stages,
 });
+
+const selected = data.headCount > 1 ? new SelectedWeights(data, state, `selected ${hasSums ? 'weight' : 'value'}`) : null;
 
 // ---- colours
 
@@ -55,9 +62,13 @@ const palettes = {light: [paletteOf(facts.maps.paper), paletteOf(facts.maps.dive
 
 /** The largest magnitude of a head, from its overview. @param {number} set @param {number} head */
 function largestOf(set, head) {
+  if (data.tile(head)) return largestOfTiles.get(head) ?? 1;
   if (set === kDifference) return statistic(facts, 'difference', set)[head] ?? 0;
   return statistic(facts, 'largest', set)[head] ?? 0;
 }
+
+/** @type {Map<number, number>} */
+const largestOfTiles = new Map();
 
 /** @type {Map<string, Scale>} */
 const scales = new Map();
@@ -136,9 +147,15 @@ function drawMatrices() {
 /** Lays out and draws the selected head; its coarse levels until its values are decoded. */
 let wanted = '';
 async function drawHead() {
-  const {head, stage} = state, key = wanted = `${head} ${stage}`;
+  const {head} = state, stage = shownStage(), key = wanted = `${head} ${stage}`;
   weights = null;
   byId('panel').textContent = overview.title(head);
+  if (data.tile(head) && !data.overviews[0][head]) {
+    byId('panel').textContent += ' (being computed)';
+    await loadTile(head);
+    if (key !== wanted) return;
+    byId('panel').textContent = overview.title(head);
+  }
   overview.drawRings();
   for (const figure of figures) {
     const level = data.overviews[figure.set][head];
@@ -165,12 +182,13 @@ let undecided = false;
 function selectOpening() {
   undecided = false;
   const [finest] = [...figures[figures.length - 1].head.levels].sort((a, b) => a.tall * a.wide - b.tall * b.wide);
-  Object.assign(state, openingCell(facts, finest, compares));
+  const {row, column} = openingCell(facts, finest, compares);
+  state.select(row, column);
   side.revealed = false;
 }
 /** Blocks of cells of the page are replaced by those of the file, if it is open. @param {number} head */
 async function readFile(head) {
-  if (facts.step === 1) return;
+  if (facts.step === 1 || data.tile(head)) return;
   await Promise.all(sources.map(async source => {
     if (!source.blob || data.read.has(`${source.set}-${head}`)) return;
     try {
@@ -184,16 +202,19 @@ async function readFile(head) {
 }
 
 /** Whether a number is a 32-bit float. @param {import('./data.mjs').Head['matrix']} matrix @param {number | null | undefined} value */
-const isSingle = (matrix, value) => !(matrix instanceof StageMatrix) ? facts.bits === 32
+const isSingle = (matrix, value) => matrix instanceof TileMatrix ? false : !(matrix instanceof StageMatrix) ? facts.bits === 32
     : matrix.scores.why.bits === 32 && Math.fround(value ?? 0) === value;
+
+/** What the matrix shows; tiles have only weights. */
+function shownStage() { return data.tile(state.head) ? 'weights' : state.stage; }
 
 /** Names what the matrix shows. */
 function nameStage() {
-  const [name, letter] = kStages[state.stage];
+  const stage = shownStage(), [name, letter] = kStages[stage];
   byId('first-name').textContent = `${name} ${letter}`;
   figures[0].caption = `${name}s ${letter.toUpperCase()}: ${axes}`;
-  document.body.classList.toggle('plain', !hasSums || state.stage !== 'weights');
-  checkRadios('stage', state.stage);
+  document.body.classList.toggle('plain', !hasSums || stage !== 'weights');
+  checkRadios('stage', stage);
 }
 
 /** The value of the selected cell in a set, exactly if the file is open. @param {number} set */
@@ -252,13 +273,15 @@ function writeFacts() {
     writeNumber('difference', cellText(kDifference));
   }
   writeOfRow('sum', kSum, sum => String(Number(sum.toPrecision(6))));
-  writeOfRow('entropy', kEntropy, entropy => entropy.toFixed(3));
+  writeOfRow('entropy', kEntropy, entropy => entropy.toFixed(compares ? 2 : 3));
+  if (state.find !== '') countFound();
   byId('locked').textContent = state.locked ? 'locked' : 'lock';
   byId('locked').setAttribute('aria-pressed', String(state.locked));
 }
 
 function drawFocus() {
   for (const figure of figures) figure.drawFocus();
+  if (selected?.reset()) orderBySelected();
   writeFacts();
   side.draw();
   if (sources.some(source => source.blob)) readRows();
@@ -270,13 +293,13 @@ let asked = false;
 /**
  * @param {number} row
  * @param {number} column
- * @param {boolean} byKey by the keyboard: the view moves to the cell
- * @param {boolean} inLines by pointing at the lines, which stay
+ * @param {{byKey?: boolean, inLines?: boolean, preview?: boolean}} how by the keyboard: the view moves to the cell; in the
+ *   lines, which stay; by pointing, until the pointer leaves
  */
-function focusOn(row, column, byKey = false, inLines = false) {
-  state.row = Math.max(0, Math.min(rows - 1, row));
-  state.column = Math.max(0, Math.min(columns - 1, column));
+function focusOn(row, column, {byKey = false, inLines = false, preview = false} = {}) {
+  state.select(row, column, preview);
   if (byKey) {
+    hideTip();
     const {x, y} = camera;
     camera.show(state.column, state.row);
     if (x !== camera.x || y !== camera.y) drawMatricesSoon();
@@ -305,10 +328,17 @@ function drawMatricesSoon() {
   });
 }
 
+/** Selects what was chosen before the pointer showed other cells. @param {boolean} inLines */
+function endPreview(inLines = false) {
+  hideTip();
+  const {row, column} = state.chosen;
+  if (row !== state.row || column !== state.column) focusOn(row, column, {inLines});
+}
+
 /** @param {number | null} head */
 function chooseHead(head) {
   if (head === null || head === state.head) return;
-  state.head = (head + data.headCount) % data.headCount;
+  state.head = (head + data.count) % data.count;
   overview.reveal();
   drawHead();
   saveSoon();
@@ -316,8 +346,12 @@ function chooseHead(head) {
 
 /** The next head in the order of the overview. @param {number} step */
 function stepHead(step) {
-  const {heads} = overview, at = heads.indexOf(state.head);
-  if (heads.length > 0) chooseHead(heads[(at + step + heads.length) % heads.length]);
+  const {heads} = overview, {length} = heads;
+  let at = heads.indexOf(state.head);
+  for (let k = 0; k < length; ++k) {
+    at = (at + step + length) % length;
+    if (!data.tile(heads[at])) return chooseHead(heads[at]);
+  }
 }
 
 /** @param {number} head */
@@ -326,13 +360,14 @@ function pin(head) {
   if (at >= 0) state.pinned.splice(at, 1);
   else if (state.pinned.length < 6) state.pinned.push(head);
   overview.drawRings();
-  side.draw();
   saveSoon();
+  loadTile(head).then(() => side.draw());
 }
 
 /** @param {boolean} locked */
 function lock(locked) {
   state.locked = locked;
+  if (locked) state.select(state.row, state.column);
   drawFocus();
 }
 
@@ -340,9 +375,34 @@ function lock(locked) {
 let refused = '';
 function arrange() {
   overview.arrange(orderedHeads(facts, state.order, state.set, state.least, state.most), state.order === 'file');
-  const {length} = overview.heads;
+  const {length} = overview.heads.filter(head => !data.tile(head));
   const shown = length === data.headCount ? `${length} heads` : `${length} of ${data.headCount} heads`;
   byId('shown').textContent = refused || shown;
+}
+
+/** Reads the selected weight of all heads, if they are ordered by it. */
+async function orderBySelected() {
+  if (state.order !== kSelected || !selected) return;
+  const isComplete = await selected.readAll(done => { byId('shown').textContent = `${done} of ${data.headCount} heads read`; });
+  if (!isComplete) return;
+  showRange();
+  arrange();
+  overview.draw();
+}
+
+/** Computes a tile and its picture in the overview. @param {number} head */
+async function loadTile(head) {
+  if (!data.tile(head) || data.overviews[0][head]) return;
+  const {matrix, levels: [level]} = await data.head(0, head);
+  if (!(matrix instanceof TileMatrix)) return;
+  largestOfTiles.set(head, matrix.largest);
+  scales.clear();
+  data.overviews[0][head] = level;
+  overview.drawSoon();
+}
+async function loadTiles() {
+  if (!data.tiles?.isQuick) return;
+  for (let head = data.headCount; head < data.count; ++head) await loadTile(head);
 }
 
 /** Lays out everything and draws it. */
@@ -361,6 +421,7 @@ async function loadOverview() {
   overview.draw();
   await data.loadOverview(set, () => { if (set === state.set) overview.drawSoon(); });
   if (set === state.set) overview.draw();
+  loadTiles();
 }
 
 // ---- the URL's fragment
@@ -396,7 +457,7 @@ function checkRadios(name, value) {
 /** Reads the state from the fragment and shows it in the controls. */
 function readFragment() {
   state.read(location.hash.slice(1));
-  if (state.side === 'why' && !facts.why) state.side = 'lines';
+  if (state.side === 'why' && !facts.why) state.side = state.defaults.side;
   select('set').value = String(state.set);
   select('scale').value = state.scale;
   select('colours').value = facts.signed && state.mode === 'log' ? 'linear' : state.mode;
@@ -413,14 +474,14 @@ function readFragment() {
 
 // ---- input events
 
-/** @param {string} words @param {number} left @param {number} top */
-function showTip(words, left, top) {
+/** @param {string} words @param {number} left @param {number} top @param {boolean} isAbove the pointer */
+function showTip(words, left, top, isAbove = false) {
   const tip = byId('tip');
   tip.hidden = false;
   tip.textContent = words;
   const {width, height} = tip.getBoundingClientRect();
   const x = left + 16 + width > innerWidth ? left - 12 - width : left + 16;
-  const y = top + 18 + height > innerHeight ? top - 12 - height : top + 18;
+  const y = isAbove || top + 18 + height > innerHeight ? top - 12 - height : top + 18;
   tip.style.transform = `translate(${Math.max(2, x)}px, ${Math.max(2, y)}px)`;
 }
 const hideTip = () => { byId('tip').hidden = true; };
@@ -480,19 +541,19 @@ for (const figure of figures) {
   const moved = draggable(figure.box, figure.camera, draw);
   figure.box.addEventListener('pointermove', event => {
     const cell = figure.cellAt(event);
-    if (!cell) return hideTip();
-    if (!state.locked) focusOn(cell.row, cell.column);
+    if (!cell) return endPreview();
+    if (!state.locked) focusOn(cell.row, cell.column, {preview: true});
     const {matrix} = figure.head;
     const value = matrix?.value(cell.row, cell.column), error = matrix?.error(cell.row) ?? 0;
     const shown = !matrix || value === undefined ? '…' : written(value, error, isSingle(matrix, value), blankName(facts, figure.set));
     showTip(`${named(facts.rows, cell.row)} → ${named(facts.columns, cell.column)}\n${shown}`, event.clientX, event.clientY);
   });
-  figure.box.addEventListener('pointerleave', hideTip);
+  figure.box.addEventListener('pointerleave', () => endPreview());
   figure.box.addEventListener('click', event => {
     const cell = figure.cellAt(event);
     if (!cell || moved()) return;
     const again = state.locked && cell.row === state.row && cell.column === state.column;
-    [state.row, state.column] = [cell.row, cell.column];
+    state.select(cell.row, cell.column);
     lock(!again);
   });
   figure.box.addEventListener('dblclick', () => { camera.reset(); drawMatricesSoon(); });
@@ -517,13 +578,23 @@ byId('overview').addEventListener('click', event => {
 byId('overview').addEventListener('pointermove', event => {
   const head = headAt(event);
   if (head === null) return hideTip();
+  showHeadTip(head, event);
+  if (!data.tile(head) && selected && statistic(facts, kSelected, 0)[head] === null) {
+    selected.read(head).then(() => {
+      if (!byId('tip').hidden && byId('tip').dataset.head === String(head)) showHeadTip(head, event);
+    });
+  }
+});
+/** @param {number} head @param {PointerEvent} event */
+function showHeadTip(head, event) {
   const numbers = facts.statistics.map(({name, title}) => {
-    const value = statistic(facts, name, state.set)[head];
+    const value = statistic(facts, name, state.set)[head] ?? null;
     const change = state.set === kDifference && name !== 'difference' ? 'change of ' : '';
-    return value === null ? '' : `\n${change}${title}: ${brief(value)}`;
+    return value === null ? '' : `\n${change}${title}: ${name === kSelected ? shortened(String(value)) : brief(value)}`;
   });
   showTip(`${overview.title(head)}${numbers.join('')}`, event.clientX, event.clientY);
-});
+  byId('tip').dataset.head = String(head);
+}
 byId('overview').addEventListener('pointerleave', hideTip);
 byId('overview').addEventListener('wheel', event => {
   const box = byId('overview').getBoundingClientRect();
@@ -537,17 +608,19 @@ function lineEvent(event, click) {
   const {query, key} = lines.at(event);
   if (query === undefined && key === undefined) return;
   if (click) state.locked = true;
-  if (query !== undefined) focusOn(query, state.column, false, true);
-  if (key !== undefined) focusOn(state.row, key, false, true);
+  const how = {inLines: true, preview: !click};
+  if (query !== undefined) focusOn(query, state.column, how);
+  if (key !== undefined) focusOn(state.row, key, how);
 }
 byId('lines').addEventListener('pointermove', event => lineEvent(event, false));
+byId('lines').addEventListener('pointerleave', () => endPreview(true));
 byId('lines').addEventListener('click', event => lineEvent(event, true));
 /** @param {number | null} index of the list @param {boolean} byKey */
 function chooseStrongest(index, byKey) {
   if (index === null) return;
   if (!byKey) state.locked = true;
-  if (state.side === 'keys') focusOn(index, state.column, byKey);
-  else focusOn(state.row, index, byKey);
+  if (state.side === 'keys') focusOn(index, state.column, {byKey});
+  else focusOn(state.row, index, {byKey});
 }
 byId('strongest').addEventListener('click', event => chooseStrongest(strongestList.at(event), false));
 /** @param {Event} event @param {boolean} click */
@@ -555,10 +628,12 @@ function tokenEvent(event, click) {
   const token = text.at(event);
   if (token === null || (state.locked && !click)) return;
   if (click) state.locked = true;
-  if (state.side === 'keys') focusOn(click || rows !== columns ? token : state.row, rows === columns && !click ? token : state.column);
-  else focusOn(rows === columns ? token : state.row, rows === columns ? state.column : token);
+  const preview = !click, same = rows === columns;
+  if (state.side === 'keys') focusOn(click || !same ? token : state.row, same && !click ? token : state.column, {preview});
+  else focusOn(same ? token : state.row, same ? state.column : token, {preview});
 }
 byId('text').addEventListener('pointerover', event => tokenEvent(event, false));
+byId('text').addEventListener('pointerleave', () => endPreview());
 byId('text').addEventListener('click', event => tokenEvent(event, true));
 
 /** @param {number} factor */
@@ -568,24 +643,25 @@ function zoom(factor) {
   drawMatricesSoon();
 }
 
+/** Selects the next query that is found, or the next key if no query is. */
 function findNext() {
-  const marked = found();
-  for (let step = 1; step <= rows; ++step) {
-    const row = (state.row + step) % rows;
-    if (marked(facts.rows[row])) return focusOn(row, state.column, true);
-  }
+  const queries = foundAmong(facts.rows), keys = foundAmong(facts.columns);
+  const after = (/** @type {number[]} */ places, /** @type {number} */ at) => places.find(place => place > at) ?? places[0];
+  if (queries.length > 0) focusOn(after(queries, state.row), state.column, {byKey: true});
+  else if (keys.length > 0) focusOn(state.row, after(keys, state.column), {byKey: true});
+  countFound();
 }
 
 /** @type {Record<string, () => void>} */
 const matrixKeys = {
-  ArrowUp: () => focusOn(state.row - 1, state.column, true),
-  ArrowDown: () => focusOn(state.row + 1, state.column, true),
-  ArrowLeft: () => focusOn(state.row, state.column - 1, true),
-  ArrowRight: () => focusOn(state.row, state.column + 1, true),
-  PageUp: () => focusOn(state.row - 10, state.column, true),
-  PageDown: () => focusOn(state.row + 10, state.column, true),
-  Home: () => focusOn(state.row, 0, true),
-  End: () => focusOn(state.row, columns - 1, true),
+  ArrowUp: () => focusOn(state.row - 1, state.column, {byKey: true}),
+  ArrowDown: () => focusOn(state.row + 1, state.column, {byKey: true}),
+  ArrowLeft: () => focusOn(state.row, state.column - 1, {byKey: true}),
+  ArrowRight: () => focusOn(state.row, state.column + 1, {byKey: true}),
+  PageUp: () => focusOn(state.row - 10, state.column, {byKey: true}),
+  PageDown: () => focusOn(state.row + 10, state.column, {byKey: true}),
+  Home: () => focusOn(state.row, 0, {byKey: true}),
+  End: () => focusOn(state.row, columns - 1, {byKey: true}),
   Enter: () => lock(!state.locked),
 };
 /** @type {Record<string, () => void>} */
@@ -635,7 +711,7 @@ const pageKeys = {
   ']': () => stepHead(1),
   '/': () => byId('find').focus(),
   w: () => {
-    if (!facts.why) return;
+    if (!facts.why) return say('This page does not say how its values came about.');
     showSide('why');
     byId('why').focus();
   },
@@ -698,6 +774,7 @@ onChange('order', value => {
   overview.camera.reset();
   arrange();
   overview.draw();
+  orderBySelected();
 });
 /** The range of the statistic that orders the heads, in the fields that limit it. */
 function showRange() {
@@ -744,9 +821,14 @@ byId('theme').addEventListener('click', () => chooseTheme(!state.dark));
 night.addEventListener('change', () => { if (!device.print) chooseTheme(night.matches); });
 byId('copy-link').hidden = location.protocol === 'about:';  // the frame of a notebook has no address
 byId('controls').addEventListener('submit', event => event.preventDefault());
+/** @param {string[]} labels */
+const foundAmong = labels => labels.flatMap((label, k) => found()(label) ? [k] : []);
+/** How many queries, or keys, have the searched words, and which of these is selected. */
 function countFound() {
-  const marked = found(), count = facts.rows.filter(marked).length;
-  byId('found').textContent = state.find === '' ? '' : `${count} of ${rows}`;
+  const queries = foundAmong(facts.rows), places = queries.length > 0 ? queries : foundAmong(facts.columns);
+  const at = places.indexOf(queries.length > 0 ? state.row : state.column);
+  byId('found').textContent = state.find === '' ? '' : places.length === 0 ? 'not found'
+      : at < 0 ? `${places.length} found` : `${at + 1} of ${places.length} found`;
 }
 byId('find').addEventListener('input', event => {
   state.find = /** @type {HTMLInputElement} */ (event.target).value;
@@ -795,7 +877,7 @@ function saveAs(blob, name) {
 /** @param {import('./data.mjs').Head['matrix']} matrix @param {number} i @param {number} j */
 function plain(matrix, i, j) {
   const value = matrix?.value(i, j) ?? null;
-  return value === null ? '' : String(matrix instanceof StageMatrix || facts.bits !== 32 ? value : Math.fround(value));
+  return value === null ? '' : String(matrix instanceof StageMatrix || matrix instanceof TileMatrix || facts.bits !== 32 ? value : Math.fround(value));
 }
 
 /** "query, key, value" for each key, with tabs. */
@@ -819,7 +901,7 @@ async function matrixCsv() {
   }
   return `${parts.join('\r\n')}\r\n`;
 }
-const pictureTitle = () => [facts.title, overview.title(state.head), state.stage === 'weights' ? '' : state.stage].filter(Boolean).join(' · ');
+const pictureTitle = () => [facts.title, overview.title(state.head), shownStage() === 'weights' ? '' : shownStage()].filter(Boolean).join(' · ');
 const fileName = () => pictureTitle().replace(/[^\w.-]+/g, '-').replace(/-$/, '');
 byId('copy-row').addEventListener('click', () => copy(rowText(), `the row of ${named(facts.rows, state.row)}`));
 byId('copy-link').addEventListener('click', () => { save(); copy(location.href, 'the link'); });
@@ -932,6 +1014,7 @@ restoreCamera();
 redraw();
 drawHead();
 loadOverview();
+orderBySelected();
 for (const box of [byId('overview'), byId('matrices'), byId('scroll')]) resized.observe(box);
 document.body.dataset.ready = 'yes';
 

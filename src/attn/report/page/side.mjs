@@ -1,6 +1,7 @@
 // Beside the matrix: lines from the selected query to its keys, or the tokens as text, shaded by weight.
 
 import {Pauses} from './data.mjs';
+import {strongest} from './strongest.mjs';
 import {colour, cutTo, em, headColour, kFont, sized} from './pen.mjs';
 import {inkOn} from './scale.mjs';
 
@@ -12,6 +13,8 @@ import {inkOn} from './scale.mjs';
 const lineHeight = () => 18 * em();
 const kFaintLines = 64;  // queries, at most, whose lines are all drawn
 const kLeastStrength = .004;
+const kListedKeys = 64;  // at most, one below the other; more are points of an axis, and the strongest have labels
+const kLabelled = 10, kConnector = 14;
 
 export class Lines {
   /**
@@ -29,6 +32,8 @@ export class Lines {
     this.state = state;
     /** @type {Lined[]} */
     this.heads = [];
+    /** Of keys on an axis. @type {{key: number, at: number}[]} */
+    this.labels = [];
     /** @type {(label: string) => boolean} */
     this.marked = () => false;
     /** Tokens whose lines are drawn. @type {{query: (i: number) => boolean, key: (j: number) => boolean}} */
@@ -38,7 +43,12 @@ export class Lines {
 
   /** The height of all lines. */
   get allHeight() { return this.count * lineHeight() + 6; }
-  get count() { return Math.max(this.data.facts.rows.length, this.data.facts.columns.length); }
+  get count() {
+    const {rows, columns} = this.data.facts;
+    return this.isAxis ? rows.length : Math.max(rows.length, columns.length);
+  }
+  /** Whether the keys are points of an axis, because there are too many for one line each. */
+  get isAxis() { return this.data.facts.columns.length > kListedKeys; }
   get side() { return Math.min(130 * em(), this.width * .34); }
   get width() { return Math.max(this.scroll.clientWidth, 120); }
 
@@ -47,33 +57,38 @@ export class Lines {
     const {facts} = this.data, {state, side, width} = this, line = lineHeight();
     const all = this.allHeight;
     this.tall.style.height = `${all}px`;
-    const shown = height || Math.min(this.scroll.clientHeight, all);
+    const shown = Math.max(height || Math.min(this.scroll.clientHeight, all), this.isAxis ? Math.min(kLabelled * line, this.scroll.clientHeight) : 0);
     const from = Math.max(0, Math.min(this.scroll.scrollTop, all - shown));
     const context = sized(this.canvas, width, shown);
     const y = (/** @type {number} */ i) => (i + .5) * line + 3 - from;
     const queryY = (/** @type {number} */ i) => Math.max(line / 2, Math.min(shown - line / 2, y(i)));
+    const {isAxis} = this, keyCount = facts.columns.length;
+    const keyY = (/** @type {number} */ j) => isAxis ? (j + .5) / keyCount * shown : y(j);
     const first = Math.max(0, Math.floor(from / line) - 1), end = Math.ceil((from + shown) / line) + 1;
-    const linesOf = (/** @type {Lined} */ head, /** @type {number} */ i, /** @type {number} */ alpha,
-                     /** @type {number} */ start) => {
-      for (let j = 0; j < facts.columns.length; ++j) {
-        const value = this.inside.key(j) ? head.values.value(i, j) : null;
-        if (value === null || Number.isNaN(value)) continue;
-        const reach = Math.max(Math.abs(head.scale.low), Math.abs(head.scale.high));
+    const [listedFrom, listedTo] = isAxis ? [0, keyCount] : [first - 200, end + 200];
+    const right = width - side - (isAxis ? kConnector : 0);
+    const labels = this.labels = isAxis ? this.labelsOf(keyY, shown) : [];
+    const linesOf = (/** @type {Lined} */ head, /** @type {number} */ i, /** @type {number} */ alpha, /** @type {number} */ start) => {
+      const values = facts.columns.map((_, j) => this.inside.key(j) ? head.values.value(i, j) : null);
+      const reach = isAxis ? values.reduce((/** @type {number} */ most, value) => Math.max(most, Math.abs(value ?? 0) || 0), 0) || 1
+                           : Math.max(Math.abs(head.scale.low), Math.abs(head.scale.high));
+      values.forEach((value, j) => {
+        if (value === null || Number.isNaN(value)) return;
         const strength = Math.min(1, Math.abs(value) / reach);
-        if (strength < kLeastStrength || (j < first - 200 || j > end + 200) && strength < .05) continue;
-        context.globalAlpha = alpha * (.25 + .75 * strength);
+        if (strength < (isAxis ? .1 : kLeastStrength) || (j < listedFrom || j > listedTo) && strength < .05) return;
+        context.globalAlpha = alpha * (isAxis ? strength ** 2 : .25 + .75 * strength);  // many lines of an axis overlap
         context.lineWidth = Math.max(.5, 7.5 * strength);
         context.setLineDash(value < 0 ? [4, 3] : []);
         context.strokeStyle = head.colour;
         context.beginPath();
         context.moveTo(side, start);
-        context.lineTo(width - side, y(j));
+        context.lineTo(right, keyY(j));
         context.stroke();
-      }
+      });
     };
     if (this.heads.length > 0) {
-      if (facts.rows.length <= kFaintLines && this.heads.length === 1)
-        for (let i = 0; i < facts.rows.length; ++i) if (i !== state.row && this.inside.query(i)) linesOf(this.heads[0], i, .12, y(i));
+      if (facts.rows.length <= kFaintLines && this.heads.length === 1 && !isAxis)
+        for (let i = 0; i < facts.rows.length; ++i) if (i !== state.row && this.inside.query(i)) linesOf(this.heads[0], i, .25, y(i));
       this.heads.forEach((head, k) =>
           linesOf(head, state.row, 1, queryY(state.row) + (k - (this.heads.length - 1) / 2) * 3));
     }
@@ -90,26 +105,67 @@ export class Lines {
     for (let i = first; i < Math.min(end, facts.rows.length); ++i)
       if (i !== state.row && Math.abs(y(i) - queryY(state.row)) >= line * .8) word(facts.rows[i], side - 6, y(i), 'right', false);
     word(facts.rows[state.row], side - 6, queryY(state.row), 'right', true);
-    for (let j = first; j < Math.min(end, facts.columns.length); ++j)
+    if (isAxis) {
+      context.strokeStyle = colour('--line');
+      context.lineWidth = 1;
+      context.beginPath();
+      context.moveTo(right + .5, 0);
+      context.lineTo(right + .5, shown);
+      for (const {key, at} of labels) {
+        context.moveTo(right, keyY(key));
+        context.lineTo(width - side + 3, at);
+      }
+      context.stroke();
+      for (const {key, at} of labels) word(facts.columns[key], width - side + 6, at, 'left', key === state.column);
+      return;
+    }
+    for (let j = first; j < Math.min(end, keyCount); ++j)
       word(facts.columns[j], width - side + 6, y(j), 'left', j === state.column);
+  }
+
+  /**
+   * Where the strongest keys of the selected query, and the selected key, have their labels: next to their places on the
+   * axis, one below the other.
+   * @param {(key: number) => number} keyY
+   * @param {number} shown height
+   * @returns {{key: number, at: number}[]}
+   */
+  labelsOf(keyY, shown) {
+    const {state, heads: [head]} = this, line = lineHeight();
+    if (!head) return [];
+    const items = strongest(this.data.facts.columns.length, j => this.inside.key(j) ? head.values.value(state.row, j) : null, kLabelled);
+    const keys = [...new Set([...items.map(({index}) => index), state.column])].sort((a, b) => a - b);
+    const labels = keys.map(key => ({key, at: Math.max(line / 2, keyY(key))}));
+    labels.forEach((label, k) => { if (k > 0) label.at = Math.max(label.at, labels[k - 1].at + line); });
+    for (let k = labels.length - 1, most = shown - line / 2; k >= 0; --k, most -= line) labels[k].at = Math.min(labels[k].at, most);
+    return labels;
   }
 
   /** Scrolls to the selected query, or to its strongest key if there is one query. */
   reveal() {
     const {state, scroll} = this, {rows, columns} = this.data.facts, line = lineHeight();
-    const at = (rows.length * 4 < columns.length ? state.column : state.row) * line;
+    const at = (!this.isAxis && rows.length * 4 < columns.length ? state.column : state.row) * line;
     if (at < scroll.scrollTop || at > scroll.scrollTop + scroll.clientHeight - 2 * line)
       scroll.scrollTop = at - scroll.clientHeight / 2;
   }
 
-  /** The token at a click: {query: i} or {key: j}. @param {MouseEvent} event */
+  /** The token at a click: {query: i} or {key: j}. @param {MouseEvent} event @returns {{query?: number, key?: number}} */
   at(event) {
     const box = this.canvas.getBoundingClientRect(), {facts} = this.data, line = lineHeight();
     const all = this.allHeight, from = Math.max(0, Math.min(this.scroll.scrollTop, all - box.height));
     const place = Math.floor((event.clientY - box.top - 3 + from) / line);
     if (event.clientX - box.left < box.width / 2)
       return place >= 0 && place < facts.rows.length ? {query: place} : {};
+    if (this.isAxis) return this.keyAt(event.clientX - box.left, event.clientY - box.top, box.height);
     return place >= 0 && place < facts.columns.length ? {key: place} : {};
+  }
+
+  /** The key of a label, or of a place on the axis. @param {number} x @param {number} y @param {number} height */
+  keyAt(x, y, height) {
+    const {columns} = this.data.facts;
+    const label = x < this.width - this.side ? undefined : this.labels.find(({at}) => Math.abs(at - y) < lineHeight() / 2);
+    if (x >= this.width - this.side) return label ? {key: label.key} : {};
+    return {key: Math.max(0, Math.min(columns.length - 1, Math.floor(y / height * columns.length)))};
   }
 }
 

@@ -5,16 +5,18 @@
 
 export class State {
   /**
-   * @param {{heads: number, rows: number, columns: number, sets: number, mode: Mode, dark: boolean,
+   * @param {{heads: number, rows: number, columns: number, sets: number, mode: Mode, dark: boolean, side: State['side'],
    *   orders: string[], order: string, head: number, scale: ScaleChoice, stages: import('./why.mjs').StageName[]}} defaults
    */
-  constructor({heads, rows, columns, sets, mode, dark, orders, order, head, scale, stages}) {
+  constructor({heads, rows, columns, sets, mode, dark, side, orders, order, head, scale, stages}) {
     this.limits = {heads, rows, columns, sets, orders, stages};
-    this.defaults = {mode, order, head, scale, set: sets > 1 ? 2 : 0};
+    this.defaults = {mode, order, head, scale, side, set: sets > 1 ? 2 : 0};
     this.set = this.defaults.set;  // of the overview
     this.head = head;
     this.row = 0;
     this.column = 0;
+    /** The cell to which the selection returns when the pointer leaves. */
+    this.chosen = {row: 0, column: 0};
     this.locked = false;
     /** 'matrix': of the head for its matrix, shared for the overview. @type {ScaleChoice} */
     this.scale = scale;
@@ -28,7 +30,7 @@ export class State {
     this.least = -Infinity;
     this.most = Infinity;
     /** @type {'lines' | 'text' | 'keys' | 'why'} */
-    this.side = 'lines';
+    this.side = side;
     /** Of the matrix. @type {import('./why.mjs').StageName} */
     this.stage = 'weights';
     /** Heads whose lines are drawn as well. @type {number[]} */
@@ -36,6 +38,14 @@ export class State {
     this.zoom = 1;
     this.x = 0;
     this.y = 0;
+  }
+
+  /** @param {number} row @param {number} column @param {boolean} preview until the pointer leaves */
+  select(row, column, preview = false) {
+    const {rows, columns} = this.limits;
+    this.row = Math.max(0, Math.min(rows - 1, row));
+    this.column = Math.max(0, Math.min(columns - 1, column));
+    if (!preview) this.chosen = {row: this.row, column: this.column};
   }
 
   /** What differs from the defaults, as "head=3&row=5". */
@@ -46,15 +56,15 @@ export class State {
     };
     add('set', this.set, defaults.set);
     add('head', this.head, defaults.head);
-    add('row', this.row, null);
-    add('column', this.column, null);
+    add('row', this.chosen.row, null);
+    add('column', this.chosen.column, null);
     add('locked', this.locked ? 1 : 0, 0);
     add('scale', this.scale, defaults.scale);
     add('colours', this.mode, defaults.mode);
     add('order', this.order, defaults.order);
     add('least', this.least, -Infinity);
     add('most', this.most, Infinity);
-    add('side', this.side, 'lines');
+    add('side', this.side, defaults.side);
     add('stage', this.stage, 'weights');
     add('pinned', this.pinned.join('.'), '');
     add('find', this.find, '');
@@ -79,15 +89,14 @@ export class State {
         choices.find(one => one === parts.get(key)) ?? usual;
     this.set = index('set', limits.sets > 1 ? 3 : 1, this.defaults.set);
     this.head = index('head', limits.heads, this.defaults.head);
-    this.row = index('row', limits.rows, 0);
-    this.column = index('column', limits.columns, 0);
+    this.select(index('row', limits.rows, 0), index('column', limits.columns, 0));
     this.locked = parts.get('locked') === '1';
     this.scale = choice('scale', /** @type {const} */ (['matrix', 'shared', 'head']), this.defaults.scale);
     this.mode = choice('colours', /** @type {const} */ (['linear', 'root', 'log']), this.defaults.mode);
     this.order = choice('order', limits.orders, this.defaults.order);
     this.least = number('least', -Infinity);
     this.most = number('most', Infinity);
-    this.side = choice('side', /** @type {const} */ (['lines', 'text', 'keys', 'why']), 'lines');
+    this.side = choice('side', /** @type {const} */ (['lines', 'text', 'keys', 'why']), this.defaults.side);
     this.stage = choice('stage', limits.stages, 'weights');
     this.pinned = (parts.get('pinned') ?? '').split('.').filter(text => text !== '').map(Number)
         .filter((head, k, all) => Number.isInteger(head) && head >= 0 && head < limits.heads && all.indexOf(head) === k)

@@ -106,11 +106,12 @@ export class WhyPanel {
     this.current = 0;
     /** @type {{score: number | null, context: number | null}} */
     this.chosen = {score: null, context: null};
+    this.head = state.head;
     this.strips = {score: new Strip((d, event) => this.point('score', d, event)),
                    context: new Strip((d, event) => this.point('context', d, event))};
     /** @type {Steps | null} */
     this.steps = null;
-    /** Shows words at a position, or hides them. @type {(words: string, x: number, y: number) => void} */
+    /** Shows words at a position, or hides them. @type {(words: string, x: number, y: number, isAbove: boolean) => void} */
     this.showTip = () => {};
     this.hideTip = () => {};
     this.run = 0;
@@ -122,6 +123,8 @@ export class WhyPanel {
    */
   async draw(values, title) {
     const {facts} = this.data, {why} = facts, {head, row, column} = this.state, run = ++this.run;
+    if (head !== this.head) Object.assign(this, {head, chosen: {score: null, context: null}});
+    if (this.data.tile(head)) return this.box.replaceChildren(this.paragraph(['The page computes this matrix from those of the heads. Select a head to see why its weights are what they are.']));
     if (!why || typeof why === 'string') {
       this.steps = null;
       this.box.replaceChildren(this.paragraph([why ?? '']));
@@ -229,7 +232,7 @@ export class WhyPanel {
     if (d === null || !event) return this.hideTip();
     this.chosen[which] = d;
     this.drawStrip(which);
-    this.showTip([`d = ${d}`, ...this.elements(which).map(([name, value]) => `${name} = ${this.digits(value)}`)].join('\n'), event.clientX, event.clientY);
+    this.showTip([`d = ${d}`, ...this.elements(which).map(([name, value]) => `${name} = ${this.digits(value)}`)].join('\n'), event.clientX, event.clientY, true);
   }
 
   mark() {

@@ -1,0 +1,150 @@
+// Matrices that the page computes of others: the mean of the heads of a layer, and the attention rollout up to a layer
+// (Abnar and Zuidema 2020, arXiv:2005.00928), as stats/rollout.h.
+
+import {Pauses, kEntropy, kSum, levelFrom} from './data.mjs';
+
+/** @typedef {import('./data.mjs').Facts} Facts */
+/** A computed matrix of a group of heads. @typedef {{kind: 'mean' | 'rollout', group: number, title: string}} Tile */
+
+const kResidual = .5;      // of the rollout: the share of the residual connection
+const kMostProducts = 1e10;  // of a rollout: more would take the page about half a minute
+const kAtOnce = {cells: 4e6, products: 2e8};  // of all heads, to compute the tiles when the page opens
+
+/** A matrix in float64; -Infinity: hidden. */
+export class TileMatrix {
+  /** @param {Facts} facts @param {Float64Array} cells @param {Float64Array} errors of each row */
+  constructor(facts, cells, errors) {
+    this.facts = facts;
+    this.step = 1;
+    this.cells = cells;
+    this.errors = errors;
+    this.largest = cells.reduce((most, x) => Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most, 0);
+  }
+  /** @param {number} i @param {number} j */
+  value(i, j) {
+    const cell = this.cells[i * this.facts.columns.length + j];
+    return cell === -Infinity ? null : cell;
+  }
+  /** @param {number} i */
+  error(i) { return this.errors[i]; }
+  /** @param {number} i */
+  seen(i) {
+    const count = this.facts.columns.length;
+    return this.cells.subarray(i * count, (i + 1) * count).filter(x => x !== -Infinity);
+  }
+  /** @param {number} i @param {number} what */
+  row(i, what) {
+    const numbers = this.seen(i), sum = numbers.reduce((a, b) => a + b, 0);
+    if (what === kSum) return sum;
+    return what === kEntropy ? numbers.reduce((total, x) => total - (x > 0 ? x / sum * Math.log(x / sum) : 0), 0) : NaN;
+  }
+  level() { return levelFrom(this.facts, 1, this.facts.unit, (i, j) => this.value(i, j)); }
+}
+
+export class Tiles {
+  /** @param {import('./data.mjs').Data} data @param {boolean} areWeights */
+  constructor(data, areWeights) {
+    this.data = data;
+    /** Tile t is head number data.headCount + t. @type {Tile[]} */
+    this.list = [];
+    /** @type {Map<number, Promise<TileMatrix>>} */
+    this.computed = new Map();
+    /** Products of the rollout up to a layer. @type {Map<number, Promise<Float64Array>>} */
+    this.rollouts = new Map();
+    const {facts} = data, {groups} = facts;
+    if (data.compares || facts.step > 1) return;
+    const isModel = areWeights && groups.length > 1 && groups.every(name => /^layer \d+$/.test(name)) &&
+        facts.rows.length === facts.columns.length && facts.rows.every((label, i) => label === facts.columns[i]) &&
+        groups.length * facts.rows.length ** 3 <= kMostProducts;
+    groups.forEach((_, group) => {
+      const count = this.headsOf(group).length;
+      if (count > 1) this.list.push({kind: 'mean', group, title: `mean of ${count} heads`});
+      if (isModel) this.list.push({kind: 'rollout', group, title: 'rollout'});
+    });
+  }
+
+  /** @param {number} group */
+  headsOf(group) {
+    const {groupEnds} = this.data.facts, first = group === 0 ? 0 : groupEnds[group - 1];
+    return Array.from({length: groupEnds[group] - first}, (_, k) => first + k);
+  }
+
+  /** The numbers of the tiles of a group. @param {number} group */
+  ofGroup(group) {
+    return this.list.flatMap((tile, t) => tile.group === group ? [this.data.headCount + t] : []);
+  }
+
+  /** The tile with this number, or undefined for a head. @param {number} head */
+  tile(head) { return this.list[head - this.data.headCount]; }
+
+  /** Whether all tiles take little time. */
+  get isQuick() {
+    const {facts} = this.data, n = facts.rows.length;
+    return facts.heads.length * n * facts.columns.length <= kAtOnce.cells &&
+        (this.list.every(({kind}) => kind !== 'rollout') || facts.groups.length * n ** 3 <= kAtOnce.products);
+  }
+
+  /** @param {number} head of a tile @returns {Promise<TileMatrix>} */
+  matrix(head) {
+    const known = this.computed.get(head), tile = this.list[head - this.data.headCount];
+    const matrix = known ?? (tile.kind === 'mean' ? this.mean(tile.group) : this.rollout(tile.group));
+    this.computed.set(head, matrix);
+    return matrix;
+  }
+
+  /** The mean of the heads of a group. Keys that all heads hide are hidden. @param {number} group */
+  async mean(group) {
+    const {facts} = this.data, rows = facts.rows.length, columns = facts.columns.length, heads = this.headsOf(group), pauses = new Pauses();
+    const cells = new Float64Array(rows * columns), seen = new Uint8Array(rows * columns), errors = new Float64Array(rows);
+    for (const head of heads) {
+      const matrix = await this.data.matrix(0, head);
+      for (let i = 0; i < rows; ++i) {
+        errors[i] += matrix.error(i) / heads.length;
+        for (let j = 0, at = i * columns; j < columns; ++j, ++at) {
+          const value = matrix.value(i, j);
+          if (value === null) continue;
+          cells[at] += value;
+          seen[at] = 1;
+        }
+        await pauses.pause();
+      }
+    }
+    for (let at = 0; at < cells.length; ++at) cells[at] = seen[at] ? cells[at] / heads.length : -Infinity;
+    return new TileMatrix(facts, cells, errors);
+  }
+
+  /** A R, with R of the layer before and A = the mean of heads and the residual connection. @param {number} group @returns {Promise<Float64Array>} */
+  product(group) {
+    const known = this.rollouts.get(group) ?? this.multiplied(group);
+    this.rollouts.set(group, known);
+    return known;
+  }
+  /** @param {number} group */
+  async multiplied(group) {
+    const n = this.data.facts.rows.length, pauses = new Pauses();
+    const before = group === 0 ? null : await this.product(group - 1), {cells} = await this.mean(group);
+    const product = new Float64Array(n * n), row = new Float64Array(n);
+    for (let i = 0; i < n; ++i) {
+      for (let j = 0; j < n; ++j) row[j] = (1 - kResidual) * Math.max(cells[i * n + j], 0) + (i === j ? kResidual : 0);
+      const sum = row.reduce((a, b) => a + b, 0), out = product.subarray(i * n, (i + 1) * n);
+      for (let k = 0; k < n; ++k) {
+        const share = row[k] / sum;
+        if (share === 0) continue;
+        if (!before) out[k] = share;
+        else for (let j = 0, at = k * n; j < n; ++j, ++at) out[j] += share * before[at];
+      }
+      await pauses.pause();
+    }
+    this.rollouts.delete(group - 2);  // only the next layer needs the one before
+    return product;
+  }
+  /** @param {number} group */
+  async rollout(group) {
+    const {facts} = this.data, cells = (await this.product(group)).slice(), errors = new Float64Array(facts.rows.length);
+    for (let layer = 0; layer <= group; ++layer) {
+      const all = await Promise.all(this.headsOf(layer).map(head => this.data.matrix(0, head)));
+      errors.forEach((_, i) => { errors[i] += all.reduce((sum, matrix) => sum + matrix.error(i), 0) / all.length; });
+    }
+    return new TileMatrix(facts, cells, errors);
+  }
+}
