@@ -14,6 +14,8 @@ const {State} = await load('state');
 const {isWord, openingCell, openingHead} = await load('opening');
 const {insideOf, sentencesOf} = await load('sentences');
 const {strongest} = await load('strongest');
+const {SelectedWeights} = await load('selected');
+const {Tiles} = await load('tiles');
 
 const grey = Uint32Array.from({length: 256}, (_, i) => 0xFF000000 | i << 16 | i << 8 | i);
 const marks = {ground: '#0000ff', hatch: '#00ff00', nan: '#ff0000'};
@@ -218,4 +220,54 @@ test('the page opens at a head of little entropy and a pair of words', () => {
   const level = {tall: 1, wide: 1, rows: 3, columns: 3, codes: Uint16Array.of(9, 9, 9, 9, 9, 5, 9, 4, 9)};
   assert.deepEqual(openingCell(facts, level, false), {row: 1, column: 2});
   assert.deepEqual(openingCell({...facts, rows: ['0', '1', '2']}, level, false), {row: 2, column: 0});
+});
+
+/** A page of layers x 2 heads of n x n; null: hidden. */
+function pageOf(layers, n, value, rounding = 0) {
+  const labels = Array.from({length: n}, (_, i) => String(i));
+  const facts = {rows: labels, columns: labels, sets: ['a'], step: 1, unit: 2 ** -14, statistics: [],
+                 heads: Array.from({length: 2 * layers}, (_, h) => `head ${h % 2}`),
+                 groups: Array.from({length: layers}, (_, g) => `layer ${g}`), groupEnds: Array.from({length: layers}, (_, g) => 2 * g + 2)};
+  const data = {facts, compares: false, headCount: 2 * layers,
+                matrix: async (_, head) => ({value: (i, j) => value(head, i, j), error: () => rounding})};
+  return Object.assign(data, {tiles: new Tiles(data, true)});
+}
+
+test('the mean of heads skips hidden keys, and rounding errors are averaged', async () => {
+  const {tiles} = pageOf(1, 2, (head, i, j) => i === 0 && j === 1 ? null : i === 0 ? 1 : head === 0 && j === 1 ? null : j === 0 ? 1 - head / 4 : .25, .01);
+  assert.deepEqual(tiles.list.map(({title}) => title), ['mean of 2 heads']);
+  const mean = await tiles.matrix(2);
+  assert.deepEqual([0, 1].map(i => [0, 1].map(j => mean.value(i, j))), [[1, null], [.875, .125]]);
+  assert.equal(mean.error(0), .01);
+  assert.equal(mean.row(1, 0), 1);
+});
+
+test('the rollout multiplies the layers with their residual connections', async () => {
+  const {tiles} = pageOf(2, 2, (head, i, j) => head < 2 ? .5 : i === 0 ? 1 - j : [.25, .75][j]);
+  assert.deepEqual(tiles.list.map(({kind, group}) => kind + group), ['mean0', 'rollout0', 'mean1', 'rollout1']);
+  const first = await tiles.matrix(5), second = await tiles.matrix(7);
+  // A0 = [[.75, .25], [.25, .75]]; A1 = [[1, 0], [.125, .875]]; A1 A0
+  assert.deepEqual([0, 1].map(i => [0, 1].map(j => first.value(i, j))), [[.75, .25], [.25, .75]]);
+  assert.deepEqual([0, 1].map(i => [0, 1].map(j => second.value(i, j))), [[.75, .25], [.3125, .6875]]);
+});
+
+test('there are no rollouts without layers of one text', () => {
+  const data = pageOf(2, 2, () => .5), kinds = facts => new Tiles({...data, facts: {...data.facts, ...facts}}, true).list.map(({kind}) => kind);
+  assert.deepEqual(kinds({columns: ['0', '2']}), ['mean', 'mean']);
+  assert.deepEqual(kinds({groups: ['batch 0', 'batch 1']}), ['mean', 'mean']);
+  assert.deepEqual(kinds({step: 2}), []);
+  assert.deepEqual(new Tiles(data, false).list.map(({kind}) => kind), ['mean', 'mean']);
+});
+
+test('the selected weight of all heads is that of the chosen cell', async () => {
+  const data = pageOf(2, 3, (head, i, j) => 100 * head + 10 * i + j), one = state();
+  one.select(1, 2);
+  const selected = new SelectedWeights(data, one, 'selected weight');
+  one.select(0, 0, true);
+  assert.equal(await selected.readAll(() => {}), true);
+  assert.deepEqual(selected.statistic.of, [[12, 112, 212, 312]]);
+  assert.equal(selected.reset(), false);
+  one.select(2, 0);
+  assert.equal(selected.reset(), true);
+  assert.deepEqual(selected.statistic.of, [[null, null, null, null]]);
 });

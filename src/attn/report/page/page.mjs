@@ -1,8 +1,10 @@
 // The page: its state, its input events, and what it draws.
 
-import {Data, Matrix, Pauses, StageMatrix, blankName, kDifference, kEntropy, kSum, nextTask} from './data.mjs';
+import {copy, isSingle, matrixCsv, rowText, saveAs} from './copies.mjs';
+import {Data, Matrix, StageMatrix, blankName, kDifference, kEntropy, kSum, nextTask} from './data.mjs';
 import {byId, input, named, one, select, shortened} from './dom.mjs';
 import {Figure} from './figure.mjs';
+import {draggable, wheel} from './gestures.mjs';
 import {GlPainter} from './gl.mjs';
 import {openingCell, openingHead} from './opening.mjs';
 import {orderedHeads, statistic} from './order.mjs';
@@ -201,10 +203,6 @@ async function readFile(head) {
   }));
 }
 
-/** Whether a number is a 32-bit float. @param {import('./data.mjs').Head['matrix']} matrix @param {number | null | undefined} value */
-const isSingle = (matrix, value) => matrix instanceof TileMatrix ? false : !(matrix instanceof StageMatrix) ? facts.bits === 32
-    : matrix.scores.why.bits === 32 && Math.fround(value ?? 0) === value;
-
 /** What the matrix shows; tiles have only weights. */
 function shownStage() { return data.tile(state.head) ? 'weights' : state.stage; }
 
@@ -225,7 +223,7 @@ function cellText(set) {
   if (value === null) return blankName(facts, set);
   const exact = !(matrix instanceof StageMatrix) && exactRows[set]?.key === `${state.head}-${row}` ? exactRows[set].values[column] : null;
   if (exact !== null) return written(exact, 0, set !== kDifference && sources[set].single, 'hidden');
-  const shown = written(value, matrix.error(row), isSingle(matrix, value), '');
+  const shown = written(value, matrix.error(row), isSingle(facts, matrix, value), '');
   return facts.step > 1 ? `${shown} (largest of ${facts.step} × ${facts.step})` : shown;
 }
 
@@ -487,52 +485,6 @@ function showTip(words, left, top, isAbove = false) {
 const hideTip = () => { byId('tip').hidden = true; };
 Object.assign(side.why, {showTip, hideTip});
 
-/** @param {WheelEvent} event @param {Camera} of @param {number} left @param {number} top @param {() => void} draw */
-function wheel(event, of, left, top, draw) {
-  if (event.ctrlKey || event.metaKey) of.zoomBy(Math.exp(-event.deltaY * (event.deltaMode === 1 ? .05 : .002)), left, top);
-  else if (of.shownWidth < of.columns * of.scaleX - 1 || of.shownHeight < of.rows * of.scaleY - 1) {
-    const factor = event.deltaMode === 1 ? 18 : 1, [x, y] = event.shiftKey ? [event.deltaY, 0] : [event.deltaX, event.deltaY];
-    const before = [of.x, of.y];
-    of.pan(-x * factor, -y * factor);
-    if (before[0] === of.x && before[1] === of.y) return;
-  } else return;
-  event.preventDefault();
-  draw();
-}
-
-/**
- * Moves the view while the pointer is dragged; returns whether it moved since it was pressed.
- * @param {HTMLElement} box
- * @param {Camera} of
- * @param {() => void} draw
- */
-function draggable(box, of, draw) {
-  let moved = false;
-  box.addEventListener('pointerdown', event => {
-    moved = false;
-    if (event.button !== 0) return;
-    let [x, y] = [event.clientX, event.clientY];
-    const start = [x, y];
-    const move = (/** @type {PointerEvent} */ next) => {
-      if (!moved && Math.hypot(next.clientX - start[0], next.clientY - start[1]) < 5) return;
-      if (of.shownWidth >= of.columns * of.scaleX - 1 && of.shownHeight >= of.rows * of.scaleY - 1) return;
-      moved = true;
-      of.pan(next.clientX - x, next.clientY - y);
-      [x, y] = [next.clientX, next.clientY];
-      draw();
-    };
-    const end = () => {
-      window.removeEventListener('pointermove', move);
-      window.removeEventListener('pointerup', end);
-      window.removeEventListener('pointercancel', end);
-    };
-    window.addEventListener('pointermove', move);
-    window.addEventListener('pointerup', end);
-    window.addEventListener('pointercancel', end);
-  });
-  return () => moved;
-}
-
 for (const figure of figures) {
   const draw = () => {
     alignCameras(figure.camera);
@@ -545,7 +497,7 @@ for (const figure of figures) {
     if (!state.locked) focusOn(cell.row, cell.column, {preview: true});
     const {matrix} = figure.head;
     const value = matrix?.value(cell.row, cell.column), error = matrix?.error(cell.row) ?? 0;
-    const shown = !matrix || value === undefined ? '…' : written(value, error, isSingle(matrix, value), blankName(facts, figure.set));
+    const shown = !matrix || value === undefined ? '…' : written(value, error, isSingle(facts, matrix, value), blankName(facts, figure.set));
     showTip(`${named(facts.rows, cell.row)} → ${named(facts.columns, cell.column)}\n${shown}`, event.clientX, event.clientY);
   });
   figure.box.addEventListener('pointerleave', () => endPreview());
@@ -850,63 +802,19 @@ window.addEventListener('hashchange', () => {
 
 // ---- copy and save
 
-/** @param {string} words @param {string} what it is */
-async function copy(words, what) {
-  try {
-    await navigator.clipboard.writeText(words);
-  } catch (error) {
-    const area = document.createElement('textarea');
-    area.value = words;
-    document.body.append(area);
-    area.select();
-    document.execCommand('copy');
-    area.remove();
-  }
-  byId('said').textContent = byId('status').textContent = `copied ${what}`;
-}
-
-/** @param {Blob} blob @param {string} name */
-function saveAs(blob, name) {
-  const link = document.createElement('a'), address = URL.createObjectURL(blob);
-  link.href = address;
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(address), 1000);
-}
-
-/** @param {import('./data.mjs').Head['matrix']} matrix @param {number} i @param {number} j */
-function plain(matrix, i, j) {
-  const value = matrix?.value(i, j) ?? null;
-  return value === null ? '' : String(matrix instanceof StageMatrix || matrix instanceof TileMatrix || facts.bits !== 32 ? value : Math.fround(value));
-}
-
-/** "query, key, value" for each key, with tabs. */
-export function rowText() {
-  const {matrix} = figures[0].head;
-  if (!matrix) return '';
-  const others = compares ? [figures[1].head.matrix] : [];
-  const lines = facts.columns.map((key, j) => [facts.rows[state.row], key, ...[matrix, ...others].map(one =>
-      plain(one, state.row, j))].join('\t'));
-  return `${lines.join('\n')}\n`;
-}
-
-/** The matrix with its labels as CSV (RFC 4180). */
-async function matrixCsv() {
-  const {matrix} = figures[0].head, pauses = new Pauses(), parts = [];
-  const quoted = (/** @type {string} */ words) => /[",\r\n]/.test(words) ? `"${words.replace(/"/g, '""')}"` : words;
-  parts.push(['', ...facts.columns.map(quoted)].join(','));
-  for (let i = 0; matrix && i < rows; ++i) {
-    parts.push([quoted(facts.rows[i]), ...facts.columns.map((_, j) => plain(matrix, i, j))].join(','));
-    await pauses.pause();
-  }
-  return `${parts.join('\r\n')}\r\n`;
-}
 const pictureTitle = () => [facts.title, overview.title(state.head), shownStage() === 'weights' ? '' : shownStage()].filter(Boolean).join(' · ');
 const fileName = () => pictureTitle().replace(/[^\w.-]+/g, '-').replace(/-$/, '');
-byId('copy-row').addEventListener('click', () => copy(rowText(), `the row of ${named(facts.rows, state.row)}`));
-byId('copy-link').addEventListener('click', () => { save(); copy(location.href, 'the link'); });
+const shownRow = () => rowText(facts, figures.slice(0, facts.sets.length).map(({head}) => head.matrix), state.row);
+const shownCsv = () => matrixCsv(facts, figures[0].head.matrix);
+/** @param {string} words @param {string} what it is */
+async function copyAndSay(words, what) {
+  await copy(words);
+  byId('said').textContent = byId('status').textContent = `copied ${what}`;
+}
+byId('copy-row').addEventListener('click', () => copyAndSay(shownRow(), `the row of ${named(facts.rows, state.row)}`));
+byId('copy-link').addEventListener('click', () => { save(); copyAndSay(location.href, 'the link'); });
 byId('save-csv').addEventListener('click', async () =>
-    saveAs(new Blob([await matrixCsv()], {type: 'text/csv'}), `${fileName()}.csv`));
+    saveAs(new Blob([await shownCsv()], {type: 'text/csv'}), `${fileName()}.csv`));
 byId('save-png').addEventListener('click', () => {
   savedPicture(pictureTitle(), [...facts.notes, ...(compares ? [axes] : [])], figures).toBlob(blob => {
     if (blob) saveAs(blob, `${fileName()}.png`);
@@ -1020,7 +928,7 @@ document.body.dataset.ready = 'yes';
 
 /** For tests and the browser's console. */
 Object.assign(window, {attn: {
-  facts, data, state, figures, overview, lines, text, why, camera, chooseHead, focusOn, redraw, scaleOf, rowText, matrixCsv,
+  facts, data, state, figures, overview, lines, text, why, camera, chooseHead, focusOn, redraw, scaleOf, rowText: shownRow, matrixCsv: shownCsv,
   beforePrint, afterPrint, GlPainter, CanvasPainter,
   get painter() { return painter; },
   set painter(other) { painter = other; drawMatrices(); },

@@ -1,0 +1,61 @@
+// Text of the matrix that is shown, and how it gets to the clipboard or into a file.
+
+import {Pauses, StageMatrix} from './data.mjs';
+import {TileMatrix} from './tiles.mjs';
+
+/** @typedef {import('./data.mjs').Facts} Facts */
+/** @typedef {import('./data.mjs').Head['matrix']} AnyMatrix */
+
+/** Whether a number of a matrix is a 32-bit float. @param {Facts} facts @param {AnyMatrix} matrix @param {number | null | undefined} value */
+export function isSingle(facts, matrix, value) {
+  if (matrix instanceof StageMatrix) return matrix.scores.why.bits === 32 && Math.fround(value ?? 0) === value;
+  return facts.bits === 32 && !(matrix instanceof TileMatrix);
+}
+
+/** @param {Facts} facts @param {AnyMatrix} matrix @param {number} i @param {number} j */
+function plain(facts, matrix, i, j) {
+  const value = matrix?.value(i, j) ?? null, isRounded = facts.bits === 32 && !(matrix instanceof StageMatrix || matrix instanceof TileMatrix);
+  return value === null ? '' : String(isRounded ? Math.fround(value) : value);
+}
+
+/** "query, key, value" for each key, with tabs. @param {Facts} facts @param {AnyMatrix[]} matrices with a value each @param {number} row */
+export function rowText(facts, matrices, row) {
+  if (!matrices[0]) return '';
+  const lines = facts.columns.map((key, j) => [facts.rows[row], key, ...matrices.map(one => plain(facts, one, row, j))].join('\t'));
+  return `${lines.join('\n')}\n`;
+}
+
+/** The matrix with its labels as CSV (RFC 4180). @param {Facts} facts @param {AnyMatrix} matrix */
+export async function matrixCsv(facts, matrix) {
+  const pauses = new Pauses(), parts = [];
+  const quoted = (/** @type {string} */ words) => /[",\r\n]/.test(words) ? `"${words.replace(/"/g, '""')}"` : words;
+  parts.push(['', ...facts.columns.map(quoted)].join(','));
+  for (let i = 0; matrix && i < facts.rows.length; ++i) {
+    parts.push([quoted(facts.rows[i]), ...facts.columns.map((_, j) => plain(facts, matrix, i, j))].join(','));
+    await pauses.pause();
+  }
+  return `${parts.join('\r\n')}\r\n`;
+}
+
+/** @param {string} words */
+export async function copy(words) {
+  try {
+    await navigator.clipboard.writeText(words);
+  } catch (error) {
+    const area = document.createElement('textarea');
+    area.value = words;
+    document.body.append(area);
+    area.select();
+    document.execCommand('copy');
+    area.remove();
+  }
+}
+
+/** @param {Blob} blob @param {string} name */
+export function saveAs(blob, name) {
+  const link = document.createElement('a'), address = URL.createObjectURL(blob);
+  link.href = address;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}

@@ -1,0 +1,49 @@
+// Zooming and moving a drawing with the mouse wheel and by dragging.
+
+/** @typedef {import('./camera.mjs').Camera} Camera */
+
+/** @param {WheelEvent} event @param {Camera} of @param {number} left @param {number} top @param {() => void} draw */
+export function wheel(event, of, left, top, draw) {
+  if (event.ctrlKey || event.metaKey) of.zoomBy(Math.exp(-event.deltaY * (event.deltaMode === 1 ? .05 : .002)), left, top);
+  else if (of.shownWidth < of.columns * of.scaleX - 1 || of.shownHeight < of.rows * of.scaleY - 1) {
+    const factor = event.deltaMode === 1 ? 18 : 1, [x, y] = event.shiftKey ? [event.deltaY, 0] : [event.deltaX, event.deltaY];
+    const before = [of.x, of.y];
+    of.pan(-x * factor, -y * factor);
+    if (before[0] === of.x && before[1] === of.y) return;
+  } else return;
+  event.preventDefault();
+  draw();
+}
+
+/**
+ * Moves the view while the pointer is dragged; returns whether it moved since it was pressed.
+ * @param {HTMLElement} box
+ * @param {Camera} of
+ * @param {() => void} draw
+ */
+export function draggable(box, of, draw) {
+  let moved = false;
+  box.addEventListener('pointerdown', event => {
+    moved = false;
+    if (event.button !== 0) return;
+    let [x, y] = [event.clientX, event.clientY];
+    const start = [x, y];
+    const move = (/** @type {PointerEvent} */ next) => {
+      if (!moved && Math.hypot(next.clientX - start[0], next.clientY - start[1]) < 5) return;
+      if (of.shownWidth >= of.columns * of.scaleX - 1 && of.shownHeight >= of.rows * of.scaleY - 1) return;
+      moved = true;
+      of.pan(next.clientX - x, next.clientY - y);
+      [x, y] = [next.clientX, next.clientY];
+      draw();
+    };
+    const end = () => {
+      window.removeEventListener('pointermove', move);
+      window.removeEventListener('pointerup', end);
+      window.removeEventListener('pointercancel', end);
+    };
+    window.addEventListener('pointermove', move);
+    window.addEventListener('pointerup', end);
+    window.addEventListener('pointercancel', end);
+  });
+  return () => moved;
+}
