@@ -175,6 +175,10 @@ def test_pointing_shows_a_cell_until_the_pointer_leaves(page, weights, folder):
 
 def test_words_that_are_not_tokens_are_not_found(page, weights, folder):
     show(page, folder / "heads.html", "#head=0&row=4&column=0&locked=1")
+    page.press("/", "t", "1")
+    page.run("document.getElementById('find').dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', shiftKey: true, bubbles: true}))")
+    assert_shows(page, weights, 0, 4, 1, "Shift and Enter: the next key")
+    page.press("Escape", "ArrowLeft")
     page.press("/", "x")
     assert page.text("found") == "not found"
     page.press("Enter")
@@ -413,7 +417,7 @@ def test_limits_of_a_statistic(page, model, folder):
     assert page.text("shown") == "abc is not a number"
     assert page.run("return document.getElementById('least').getAttribute('aria-invalid')") == "true"
     page.run("const i = document.getElementById('least'); i.value = ''; i.dispatchEvent(new Event('change'))")
-    assert page.text("shown") == "144 heads"
+    assert page.text("shown") == "144 heads, scroll for more"
 
 
 def test_two_results_show_the_numbers_of_both(page, model, folder):
@@ -525,8 +529,10 @@ def test_heads_are_ordered_by_the_selected_weight(page, model, folder):
         page.run("attn.focusOn(arguments[0], arguments[1])", row, column)
         want = np.argsort(-model[:, 0, :, row, column].ravel(), kind="stable").tolist()
         page.wait(f"return JSON.stringify(attn.overview.heads) === '{json.dumps(want, separators=(',', ':'))}'")
-    numbers = drawn_texts(page, "attn.overview.draw(true)")
-    assert sum(text in numbers for text in ("0", "1")) < 2 and len(numbers) > 144, "the numbers are beside or below the titles"
+    texts = drawn_texts(page, "attn.overview.draw(true)")
+    for text, number in zip(texts[::2][:20], texts[1::2]):
+        layer, head = (int(part[1:]) for part in text.split())
+        assert float(number) == pytest.approx(model[layer, 0, head, 63, 0], rel=.1), "the number is beside or below the title"
 
 
 def rollout(weights):
@@ -558,6 +564,32 @@ def test_tiles_are_the_mean_of_the_heads_and_the_rollout(page, model, folder):
     assert np.abs(program - rollout(model[:, 0])).max() < 1e-14
     show(page, folder / "both.html")
     assert page.run("return attn.data.count") == 144, "tiles are of one result"
+
+
+def test_a_tile_shows_no_numbers_until_it_is_computed(page, folder):
+    rng = np.random.default_rng(2)
+    w = rng.random((6, 1, 6, 400, 400), dtype=np.float32)
+    np.savez(folder / "slow.npz", weights=w / w.sum(-1, keepdims=True))
+    attn("view", "slow.npz", "-o", "slow.html", "--force", cwd=folder)
+    show(page, folder / "slow.html", "#head=3&row=7&column=9")
+    assert page.run("return attn.data.overviews[0][36]") is None
+    seen = page.run("""attn.chooseHead(47);
+      const shown = () => [document.getElementById('panel').textContent, getComputedStyle(document.getElementById('value')).visibility,
+                           attn.figures[0].head.matrix === null];
+      return new Promise(done => setTimeout(() => done(shown()), 30));""")
+    assert seen[0].startswith("layer 5, rollout (") and seen[0].endswith("% computed)") and seen[1:] == ["hidden", True]
+    page.wait("return document.getElementById('panel').textContent === 'layer 5, rollout'")
+    assert page.run("return getComputedStyle(document.getElementById('value')).visibility") == "visible"
+    assert page.text("first-name") == "rollout"
+
+
+def test_zoom_keeps_the_selected_cell_in_view(page, model, folder):
+    show(page, folder / "model.html", "#head=0&row=60&column=3")
+    page.run("document.getElementById('matrices').focus()")
+    for _ in range(3):
+        page.press("+")
+    assert page.run("const {x, y, width, height} = attn.camera.view;"
+                    "return x <= 3 && 3 < x + width && y <= 60 && 60 < y + height && attn.camera.zoom > 3")
 
 
 def test_fragment_restores_the_view(page, model, folder):
@@ -1055,7 +1087,7 @@ def test_why_shows_the_steps_of_the_selected_weight(page, why, folder):
     assert page.run("return document.activeElement.id") == "why"
     assert page.run("return [...document.querySelectorAll('#why h4')].map(e => e.textContent)") == [
         "1. Scores", "2. Scale", "3. Mask", "4. Softmax", "5. Context"]
-    assert page.run("return document.querySelector('#why h3').textContent") == "5: t5 → 2: t2, head 1"
+    assert page.run("return document.querySelector('#why h3').textContent") == "query 5: t5 → key 2: t2, head 1"
     s = why["q"][1, 5] @ why["k"][1, 2]
     close = {"rel": 1e-12, "abs": 1e-13}
     assert why_numbers(page, 0) == pytest.approx([s], **close)
@@ -1067,7 +1099,7 @@ def test_why_shows_the_steps_of_the_selected_weight(page, why, folder):
     part, whole = why["a"][1, 5, 2] * why["v"][1, 2], why["c"][1, 5]
     assert why_numbers(page, 4) == pytest.approx([part @ whole / (whole @ whole)], **close)
     page.run("attn.focusOn(5, 6)")
-    page.wait("return document.querySelector('#why h3').textContent === '5: t5 → 6: t6, head 1'")
+    page.wait("return document.querySelector('#why h3').textContent === 'query 5: t5 → key 6: t6, head 1'")
     assert "The query may not see this key: causal hides it." in page.run("return document.querySelector('#why [data-step=\"2\"]').textContent")
     page.wait("return location.hash.includes('side=why')")
 
@@ -1117,6 +1149,22 @@ def test_elements_of_another_head_are_its_largest(page, why, folder):
     page.wait("return document.querySelector('#why h3').textContent.endsWith('head 1')")
     largest = np.argmax(np.abs(why["q"][1, 5] * why["k"][1, 2]))
     assert page.run("return document.querySelector('#why .elements').textContent").startswith(f"d = {largest}:")
+
+
+def test_pointing_shows_an_element_until_the_pointer_leaves(page, why, folder):
+    show(page, folder / "why.html", "#head=0&row=5&column=2&side=why")
+    page.wait("return document.querySelector('#why .elements') !== null")
+    element = "return document.querySelector('#why .elements').textContent.split(':')[0]"
+    largest = page.run(element)
+    left, top, width, height = page.box("#why .strip")
+    page.move(left + width - 3, top + height / 2)
+    assert page.run(element) == f"d = {why['q'].shape[-1] - 1}" != largest
+    page.move(left + width - 3, top - 60)
+    assert page.run(element) == largest
+    page.run("attn.chooseHead(attn.data.headCount)")
+    page.wait("return document.getElementById('panel').textContent.startsWith('mean of ')")
+    assert page.run("return document.getElementById('stages').disabled")
+    assert "Select a head" in page.text("why")
 
 
 def test_why_needs_one_result(page, model, folder):

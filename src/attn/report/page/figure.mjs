@@ -96,7 +96,8 @@ export class Figure {
     context.strokeRect(left - .5, top - .5, width + 1, height + 1);
     if (!this.isBars) this.drawNumbers(context, scale);
     this.drawLabels(context, marked);
-    this.drawBar(scale);
+    this.bar.hidden = this.isBars;
+    if (!this.isBars) this.drawBar(scale);
   }
 
   /** Rows or columns in view, as [first, end). */
@@ -147,6 +148,7 @@ export class Figure {
     if (this.isBars && this.scale) {
       context.fillStyle = ink;
       context.fillText(brief(this.scale.high), left - 5, top + down / 2);
+      context.fillText(brief(this.scale.valueAt(.5)), left - 5, top + camera.shownHeight / 2);
       context.fillText(brief(this.scale.low), left - 5, top + camera.shownHeight - down / 2);
     }
     for (let i = Math.ceil(rows[0] / stepDown) * stepDown; !this.isBars && i < rows[1]; i += stepDown) {

@@ -14,8 +14,8 @@ import {brief} from './scale.mjs';
 /** "layer 10" as "L10". @param {string} text */
 const initialed = text => text.replace(/^(\p{L})\p{L}* (\d+)$/u, (_, letter, number) => letter.toUpperCase() + number);
 
-const kGap = 3, kLeastSlot = 12, kMostSlot = 170, kCaption = 13, kCaptionSize = 10, kMargin = 3;
-const kNumberEms = 3.8;  // of a number and its distance from the title
+const kGap = 3, kLeastSlot = 12, kMostSlot = 170, kCaption = 14, kCaptionSize = 10, kMargin = 3;
+const kNumberEms = 4.2;  // of a number and its distance from the title
 
 export class Overview {
   /**
@@ -43,6 +43,8 @@ export class Overview {
     /** Of the widest title, in ems. @type {number | undefined} */
     this.captionWidth = undefined;
     this.captionLines = 1;
+    /** Whether not all heads are in view. */
+    this.scrolls = false;
     this.left = this.top = 0;
     this.run = 0;
     /** @type {Map<string, import('./codes.mjs').Level[]>} */
@@ -50,10 +52,13 @@ export class Overview {
     this.soon = 0;
   }
 
+  /** Whether the matrix is below the overview. */
+  get isStacked() { return !device.print && getComputedStyle(document.getElementsByTagName('main')[0]).display !== 'grid'; }
+
   /** Lays out these heads. @param {number[]} heads @param {boolean} byLayer */
   arrange(heads, byLayer) {
     const {facts} = this.data, width = this.box.clientWidth;
-    const stacked = !device.print && getComputedStyle(document.getElementsByTagName('main')[0]).display !== 'grid';
+    const stacked = this.isStacked;
     // Its height follows from its heads, up to a limit.
     const fixed = device.print > 0 || document.body.classList.contains('wide') && !stacked;
     if (!fixed) this.box.style.height = '';
@@ -75,7 +80,10 @@ export class Overview {
   /** @param {number[]} heads @param {number} width @param {number} most height @param {boolean} fixed whether the box has a height */
   layOut(heads, width, most, fixed) {
     const {facts, tiles} = this.data, {byLayer, camera} = this, ratio = this.aspect(), line = this.captionLines * kCaption * em();
-    this.rows = rowsOfHeads(facts, heads, byLayer, this.acrossFor(heads.length, width - 2 * kMargin, most - 2 * kMargin));
+    const space = width - 2 * kMargin, all = this.acrossFor(heads.length, space, most - 2 * kMargin);
+    // Ordered heads have captions, so not all of many are in view.
+    const scrolls = this.scrolls = this.state.order !== 'file' && !byLayer && space / all < this.captionedSide;
+    this.rows = rowsOfHeads(facts, heads, byLayer, scrolls ? Math.max(1, Math.floor(space / this.captionedSide)) : all);
     if (byLayer) this.rows.forEach((row, group) => row.heads.push(...tiles?.ofGroup(group) ?? []));
     const columns = Math.max(1, ...this.rows.map(row => row.heads.length));
     const down = Math.max(1, this.rows.length);
@@ -88,11 +96,11 @@ export class Overview {
       height = Math.ceil(Math.min(this.top + kMargin + (slot / ratio + caption) * down, most));
       this.box.style.height = `${height}px`;
     }
-    const space = {width: Math.max(width - this.left - kMargin, 1), height: Math.max(height - this.top - kMargin, 1)};
-    camera.resize(columns, down, space.width, space.height);
-    const widest = Math.min(space.width / columns, kMostSlot * em());
+    const wide = Math.max(width - this.left - kMargin, 1), tall = Math.max(height - this.top - kMargin, 1);
+    camera.resize(columns, down, wide, tall);
+    const widestSide = Math.min(wide / columns, kMostSlot * em());
     const sideWith = (/** @type {number} */ caption) =>
-        Math.max(kLeastSlot, Math.min(widest, (space.height / down - caption) * ratio));
+        Math.max(scrolls ? Math.min(widestSide, this.captionedSide) : kLeastSlot, Math.min(widestSide, (tall / down - caption) * ratio));
     const captioned = sideWith(line), isCaptioned = this.captioned(captioned);
     const side = isCaptioned ? captioned : sideWith(0);
     camera.base = {x: side, y: side / ratio + (isCaptioned ? line : 0)};
@@ -121,11 +129,16 @@ export class Overview {
     return most;
   }
 
+  /** The least width of pictures with captions. */
+  get captionedSide() {
+    this.captionWidth ??= widest(this.data.facts.heads.map((_, head) => this.shortTitle(head)), 100, kCaptionSize) / kCaptionSize;
+    return this.captionWidth * kCaptionSize * em() + kGap + 4;
+  }
+
   /** Whether pictures of this width have captions. @param {number} side */
   captioned(side) {
     if (this.byLayer) return false;
-    this.captionWidth ??= widest(this.data.facts.heads.map((_, head) => this.shortTitle(head)), 100, kCaptionSize) / kCaptionSize;
-    return side - kGap >= this.captionWidth * kCaptionSize * em();
+    return side >= this.captionedSide;
   }
 
   /** The picture of a slot, in CSS pixels of the canvas. @param {number} row @param {number} column */
@@ -168,6 +181,13 @@ export class Overview {
           this.painter.paint(context, levelFor([level, ...finer], tall, wide), view, target,
                              this.scaleOf(state.set, head), marks);
         }
+        if (!level) {
+          context.font = `${kCaptionSize * em()}px ${kFont}`;
+          context.fillStyle = soft;
+          context.textAlign = 'center';
+          context.fillText(box.width < 26 * em() ? '…' : 'click', box.left + box.width / 2, box.top + box.height / 2 + 3);
+          context.textAlign = 'left';
+        }
         if (isFramed) {
           context.strokeStyle = frame;
           context.strokeRect(box.left + .5, box.top + .5, box.width - 1, box.height - 1);
@@ -177,8 +197,8 @@ export class Overview {
           context.fillStyle = soft;
           const title = cutTo(context, this.shortTitle(head), box.width), value = statistic(facts, state.order, state.set)[head] ?? null;
           const number = value === null ? '' : brief(value), below = this.captionLines === 2;
-          context.fillText(title, box.left, box.top - 3 - (below ? kCaption * em() : 0));
-          context.fillText(number, below ? box.left : box.left + box.width - context.measureText(number).width, box.top - 3);
+          context.fillText(title, box.left, box.top - 4 - (below ? (kCaption - 2) * em() : 0));
+          context.fillText(number, below ? box.left : box.left + box.width - context.measureText(number).width - 4, box.top - 4);
         }
       }
       if (next < slots.length) {
@@ -248,11 +268,12 @@ export class Overview {
     context.textAlign = 'center';
     const longest = this.rows.reduce((a, b) => b.heads.length > a.heads.length ? b : a, this.rows[0]);
     const wide = camera.scaleX >= 52 * em();
-    for (let c = 0; c < longest.heads.length; c += narrow) {
-      const x = this.boxOf(0, c).left + (camera.scaleX - kGap) / 2, head = longest.heads[c];
-      const name = this.data.tile(head)?.kind ?? this.data.facts.heads[head];
-      if (x > this.left) context.fillText(wide || this.data.tile(head) ? name : /\d+$/.exec(name)?.[0] ?? name, x, this.top / 2);
-    }
+    const letters = [7, 4, 1].find(count => context.measureText('rollout'.slice(0, count)).width < camera.scaleX - 3 * kGap) ?? 1;
+    longest.heads.forEach((head, c) => {
+      const x = this.boxOf(0, c).left + (camera.scaleX - kGap) / 2, name = this.data.facts.heads[head], tile = this.data.tile(head);
+      if (x <= this.left || (!tile && c % narrow > 0)) return;
+      context.fillText(tile ? tile.kind.slice(0, letters) : wide ? name : /\d+$/.exec(name)?.[0] ?? name, x, this.top / 2);
+    });
     context.textAlign = 'left';
   }
 

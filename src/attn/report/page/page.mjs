@@ -105,7 +105,7 @@ function scaleOfFigure({head: {matrix}, set}) {
 // ---- what is drawn
 
 const overview = new Overview(byId('overview'), data, state, (set, head) => scaleOf(set, head, state.scale === 'head'));
-const axes = rows === 1 ? `${facts.columnAxis} across, heights on the colour scale`
+const axes = rows === 1 ? `${facts.columnAxis} across`
                         : `${facts.rowAxis} down, ${facts.columnAxis} across`;
 const figures = setNames.map((name, set) =>
     new Figure(byId('matrices'), data, state, set, compares ? name : axes));
@@ -152,10 +152,19 @@ async function drawHead() {
   const {head} = state, stage = shownStage(), key = wanted = `${head} ${stage}`;
   weights = null;
   byId('panel').textContent = overview.title(head);
-  if (data.tile(head) && !data.overviews[0][head]) {
-    byId('panel').textContent += ' (being computed)';
+  const isLate = data.tile(head) !== undefined && !data.overviews[0][head];
+  document.body.classList.toggle('computing', isLate);
+  if (!compares) nameStage();
+  if (isLate) {
+    for (const figure of figures) figure.head = {levels: [], matrix: null};
+    drawMatrices();
+    const report = () => { byId('panel').textContent = `${overview.title(head)} (${data.tiles?.progress ?? 0} % computed)`; };
+    const watch = window.setInterval(report, 250);
+    report();
     await loadTile(head);
+    clearInterval(watch);
     if (key !== wanted) return;
+    document.body.classList.remove('computing');
     byId('panel').textContent = overview.title(head);
   }
   overview.drawRings();
@@ -163,7 +172,6 @@ async function drawHead() {
     const level = data.overviews[figure.set][head];
     figure.head = {levels: level && stage === 'weights' ? [level] : [], matrix: null};
   }
-  if (stages.length > 0) nameStage();
   drawMatrices();
   const heads = await Promise.all(figures.map(figure => data.head(figure.set, head)));
   const before = stage === 'weights' ? null : await data.stage(head, stage);
@@ -208,9 +216,12 @@ function shownStage() { return data.tile(state.head) ? 'weights' : state.stage; 
 
 /** Names what the matrix shows. */
 function nameStage() {
-  const stage = shownStage(), [name, letter] = kStages[stage];
-  byId('first-name').textContent = `${name} ${letter}`;
-  figures[0].caption = `${name}s ${letter.toUpperCase()}: ${axes}`;
+  const stage = shownStage(), [name, letter] = kStages[stage], tile = data.tile(state.head);
+  byId('first-name').textContent = tile ? tile.kind : stages.length > 0 ? `${name} ${letter}` : 'value';
+  figures[0].caption = !tile ? (stages.length > 0 ? `${name}s ${letter.toUpperCase()}: ` : '') + axes
+      : tile.kind === 'mean' ? `${tile.title}: ${axes}`
+      : `rollout: how much queries (down) depend on the tokens of the input (across), through all layers up to this one`;
+  /** @type {HTMLFieldSetElement} */ (byId('stages')).disabled = tile !== undefined;
   document.body.classList.toggle('plain', !hasSums || stage !== 'weights');
   checkRadios('stage', stage);
 }
@@ -375,7 +386,7 @@ function arrange() {
   overview.arrange(orderedHeads(facts, state.order, state.set, state.least, state.most), state.order === 'file');
   const {length} = overview.heads.filter(head => !data.tile(head));
   const shown = length === data.headCount ? `${length} heads` : `${length} of ${data.headCount} heads`;
-  byId('shown').textContent = refused || shown;
+  byId('shown').textContent = refused || shown + (overview.scrolls ? ', scroll for more' : '');
 }
 
 /** Reads the selected weight of all heads, if they are ordered by it. */
@@ -411,7 +422,10 @@ function redraw() {
   drawMatrices();
 }
 
-function theme() { document.documentElement.dataset.theme = state.dark ? 'dark' : 'light'; }
+function theme() {
+  document.documentElement.dataset.theme = state.dark ? 'dark' : 'light';
+  byId('theme').textContent = state.dark ? 'light colours' : 'dark colours';
+}
 
 /** Decodes and draws the overview of a set. */
 async function loadOverview() {
@@ -524,8 +538,9 @@ const movedOverview = draggable(byId('overview'), overview.camera, () => overvie
 byId('overview').addEventListener('click', event => {
   const head = headAt(event);
   if (head === null || movedOverview()) return;
-  if (event.shiftKey || event.ctrlKey || event.metaKey) pin(head);
-  else chooseHead(head);
+  if (event.shiftKey || event.ctrlKey || event.metaKey) return pin(head);
+  chooseHead(head);
+  if (overview.isStacked) byId('detail').scrollIntoView();
 });
 byId('overview').addEventListener('pointermove', event => {
   const head = headAt(event);
@@ -588,18 +603,20 @@ byId('text').addEventListener('pointerover', event => tokenEvent(event, false));
 byId('text').addEventListener('pointerleave', () => endPreview());
 byId('text').addEventListener('click', event => tokenEvent(event, true));
 
-/** @param {number} factor */
+/** Zooms towards the selected cell, if it is in view. @param {number} factor */
 function zoom(factor) {
-  const {shownWidth, shownHeight} = camera;
-  camera.zoomBy(factor, shownWidth / 2, shownHeight / 2);
+  const {shownWidth, shownHeight, scaleX, scaleY} = camera;
+  const left = (state.column + .5 - camera.x) * scaleX, top = (state.row + .5 - camera.y) * scaleY;
+  const isInView = left >= 0 && left <= shownWidth && top >= 0 && top <= shownHeight;
+  camera.zoomBy(factor, isInView ? left : shownWidth / 2, isInView ? top : shownHeight / 2);
   drawMatricesSoon();
 }
 
-/** Selects the next query that is found, or the next key if no query is. */
-function findNext() {
+/** Selects the next query that is found; the next key if no query is, or if `ofKeys`. @param {boolean} ofKeys */
+function findNext(ofKeys) {
   const queries = foundAmong(facts.rows), keys = foundAmong(facts.columns);
   const after = (/** @type {number[]} */ places, /** @type {number} */ at) => places.find(place => place > at) ?? places[0];
-  if (queries.length > 0) focusOn(after(queries, state.row), state.column, {byKey: true});
+  if (queries.length > 0 && !(ofKeys && keys.length > 0)) focusOn(after(queries, state.row), state.column, {byKey: true});
   else if (keys.length > 0) focusOn(state.row, after(keys, state.column), {byKey: true});
   countFound();
 }
@@ -680,7 +697,7 @@ document.addEventListener('keydown', event => {
   if (!(target instanceof HTMLElement)) return;
   if (target.id === 'find' && key === 'Enter') {
     event.preventDefault();
-    return findNext();
+    return findNext(event.shiftKey);
   }
   if (/INPUT|SELECT|SUMMARY|BUTTON/.test(target.tagName)) {
     if (key === 'Escape') target.blur();
@@ -732,9 +749,7 @@ onChange('order', value => {
 function showRange() {
   byId('range').hidden = state.order === 'file';
   const numbers = statistic(facts, state.order, state.set).filter(value => value !== null);
-  const [least, most] = numbers.length > 0 ? [Math.min(...numbers), Math.max(...numbers)] : [0, 0];
-  input('least').placeholder = brief(least);
-  input('most').placeholder = brief(most);
+  [input('least').placeholder, input('most').placeholder] = numbers.length > 0 ? [brief(Math.min(...numbers)), brief(Math.max(...numbers))] : ['', ''];
 }
 for (const [id, none] of /** @type {[('least' | 'most'), number][]} */ ([['least', -Infinity], ['most', Infinity]]))
   onChange(id, value => {
@@ -907,6 +922,7 @@ const cells = [facts.hidden.some(Boolean) ? 'hatched: hidden' : '', facts.zeros.
 byId('legend').textContent = cells.join(' · ');
 document.body.classList.toggle('compares', compares);
 document.body.classList.toggle('single', data.headCount === 1);
+document.body.classList.toggle('rounded', facts.bits <= 16);
 document.body.classList.toggle('wide', columns > 2.2 * rows);
 document.body.classList.toggle('plain', !hasSums);
 const parts = [facts.rows, facts.columns].map(sentencesOf);

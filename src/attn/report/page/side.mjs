@@ -133,7 +133,8 @@ export class Lines {
   labelsOf(keyY, shown) {
     const {state, heads: [head]} = this, line = lineHeight();
     if (!head) return [];
-    const items = strongest(this.data.facts.columns.length, j => this.inside.key(j) ? head.values.value(state.row, j) : null, kLabelled);
+    const count = Math.max(1, Math.min(kLabelled, Math.floor(shown / line) - 1));
+    const items = strongest(this.data.facts.columns.length, j => this.inside.key(j) ? head.values.value(state.row, j) : null, count);
     const keys = [...new Set([...items.map(({index}) => index), state.column])].sort((a, b) => a - b);
     const labels = keys.map(key => ({key, at: Math.max(line / 2, keyY(key))}));
     labels.forEach((label, k) => { if (k > 0) label.at = Math.max(label.at, labels[k - 1].at + line); });

@@ -52,7 +52,8 @@ export class SideBox {
     const toKey = state.side === 'keys';
     const ofSet = data.compares ? ` in ${facts.sets[0]}` : '';
     this.strongest.draw(
-        (toKey ? `read ${named(facts.columns, column)} most` : `${named(facts.rows, row)} reads most`) + ofSet,
+        (toKey ? `read ${named(facts.columns, column)} most`
+               : `${named(facts.rows, row)} ${data.tile(head)?.kind === 'rollout' ? 'depends on most' : 'reads most'}`) + ofSet,
         strongest(toKey ? facts.rows.length : facts.columns.length,
                   i => toKey ? (inside.query(i) ? values.value(i, column) : null)
                              : inside.key(i) ? values.value(row, i) : null, 10),

@@ -47,8 +47,12 @@ export class Tiles {
     this.data = data;
     /** Tile t is head number data.headCount + t. @type {Tile[]} */
     this.list = [];
+    /** Of the tile that is being computed, in percent. */
+    this.progress = 0;
     /** @type {Map<number, Promise<TileMatrix>>} */
     this.computed = new Map();
+    /** How many layers the rollout has that is being computed. */
+    this.last = 1;
     /** Products of the rollout up to a layer. @type {Map<number, Promise<Float64Array>>} */
     this.rollouts = new Map();
     const {facts} = data, {groups} = facts;
@@ -92,12 +96,13 @@ export class Tiles {
     return matrix;
   }
 
-  /** The mean of the heads of a group. Keys that all heads hide are hidden. @param {number} group */
-  async mean(group) {
+  /** The mean of the heads of a group. Keys that all heads hide are hidden. @param {number} group @param {number} done percent, of a rollout */
+  async mean(group, done = -1) {
     const {facts} = this.data, rows = facts.rows.length, columns = facts.columns.length, heads = this.headsOf(group), pauses = new Pauses();
     const cells = new Float64Array(rows * columns), seen = new Uint8Array(rows * columns), errors = new Float64Array(rows);
     for (const head of heads) {
       const matrix = await this.data.matrix(0, head);
+      if (done < 0) this.progress = Math.round(100 * heads.indexOf(head) / heads.length);
       for (let i = 0; i < rows; ++i) {
         errors[i] += matrix.error(i) / heads.length;
         for (let j = 0, at = i * columns; j < columns; ++j, ++at) {
@@ -122,7 +127,9 @@ export class Tiles {
   /** @param {number} group */
   async multiplied(group) {
     const n = this.data.facts.rows.length, pauses = new Pauses();
-    const before = group === 0 ? null : await this.product(group - 1), {cells} = await this.mean(group);
+    const before = group === 0 ? null : await this.product(group - 1);
+    this.progress = Math.round(100 * group / this.last);
+    const {cells} = await this.mean(group, this.progress);
     const product = new Float64Array(n * n), row = new Float64Array(n);
     for (let i = 0; i < n; ++i) {
       for (let j = 0; j < n; ++j) row[j] = (1 - kResidual) * Math.max(cells[i * n + j], 0) + (i === j ? kResidual : 0);
@@ -140,6 +147,7 @@ export class Tiles {
   }
   /** @param {number} group */
   async rollout(group) {
+    this.last = group + 1;
     const {facts} = this.data, cells = (await this.product(group)).slice(), errors = new Float64Array(facts.rows.length);
     for (let layer = 0; layer <= group; ++layer) {
       const all = await Promise.all(this.headsOf(layer).map(head => this.data.matrix(0, head)));

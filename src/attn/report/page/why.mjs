@@ -218,7 +218,7 @@ export function writtenSteps(why, steps, head, row, column) {
   /** @type {Step[]} */
   const written = [];
   const {score, scaled, masked, unscaled} = steps;
-  written.push({name: 'Scores', words: 'How well the query matches the key.', strips: 'score', formulas: [
+  written.push({name: 'Scores', words: 'How well the query matches the key. Orange is positive, blue negative.', strips: 'score', formulas: [
     [...of('s'), ...steps.norms ? [' = Σ q · k / (|q| · |k|) = ', steps.sum, ' / (', steps.norms[0], ' · ', steps.norms[1], ') = ', score]
                                 : [' = Σ q · k = ', score]]]});
   if (scaled !== null && unscaled !== null) {
@@ -246,8 +246,8 @@ export function writtenSteps(why, steps, head, row, column) {
   if (!steps.seesNone || steps.sink !== null) {
     const minus = [' − ', ...factor(steps.max)];
     softmax.push([`max ${x} = `, steps.max]);
-    softmax.push(['Σ e', {power: [`${x} − max ${x}`]}, ' = ', ...steps.sink === null ? [] : ['(with the sink, e', {power: [steps.sink, ...minus]}, ') '],
-                  steps.total]);
+    softmax.push(['Σ e', {power: [`${x} − max ${x}`]}, ...steps.sink === null ? [] : [' + e', {power: [steps.sink, ...minus]}, ' (sink)'],
+                  ' = ', steps.total]);
     if (steps.weight !== null)
       softmax.push([...of('a'), ' = ', ...steps.isHidden ? ['0'] : ['e', {power: [steps.logit, ...minus]}], ' / ', steps.total, ' = ', steps.weight]);
   }

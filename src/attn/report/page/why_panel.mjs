@@ -1,6 +1,6 @@
 // The panel "why this weight": the steps of the selected weight, with the elements of its vectors as strips.
 
-import {named, shortened} from './dom.mjs';
+import {named, one, shortened} from './dom.mjs';
 import {colour, em, kFont, sized} from './pen.mjs';
 import {Scale, paletteOf, written} from './scale.mjs';
 import {agrees, stepsOf, writtenSteps} from './why.mjs';
@@ -23,7 +23,7 @@ const signed = digits => digits.replace(/-/g, '−').replace('inf', '∞');
 
 /** The elements of some vectors below each other; those of a product are bars. */
 class Strip {
-  /** @param {(d: number | null, pointer: MouseEvent | null) => void} choose a dimension, or leave the strip */
+  /** @param {(d: number | null, pointer: MouseEvent | null, isClick: boolean) => void} choose a dimension, or leave the strip */
   constructor(choose) {
     this.canvas = document.createElement('canvas');
     this.canvas.className = 'strip';
@@ -32,9 +32,9 @@ class Strip {
     this.line.className = 'elements';
     /** @type {StripRow[]} */
     this.rows = [];
-    this.canvas.addEventListener('pointermove', event => choose(this.at(event), event));
-    this.canvas.addEventListener('click', event => choose(this.at(event), event));
-    this.canvas.addEventListener('pointerleave', () => choose(null, null));
+    this.canvas.addEventListener('pointermove', event => choose(this.at(event), event, false));
+    this.canvas.addEventListener('click', event => choose(this.at(event), event, true));
+    this.canvas.addEventListener('pointerleave', () => choose(null, null, false));
   }
 
   get count() { return this.rows[0]?.values.length ?? 0; }
@@ -107,8 +107,10 @@ export class WhyPanel {
     /** @type {{score: number | null, context: number | null}} */
     this.chosen = {score: null, context: null};
     this.head = state.head;
-    this.strips = {score: new Strip((d, event) => this.point('score', d, event)),
-                   context: new Strip((d, event) => this.point('context', d, event))};
+    /** The dimension that is pointed at. @type {{score: number | null, context: number | null}} */
+    this.pointed = {score: null, context: null};
+    this.strips = {score: new Strip((d, event, isClick) => this.point('score', d, event, isClick)),
+                   context: new Strip((d, event, isClick) => this.point('context', d, event, isClick))};
     /** @type {Steps | null} */
     this.steps = null;
     /** Shows words at a position, or hides them. @type {(words: string, x: number, y: number, isAbove: boolean) => void} */
@@ -134,7 +136,7 @@ export class WhyPanel {
     if (run !== this.run) return;
     const steps = this.steps = stepsOf(why, vectors, head, row, column, (i, j) => values.value(i, j) === null, facts.hidden[0]);
     const heading = document.createElement('h3');
-    heading.textContent = [`${named(facts.rows, row)} → ${named(facts.columns, column)}`, title].filter(Boolean).join(', ');
+    heading.textContent = [`${one(facts.rowAxis)} ${named(facts.rows, row)} → ${one(facts.columnAxis)} ${named(facts.columns, column)}`, title].filter(Boolean).join(', ');
     const all = writtenSteps(why, steps, head, row, column);
     this.current = Math.min(this.current, all.length - 1);
     this.strips.score.rows = [{name: 'q', values: steps.q, reach: reachOf(steps.q)}, {name: 'k', values: steps.k, reach: reachOf(steps.k)},
@@ -205,7 +207,7 @@ export class WhyPanel {
 
   /** The selected dimension. @param {'score' | 'context'} which */
   dimension(which) {
-    const {rows} = this.strips[which], values = Array.from(rows[rows.length - 1].values, Math.abs), chosen = this.chosen[which];
+    const {rows} = this.strips[which], values = Array.from(rows[rows.length - 1].values, Math.abs), chosen = this.pointed[which] ?? this.chosen[which];
     return chosen === null ? Math.max(0, values.indexOf(Math.max(...values))) : Math.max(0, Math.min(values.length - 1, chosen));
   }
 
@@ -227,11 +229,12 @@ export class WhyPanel {
     strip.line.replaceChildren(`d = ${d}: `, ...this.elements(which).flatMap(([name, value], k) => [k > 0 ? ', ' : '', `${name} = `, this.node(value)]));
   }
 
-  /** Points at a dimension; null: nowhere. @param {'score' | 'context'} which @param {number | null} d @param {MouseEvent | null} event */
-  point(which, d, event) {
-    if (d === null || !event) return this.hideTip();
-    this.chosen[which] = d;
+  /** Shows a dimension, or selects it; null: nowhere. @param {'score' | 'context'} which @param {number | null} d @param {MouseEvent | null} event @param {boolean} isClick */
+  point(which, d, event, isClick) {
+    this.pointed[which] = d;
+    if (isClick) this.chosen[which] = d;
     this.drawStrip(which);
+    if (d === null || !event) return this.hideTip();
     this.showTip([`d = ${d}`, ...this.elements(which).map(([name, value]) => `${name} = ${this.digits(value)}`)].join('\n'), event.clientX, event.clientY, true);
   }
 
@@ -257,6 +260,7 @@ export class WhyPanel {
     if (!this.steps) return '';
     const box = this.box.querySelector('[aria-current]'), which = box?.contains(this.strips.context.line) ? 'context' : 'score';
     this.chosen[which] = this.dimension(which) + by;
+    this.pointed[which] = null;
     this.chosen[which] = this.dimension(which);
     this.drawStrip(which);
     return this.strips[which].line.textContent ?? '';
