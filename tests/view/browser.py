@@ -4,6 +4,7 @@ Chromium is controlled by chromedriver. Firefox speaks Marionette, a WebDriver o
 """
 
 import base64
+import contextlib
 import json
 import os
 import shutil
@@ -114,6 +115,24 @@ class Chromium(Browser):
         return base64.b64decode(self.driver.execute_cdp_cmd("Page.printToPDF", {
             "paperWidth": 8.27, "paperHeight": 11.69, "printBackground": True, "preferCSSPageSize": True})["data"])
 
+    def enter(self, selector, number=0):
+        """Scripts, mouse and keys are those of a frame, until leave()."""
+        self.driver.switch_to.frame(self.driver.find_elements("css selector", selector)[number])
+
+    def leave(self):
+        self.driver.switch_to.default_content()
+
+    @contextlib.contextmanager
+    def tab(self):
+        """A new tab, which is closed at the end."""
+        first = self.driver.current_window_handle
+        self.driver.switch_to.new_window("tab")
+        try:
+            yield
+        finally:
+            self.driver.close()
+            self.driver.switch_to.window(first)
+
     def upload(self, selector, path):
         self.driver.find_elements("css selector", selector)[0].send_keys(str(path))
 
@@ -211,6 +230,24 @@ class Firefox(Browser):
 
     def printed(self):
         return base64.b64decode(self.command("WebDriver:Print", {"page": {"width": 21.0, "height": 29.7}, "background": True}))
+
+    def enter(self, selector, number=0):
+        elements = self.command("WebDriver:FindElements", {"using": "css selector", "value": selector})
+        self.command("WebDriver:SwitchToFrame", {"element": next(iter(elements[number].values()))})
+
+    def leave(self):
+        self.command("WebDriver:SwitchToFrame", {"id": None})
+
+    @contextlib.contextmanager
+    def tab(self):
+        """A new tab, which is closed at the end."""
+        first = self.command("WebDriver:GetWindowHandle", {})
+        self.command("WebDriver:SwitchToWindow", {"handle": self.command("WebDriver:NewWindow", {"type": "tab"})["handle"]})
+        try:
+            yield
+        finally:
+            self.command("WebDriver:CloseWindow", {})
+            self.command("WebDriver:SwitchToWindow", {"handle": first})
 
     def upload(self, selector, path):
         element = self.command("WebDriver:FindElement", {"using": "css selector", "value": selector})
