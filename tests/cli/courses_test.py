@@ -1,15 +1,11 @@
 """What docs/courses.md says about the assignments, with results that NumPy computes."""
 
 import json
-import math
-import random
-import subprocess
 
 import numpy as np
 import pytest
 
-from docs_test import console_steps, read
-from support.attn import ROOT, attn
+from support.attn import attn
 
 
 def draw(folder, name, seed, *shape):
@@ -102,41 +98,3 @@ class TestMultihead:
         folder, x, weights = inputs
         code, names = report(folder, self.output(x, weights, **mistake), "job.json", *words)
         assert code == 1 and names == [name]
-
-
-def test_weights_of_microgpt(tmp_path):
-    """Those of the page's job, against Python's own random numbers and sums."""
-    python = random.Random(42)
-    names = list(range(32033))
-    python.shuffle(names)
-
-    def matrix(rows, columns):
-        return [[python.gauss(0, .08) for _ in range(columns)] for _ in range(rows)]
-
-    def product(x, w):
-        return [math.fsum(a * b for a, b in zip(x, row)) for row in w]
-
-    def normalised(x):
-        return [a / math.sqrt(math.fsum(b * b for b in x) / len(x) + 1e-5) for a in x]
-
-    token_embeddings, position_embeddings, _, w_q, w_k, _ = (
-        matrix(rows, 16) for rows in (27, 16, 27, 16, 16, 16))
-    expected, keys = np.zeros((4, 5, 5)), []
-    for position, token in enumerate([26, 4, 12, 12, 0]):
-        x = normalised([a + b for a, b in zip(token_embeddings[token], position_embeddings[position])])
-        x = normalised(x)
-        query = product(x, w_q)
-        keys.append(product(x, w_k))
-        for head in range(4):
-            own = slice(4 * head, 4 * head + 4)
-            scores = [math.exp(math.fsum(a * b for a, b in zip(query[own], key[own])) / 2) for key in keys]
-            expected[head, position, :position + 1] = [score / math.fsum(scores) for score in scores]
-
-    steps = dict(console_steps(read(ROOT / "docs" / "courses.md")))
-    for file in "draws.json", "emma.json", "name.py":
-        (tmp_path / file).write_text(steps[f"cat {file}"])
-    assert attn("random", "draws.json", "--generator", "python", "--seed", 42, "-o", "weights.npz",
-                cwd=tmp_path).returncode == 0
-    subprocess.run(["/usr/bin/python3", "name.py"], cwd=tmp_path, check=True)
-    assert attn("run", "emma.json", "-o", "emma.npz", cwd=tmp_path).returncode == 0
-    assert np.abs(np.load(tmp_path / "emma.npz")["weights"] - expected).max() < 1e-15

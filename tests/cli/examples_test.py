@@ -57,6 +57,9 @@ CHANGED_INPUTS = [
     ("uva-pytorch", "job.json", '"seed": 42', '"seed": 43', "In [4]"),
     ("gpt-nano-sort", "job.json", "-0.3069599", "0.3069599", "att"),
     ("gpt-nano-sort", "job.json", '"heads": 3', '"heads": 4', "att"),
+    ("microgpt", "job.json", '"n": 32033', '"n": 32032', "attn_weights"),
+    ("microgpt", "job.json", "0.059900389791754216", "0.16", "attn_weights"),
+    ("microgpt", "job.json", '"out-in"', '"in-out"', "attn_weights"),
     ("uva-jax", "job.json", '"split[1]"', '"split[0]"', "In [4]"),
 ]
 
