@@ -267,6 +267,23 @@ def test_gradients_of_a_lower_precision_are_arithmetic(tmp_path):
     assert found["grad_V"]["diagnosis"] == [] and "arithmetic, not meaning" in text
 
 
+def test_gradients_of_parameters_are_not_arithmetic(tmp_path):
+    """Their rows are sums over all queries, so that a mistake in one of these changes all rows about alike."""
+    r = np.random.default_rng(0)
+    tokens, width = 12, 16
+    x, W_Q, W_K, W_V, seed = (r.normal(size=shape).astype(F32) for shape in (
+        (tokens, width), (width, width), (width, width), (width, width), (tokens, width)))
+    W_Q, W_K = W_Q / 4, W_K / 4
+    scores = (x @ W_Q) @ (x @ W_K).T / 4
+    visible = np.tri(tokens, dtype=bool)
+    visible[11, 0] = False
+    P = np.exp(np.where(visible, scores, F32(-np.inf)))
+    P /= P.sum(-1, keepdims=True)
+    tensors = {"embeddings": x, "W_Q": W_Q, "W_K": W_K, "W_V": W_V, "grad_context": seed}
+    found, text = reports(tmp_path, tensors, {"causal": True}, {"grad_W_V": x.T @ (P.T @ seed)})
+    assert found["grad_W_V"]["arithmetic"] is None and "no known mistake explains it" in text
+
+
 def test_context_of_a_job_with_a_loss(tmp_path):
     """The derivatives of the loss have the layout of the job, and do not disturb the search."""
     r = np.random.default_rng(5)

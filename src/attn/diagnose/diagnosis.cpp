@@ -11,12 +11,14 @@
 #include <numeric>
 #include <set>
 #include <utility>
+#include <variant>
 
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
 #include "attn/core/fused.h"
 #include "attn/core/fused_gradients.h"
+#include "attn/core/layout.h"
 #include "attn/core/plan.h"
 #include "attn/diagnose/arrangements.h"
 #include "attn/diagnose/backward_hypotheses.h"
@@ -1112,9 +1114,22 @@ class Search {
     return count > 0 ? std::sqrt(squares / count) : 0;
   }
 
+  /// Whether each row is that of a query or key, and not a sum over all of them, as in the
+  /// gradients of parameters.
+  bool has_rows_of_tokens() const {
+    const Gradient* gradient = std::get_if<Gradient>(&evidence_.output);
+    if (gradient == nullptr) return true;
+    const AxisList axes = gradient_axes(gradient->of, given_in_);
+    if (axes.contains(Axis::L)) return evidence_.view.R == given_in_.L;
+    return std::any_of(axes.begin(), axes.end(),
+                       [](Axis axis) { return axis == Axis::N || axis == Axis::P; });
+  }
+
   /// Whether rounding may cause the errors: nearly all rows are wrong, by about the same share of
-  /// their numbers. A mistake in some heads, items or rows is not like this.
+  /// their numbers. A mistake in some heads, items or rows is not like this, but in sums over all
+  /// queries it may be.
   bool is_like_rounding() const {
+    if (!has_rows_of_tokens()) return false;
     const std::vector<double> errors = row_errors(evidence_);
     const auto wrong = std::count_if(errors.begin(), errors.end(), [](double x) { return x > 1; });
     if (2 * static_cast<std::size_t>(wrong) < errors.size()) return false;
