@@ -87,7 +87,10 @@ def gradients(t, o, *mistakes):
     k, v = np.repeat(k, times, 1), np.repeat(v, times, 1)
     in_both = [m for m in mistakes if m.endswith("in both passes")]
     _, x = scores(t, o, q, k, in_both)
-    sinks = t["sinks"][:, None, None] if "sinks" in t else F32(-np.inf)
+    sinks = t.get("sinks", np.full(H, -np.inf, F32))
+    factor = F32(np.log2(np.e) if is_("sinks times log2 e") else D ** -.5 if is_("sinks times the scale") else 1)
+    sinks = factor * (np.roll(sinks, -1) if is_("sink of the next head") else sinks[:1].repeat(H) if is_("sink of head 0")
+                      else sinks)[:, None, None]
     high = np.maximum(x.max(-1, keepdims=True), sinks)
     lse = high + np.log(np.exp(x - high).sum(-1, keepdims=True) + np.exp(sinks - high))
     kept = t["dropout_mask"] / F32(1 - o["dropout_p"]) if "dropout_mask" in t else F32(1)
@@ -140,7 +143,7 @@ def gradients(t, o, *mistakes):
         result["grad_bias"] = (dx[:1] if is_("bias of the first item") else dx[-1:] if is_("bias of the last item")
                                else dx.mean(0, keepdims=True) if is_("mean of the bias") else dx.sum(0, keepdims=True))
     if "sinks" in t:
-        result["grad_sinks"] = -(np.exp(sinks - lse) * delta).sum((0, 2, 3))
+        result["grad_sinks"] = -(np.exp(sinks - lse) * delta).sum((0, 2, 3)) * (factor if is_("and so their derivative") else 1)
     return {name: x * F32(2) if is_("twice") else x for name, x in result.items()}
 
 
@@ -198,6 +201,12 @@ MISTAKES = [
     (["bias", "softcap"], ["mean of the bias"], ["grad_bias"], "backward.bias_mean", "the mean over the axes"),
     (["causal", "sinks", "bias"], ["twice"], QKV + ["grad_bias", "grad_sinks"], "backward.twice", "added up twice"),
     ([], ["scale 1/D in both passes"], QKV, "scale.1/D", "--scale 0.0625"),
+    (["sinks", "causal"], ["sinks times log2 e"], ["grad_sinks"], "sink.log2e", "sinks multiplied by log2(e)"),
+    (["sinks", "causal"], ["sinks times the scale"], ["grad_sinks"], "sink.scaled", "sinks multiplied by the scale"),
+    (["sinks", "causal"], ["sinks times log2 e", "and so their derivative"], ["grad_sinks"], "sink.log2e_chained",
+     "and their derivative by the same factor"),
+    (["sinks", "mask"], ["sink of the next head"], ["grad_sinks"], "sink.next_head", "the sink of the next head"),
+    (["sinks"], ["sink of head 0"], ["grad_sinks"], "sink.head_0", "the sink of head 0 for all heads"),
 ]
 
 

@@ -107,19 +107,28 @@ bool keeps_operands(const Hypothesis& hypothesis) {
           hypothesis.id == "softmax.temperature_dropped");
 }
 
+/// Those that multiply the sinks by a factor.
+bool scales_sinks(const Hypothesis& hypothesis) {
+  constexpr std::array<std::string_view, 3> kIds = {"sink.exp2", "sink.log2e", "sink.scaled"};
+  return std::find(kIds.begin(), kIds.end(), hypothesis.id) != kIds.end();
+}
+
 }  // namespace
 
 std::vector<Hypothesis> gradient_hypotheses(const Request& of) {
   using Pass = Hypothesis::Pass;
   const bool is_delta = of == Request{Output::delta};
+  const bool of_sinks = of == Request{Gradient{Input::sinks}};
   std::vector<Hypothesis> all =
       is_delta ? backward_hypotheses<kDeltaRows>() : backward_hypotheses<kBackwardRows>();
   std::vector<Hypothesis> of_projection;
   for (Hypothesis hypothesis : hypotheses()) {
     if (hypothesis.stage != kAttentionStage) of_projection.push_back(hypothesis);
     if (!keeps_operands(hypothesis)) continue;
-    for (const Pass pass : {Pass::both, Pass::backward, Pass::backward_with_row_sums}) {
+    for (const Pass pass :
+         {Pass::both, Pass::both_chained, Pass::backward, Pass::backward_with_row_sums}) {
       if (pass != Pass::both && hypothesis.group() == "scale") continue;
+      if (pass == Pass::both_chained && !(of_sinks && scales_sinks(hypothesis))) continue;
       // delta is the row sums, and without dropout those of both passes.
       if (is_delta && (pass == Pass::backward_with_row_sums ||
                        (pass == Pass::backward && hypothesis.group() == "dropout")))
@@ -135,6 +144,11 @@ std::vector<Hypothesis> gradient_hypotheses(const Request& of) {
 std::optional<Claim> Hypothesis::apply(Variant& variant, const Inputs& in) const {
   std::optional<Claim> claim = change(variant, in);
   if (!claim || pass == Pass::both) return claim;
+  if (pass == Pass::both_chained) {
+    variant.backward.insert(C::chained_sinks);
+    claim->kernel += ", and their derivative by the same factor";
+    return claim;
+  }
   variant.backward.insert(C::only);
   if (group() == "sink") variant.backward.insert(C::own_logsumexp);
   if (pass == Pass::backward_with_row_sums) variant.backward.insert(C::own_row_sums);
@@ -145,8 +159,11 @@ std::optional<Claim> Hypothesis::apply(Variant& variant, const Inputs& in) const
 }
 
 std::string Hypothesis::full_id() const {
-  return (pass == Pass::both ? "" : "backward.") + std::string(id) +
-         (pass == Pass::backward_with_row_sums ? "_with_row_sums" : "");
+  const bool is_of_both = pass == Pass::both || pass == Pass::both_chained;
+  return (is_of_both ? "" : "backward.") + std::string(id) +
+         (pass == Pass::both_chained             ? "_chained"
+          : pass == Pass::backward_with_row_sums ? "_with_row_sums"
+                                                 : "");
 }
 
 }  // namespace attn

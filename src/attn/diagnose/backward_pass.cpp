@@ -496,11 +496,14 @@ class BackwardPass::Ops : public GradOps {
   void add_sink(const Tensor& logsumexp, const Tensor& rows, const std::optional<Tensor>& of_lse,
                 std::size_t i, Sums& sums) const {
     const std::size_t h = i % given_.H;
-    const double sink = cast(*given_[Input::sinks], DType::f64).data<double>()[h];
+    const std::optional<Tensor>& changed = changed_[Input::sinks];
+    const double given = cast(*given_[Input::sinks], DType::f64).data<double>()[h];
+    const double sink = changed ? cast(*changed, DType::f64).data<double>()[h] : given;
+    const double factor = has(Change::chained_sinks) && given != 0 ? sink / given : 1;
     double& sum = sums.sinks.mutable_data<double>()[h];
     for (std::size_t row = 0; row < rows.size(); ++row) {
       if (logsumexp.data<double>()[row] == -HUGE_VAL) continue;  // padding, which has no sink
-      sum += std::exp(sink - logsumexp.data<double>()[row]) *
+      sum += factor * std::exp(sink - logsumexp.data<double>()[row]) *
              ((of_lse ? of_lse->data<double>()[row] : 0) - rows.data<double>()[row]);
     }
   }

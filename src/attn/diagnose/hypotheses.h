@@ -42,13 +42,15 @@ struct Hypothesis {
   bool is_slow = false;  ///< change() computes scores of all queries
   enum class Pass {
     both,
+    both_chained,           ///< also with the factor of the sinks in their derivative
     backward,               ///< only the weights of the backward pass are changed
     backward_with_row_sums  ///< and the row sums that it computes from them
   } pass = Pass::both;
 
   /// Calls change() for this pass.
   std::optional<Claim> apply(Variant& variant, const Inputs& in) const;
-  /// "window.left-1", or "backward.window.left-1" if only the backward pass is changed.
+  /// "window.left-1", or "backward.window.left-1" if only the backward pass is changed;
+  /// "sink.log2e_chained".
   std::string full_id() const;
   /// Whether change() reads or counts other items and heads than those that it changes.
   bool reads_all_heads() const;

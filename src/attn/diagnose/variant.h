@@ -61,8 +61,9 @@ enum class BackwardChange {
   first_of_broadcast,  ///< of the axes along which a bias is broadcast, only one index contributes
   last_of_broadcast,
   mean_of_broadcast,
-  twice,       ///< added up twice
-  of_queries,  ///< the derivative by Q, whatever is asked for
+  twice,          ///< added up twice
+  chained_sinks,  ///< the derivative by sinks before they were multiplied by a factor
+  of_queries,     ///< the derivative by Q, whatever is asked for
   of_keys,
   of_values,
   // Of delta:
