@@ -37,6 +37,8 @@ def random_job(seed, *features):
         o["softcap"] = 2.0
     if "sinks" in features:
         t["sinks"] = (r.normal(size=H) + 2).astype(F32)
+    if "head_scale" in features:
+        t["head_scale"] = (r.random(H) + 1).astype(F32)
     if "dropout" in features:
         t["dropout_mask"], o["dropout_p"] = r.random((B, H, L, keys)) < .7, .3
     if "rotary" in features:
@@ -72,13 +74,15 @@ def visible(t, o, *mistakes):
 
 def scores(t, o, q, k, mistakes):
     s = F32(D ** -1 if "scale 1/D in both passes" in mistakes else D ** -.5) * (q @ k.swapaxes(-1, -2))
+    if "head_scale" in t:
+        s *= t["head_scale"][:, None, None]
     capped = F32(o["softcap"]) * np.tanh(s / F32(o["softcap"])) if "softcap" in o else s
     x = capped + t["bias"] if "bias" in t else capped
     return capped, np.where(visible(t, o, *mistakes), x, F32(-np.inf))
 
 
 def gradients(t, o, *mistakes):
-    """dQ, dK, dV and those of the bias and the sinks, as an attn job names them."""
+    """dQ, dK, dV and those of the bias, the sinks and head_scale, as an attn job names them."""
     is_ = mistakes.__contains__
     q, k, v, dO = (t[name] for name in ("Q", "K", "V", "grad_context"))
     groups, times = k.shape[1], H // k.shape[1]
@@ -117,6 +121,9 @@ def gradients(t, o, *mistakes):
     dx = P * dP if is_("no row sums") else P * (dP - delta)
     ds = dx * (1 - (y / F32(o["softcap"])) ** 2) if "softcap" in o and not is_("no derivative of the softcap") else dx
     scale = F32(D ** -1 if is_("scale 1/D in both passes") else D ** -.5)
+    of_head_scale = (ds * scale * (q @ k.swapaxes(-1, -2))).sum((0, 2, 3))
+    if "head_scale" in t:
+        ds = ds * t["head_scale"][:, None, None]
     of = lambda name: F32(1) if is_(f"no scale in {name}") else scale ** 2 if is_(f"scale twice in {name}") else scale
     dQ, dK = of("dQ") * (ds @ k), of("dK") * (ds.swapaxes(-1, -2) @ q)
 
@@ -142,6 +149,8 @@ def gradients(t, o, *mistakes):
     if "bias" in t:
         result["grad_bias"] = (dx[:1] if is_("bias of the first item") else dx[-1:] if is_("bias of the last item")
                                else dx.mean(0, keepdims=True) if is_("mean of the bias") else dx.sum(0, keepdims=True))
+    if "head_scale" in t:
+        result["grad_head_scale"] = of_head_scale
     if "sinks" in t:
         result["grad_sinks"] = -(np.exp(sinks - lse) * delta).sum((0, 2, 3)) * (factor if is_("and so their derivative") else 1)
     return {name: x * F32(2) if is_("twice") else x for name, x in result.items()}
@@ -201,6 +210,9 @@ MISTAKES = [
     (["bias", "softcap"], ["mean of the bias"], ["grad_bias"], "backward.bias_mean", "the mean over the axes"),
     (["causal", "sinks", "bias"], ["twice"], QKV + ["grad_bias", "grad_sinks"], "backward.twice", "added up twice"),
     ([], ["scale 1/D in both passes"], QKV, "scale.1/D", "--scale 0.0625"),
+    (["head_scale"], ["scale 1/D in both passes"], QKV + ["grad_head_scale"], "scale.1/D", "--scale 0.0625"),
+    (["head_scale", "causal", "softcap"], ["no row sums"], QK + ["grad_head_scale"], "backward.row_sums_dropped", "delta"),
+    (["head_scale", "causal"], ["no causal mask"], QKV + ["grad_head_scale"], "backward.causal.dropped", "without --causal"),
     (["sinks", "causal"], ["sinks times log2 e"], ["grad_sinks"], "sink.log2e", "sinks multiplied by log2(e)"),
     (["sinks", "causal"], ["sinks times the scale"], ["grad_sinks"], "sink.scaled", "sinks multiplied by the scale"),
     (["sinks", "causal"], ["sinks times log2 e", "and so their derivative"], ["grad_sinks"], "sink.log2e_chained",
@@ -229,7 +241,7 @@ def test_mistake_is_named(tmp_path, features, mistakes, names, id, words):
 
 @pytest.mark.parametrize("features", [
     [], ["causal"], ["bottom-right", "softcap"], ["window", "causal", "sinks"], ["mask", "rotary", "bias"],
-    ["dropout", "causal", "sinks"], ["square", "rotary", "dropout", "softcap"]], ids="-".join)
+    ["dropout", "causal", "sinks"], ["head_scale", "softcap"], ["square", "rotary", "dropout", "softcap"]], ids="-".join)
 def test_right_kernels_get_no_name(tmp_path, features):
     for seed in range(3):
         tensors, options = random_job(seed, *features)

@@ -151,7 +151,7 @@ class BackwardPass::Ops : public GradOps {
   }
 
   Traced attended(const Traced& queries, const Traced& keys, const Traced& values,
-                  const Biases<Traced>& biases, const Operand& sinks) {
+                  const Biases<Traced>& biases, const Operand& sinks, const Operand& head_scale) {
     const std::size_t R = given_.rows.size(), Dv = values.value.shape()[3];
     Tensor context(DType::f64, {given_.B, given_.H, R, Dv});
     if (heads_ == nullptr)  // derivatives by what follows need it
@@ -163,7 +163,7 @@ class BackwardPass::Ops : public GradOps {
             own.data<double>().begin(), own.size(),
             context.mutable_data<double>().begin() + static_cast<std::ptrdiff_t>(i * own.size()));
       }
-    std::vector<Operand> operands_of_node = {queries, keys, values, sinks};
+    std::vector<Operand> operands_of_node = {queries, keys, values, sinks, head_scale};
     for (const auto& [input, bias] : biases) operands_of_node.emplace_back(bias);
     if (wants_delta_) operands_of_node.push_back(Traced{{}, tape_.add(nullptr)});
     return record(context, operands_of_node, [=, this](const Tensor& g) {
@@ -177,7 +177,7 @@ class BackwardPass::Ops : public GradOps {
         }
         return;
       }
-      Sums sums(*this, queries, keys, values, biases, sinks);
+      Sums sums(*this, queries, keys, values, biases, sinks, head_scale);
       for (std::size_t i = 0; i < given_.B * given_.H; ++i)
         if (is_wanted_head(i))
           add_head(operands(queries, keys, values, i), matrix_of(g, i / given_.H, i % given_.H), i,
@@ -186,6 +186,7 @@ class BackwardPass::Ops : public GradOps {
       tape_.pass(keys, [&] { return sums.keys; });
       tape_.pass(values, [&] { return sums.values; });
       if (sinks) tape_.pass(*sinks, [&] { return sums.sinks; });
+      if (head_scale) tape_.pass(*head_scale, [&] { return sums.head_scale; });
       for (std::size_t k = 0; k < biases.size(); ++k)
         tape_.pass(biases[k].value, [&] { return sums.biases[k]; });
     });
@@ -214,17 +215,19 @@ class BackwardPass::Ops : public GradOps {
   /// The derivatives by all operands that are wanted.
   struct Sums {
     Sums(const Ops& ops, const Traced& of_queries, const Traced& of_keys, const Traced& of_values,
-         const Biases<Traced>& of_biases, const Operand& of_sinks)
+         const Biases<Traced>& of_biases, const Operand& of_sinks, const Operand& of_head_scale)
         : wants_queries(of_queries.node),
           wants_keys(of_keys.node),
           wants_values(of_values.node),
-          wants_sinks(of_sinks && of_sinks->node) {
+          wants_sinks(of_sinks && of_sinks->node),
+          wants_head_scale(of_head_scale && of_head_scale->node) {
       const auto zeros = [](bool is_wanted, const Tensor& like) {
         return is_wanted ? Tensor(DType::f64, like.shape()) : Tensor();
       };
       queries = zeros(wants_queries, of_queries.value);
       keys = zeros(wants_keys, of_keys.value), values = zeros(wants_values, of_values.value);
       if (wants_sinks) sinks = Tensor(DType::f64, {ops.given_.H});
+      if (wants_head_scale) head_scale = Tensor(DType::f64, {ops.given_.H});
       for (const auto& [input, bias] : of_biases) {
         bias_inputs.push_back(input);
         bias_shapes.push_back(bias.value.shape());
@@ -236,11 +239,16 @@ class BackwardPass::Ops : public GradOps {
       return std::find(wants_biases.begin(), wants_biases.end(), true) != wants_biases.end();
     }
 
-    bool wants_queries, wants_keys, wants_values, wants_sinks;
+    /// Whether derivatives by scores are needed.
+    bool wants_scores() const {
+      return wants_queries || wants_keys || wants_head_scale || wants_any_bias();
+    }
+
+    bool wants_queries, wants_keys, wants_values, wants_sinks, wants_head_scale;
     std::vector<bool> wants_biases;
     std::vector<Input> bias_inputs;
     std::vector<Shape> bias_shapes;
-    Tensor queries, keys, values, sinks;
+    Tensor queries, keys, values, sinks, head_scale;
     std::vector<Tensor> biases;
   };
 
@@ -359,8 +367,7 @@ class BackwardPass::Ops : public GradOps {
     }
     const std::optional<Tensor> of_lse = seed_of_head(of_logsumexp_, i);
     if (sums.wants_sinks) add_sink(logsumexp, rows, of_lse, i, sums);
-    const bool wants_scores = sums.wants_queries || sums.wants_keys || sums.wants_any_bias();
-    if (!wants_scores && !sums.wants_values) return;
+    if (!sums.wants_scores() && !sums.wants_values) return;
     change(logsumexp);
     if (has(Change::no_row_sums)) rows = Tensor(DType::f64, rows.shape());
     OfHead result = is_for_kernels(in, sums)
@@ -381,7 +388,7 @@ class BackwardPass::Ops : public GradOps {
 
   bool is_for_kernels(const Inputs& in, const Sums& sums) const {
     const bool changes_scale = has(Change::unscaled_dQ) || has(Change::unscaled_dK);
-    if (gradient_fallback_reason(in, {}) != nullptr || of_weights_ ||
+    if (gradient_fallback_reason(in, {}) != nullptr || of_weights_ || sums.wants_head_scale ||
         (has(Change::no_softcap) && in.options.softcap != 0) ||
         (changes_scale && in.scale.factor() == 0))
       return false;
@@ -444,7 +451,7 @@ class BackwardPass::Ops : public GradOps {
       const Tensor of_context = sliced(g, 2, first, count);
       if (sums.wants_values)
         add_to(result.values, transposed_product(scores.dropped(P), of_context));
-      if (!sums.wants_queries && !sums.wants_keys && !sums.wants_any_bias()) return;
+      if (!sums.wants_scores()) return;
       Tensor ds = scores.dropped(matmul(of_context, of.values, Second::transposed, "gradients"));
       if (seed) ds = sum_of(std::move(ds), sliced(*seed, 2, first, count));
       const auto out = ds.mutable_data<double>();
@@ -461,6 +468,7 @@ class BackwardPass::Ops : public GradOps {
           add_bias_of_rows(ds, scores.part, {first, count}, i, sums.bias_inputs[k],
                            sums.bias_shapes[k], sums.biases[k]);
       if (!is_capped_last) ds = before_softcap(std::move(ds), scores.scaled);
+      if (sums.wants_head_scale) add_head_scale(ds, scores, of.keys, i, sums);
       if (in[Input::head_scale]) ds = times_by_head(ds, *in[Input::head_scale]);
       if (sums.wants_queries) {
         const Tensor part =
@@ -506,6 +514,15 @@ class BackwardPass::Ops : public GradOps {
       sum += factor * std::exp(sink - logsumexp.data<double>()[row]) *
              ((of_lse ? of_lse->data<double>()[row] : 0) - rows.data<double>()[row]);
     }
+  }
+
+  /// Of ds, the derivative by the scaled scores of some rows of a head.
+  void add_head_scale(const Tensor& ds, const HeadScores& scores, const Tensor& keys, std::size_t i,
+                      Sums& sums) const {
+    const Tensor plain = TensorOps(scores.part).score(scores.queries, keys, {});
+    const auto g = ds.data<double>(), x = plain.data<double>();
+    double& sum = sums.head_scale.mutable_data<double>()[i % given_.H];
+    for (std::size_t k = 0; k < g.size(); ++k) sum += chained(g[k], changed_.scale.factor() * x[k]);
   }
 
   /// The derivative by a bias from that by the scores of some rows of a head.
@@ -641,7 +658,7 @@ Tensor BackwardPass::gradient(const Variant& variant, const std::vector<KvHead>*
   Formula<Ops> formula(ops, given_);
   const Traced context =
       ops.attended(formula.at(Output::queries), formula.all_keys(), formula.all_values(),
-                   formula.biases(), formula.given(Input::sinks));
+                   formula.biases(), formula.given(Input::sinks), formula.given(Input::head_scale));
   if (!given_[Input::grad_context] && !given_[Input::grad_output])
     ops.seed(context, Tensor(DType::f64, context.value.shape()));
   formula.provide(Output::head_context, formula.finished(context));
