@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from support.attn import assert_error, attn
+from support.attn import assert_error, attn, attn_and_peak, under_asan
 from support.jobs import run_arrays
 
 R = np.random.default_rng(4)
@@ -243,3 +243,25 @@ def test_mean_of_parts_is_no_arithmetic(tmp_path, dtype):
     for wrong in (parts[0] + parts[1]) / 2, right * (1 + .05 * numbers(*right.shape)):
         report = json.loads(compared(tmp_path, "--diagnose", "--json", context=wrong.astype(dtype)).stdout)["tensors"][0]
         assert report["arithmetic"] is None
+
+
+@pytest.mark.parametrize("first, query_scale", [
+    (0, {}), (10_000_000, {}), (0, {"query_scale": {"factor": 0.1, "length": 4, "first": 0}})], ids=["first", "far", "query_scale"])
+def test_negative_angles_at_any_position(tmp_path, first, query_scale):
+    """Tables of cosines and sines for all positions up to these would take 640 MB."""
+    t = {"Q": numbers(1, 2, 2, 8), "K": numbers(1, 2, 9, 8), "V": numbers(1, 2, 9, 8)}
+    positions = {"position_ids": first + np.array([8, 3]), "key_position_ids": first + np.arange(9)[::-1]}
+
+    def rotated(x, at):
+        angles = -at[:, None] * 1e4 ** (-np.arange(4) / 4)
+        a, b = x[..., :4], x[..., 4:]
+        return np.concatenate([a * np.cos(angles) - b * np.sin(angles), a * np.sin(angles) + b * np.cos(angles)], -1)
+
+    q, k = rotated(t["Q"], positions["position_ids"]), rotated(t["K"], positions["key_position_ids"])
+    if query_scale:
+        q *= 1 + 0.1 * np.log1p(np.floor(positions["position_ids"] / 4))[:, None]
+    write(tmp_path, t | positions, rotary={"kind": "half"}, **query_scale)
+    np.savez(tmp_path / "found.npz", head_context=softmax(q @ k.swapaxes(-1, -2) / 8 ** .5) @ t["V"])
+    run, peak = attn_and_peak("compare", "found.npz", "--reference", "job.json", "--diagnose", cwd=tmp_path)
+    assert first_lines(run)[1] == "  agrees with rotated by negative angles, or cosines and sines swapped"
+    assert peak < 100e6 or under_asan()

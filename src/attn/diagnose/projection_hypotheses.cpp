@@ -1,6 +1,10 @@
 // Hypotheses about projections, norms and rotary positions.
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
+#include <numeric>
+#include <vector>
 
 #include "attn/base/number_text.h"
 #include "attn/core/rotary.h"
@@ -30,7 +34,7 @@ double attention_factor(const Inputs& in) {
 }
 
 /// The positions of queries or keys, changed.
-Tensor positions(const Tensor& given, std::int64_t (*change)(std::int64_t)) {
+Tensor positions(const Tensor& given, const std::function<std::int64_t(std::int64_t)>& change) {
   Tensor result = given;
   for (std::int64_t& p : result.mutable_data<std::int64_t>()) p = change(p);
   return result.shape()[0] == 1 ? result.reshaped({result.shape()[1]}) : result;
@@ -56,15 +60,41 @@ Found with_base(Variant& p, const Inputs& in, double base) {
   return flag("--rotary-base " + python_repr(base), python_repr(in.options.rotary.base));
 }
 
+/// The positions of which tables have rows, in order: those of queries and keys, whose numbers in
+/// the variant become their places here. If the scale of queries depends on positions, these stay
+/// as they are, and tables have rows for all up to the last. nullopt if that is too large.
+std::optional<std::vector<std::int64_t>> positions_of_tables(Variant& p, const Inputs& in) {
+  constexpr std::int64_t kMostElements = std::int64_t{1} << 24;
+  std::vector<std::int64_t> all;
+  if (in.options.query_scale.factor != 0) {
+    if (in.last_position >= kMostElements / static_cast<std::int64_t>(in.D)) return std::nullopt;
+    all.resize(static_cast<std::size_t>(in.last_position) + 1);
+    std::iota(all.begin(), all.end(), std::int64_t{0});
+    return all;
+  }
+  for (const Tensor& given : {in.query_positions, in.key_positions}) {
+    const auto some = given.data<std::int64_t>();
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  const auto place = [&](std::int64_t position) {
+    return std::lower_bound(all.begin(), all.end(), position) - all.begin();
+  };
+  p.set(Input::position_ids, positions(in.query_positions, place));
+  p.set(Input::key_position_ids, positions(in.key_positions, place));
+  return all;
+}
+
 /// Rotates with tables of the job's cosines and sines, changed.
 Found with_angles(Variant& p, const Inputs& in, double (*cos)(double), double (*sin)(double),
                   const std::string& kernel) {
   if (!is_rotary(in)) return std::nullopt;
   if (!has_tables(p)) {
-    const std::int64_t count = in.last_position + 1;
-    Tensor all(DType::i64, {1, static_cast<std::size_t>(count)});
-    for (std::int64_t i = 0; i < count; ++i)
-      all.mutable_data<std::int64_t>()[static_cast<std::size_t>(i)] = i;
+    const auto rows = positions_of_tables(p, in);
+    if (!rows) return Claim{kernel, "", false, true};
+    Tensor all(DType::i64, {1, rows->size()});
+    std::copy(rows->begin(), rows->end(), all.mutable_data<std::int64_t>().begin());
     const Angles angles = rotary_angles(in, all, in[Input::cos], in[Input::sin]);
     const Shape shape = {angles.cos.shape()[1], angles.cos.shape()[2]};
     p.set(Input::cos, angles.cos.reshaped(shape));
