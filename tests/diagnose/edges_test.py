@@ -265,3 +265,27 @@ def test_negative_angles_at_any_position(tmp_path, first, query_scale):
     run, peak = attn_and_peak("compare", "found.npz", "--reference", "job.json", "--diagnose", cwd=tmp_path)
     assert first_lines(run)[1] == "  agrees with rotated by negative angles, or cosines and sines swapped"
     assert peak < 100e6 or under_asan()
+
+
+class TestJoinedHeads:
+    """A layer whose contexts are joined without being transposed."""
+
+    @pytest.mark.parametrize("how, L, cause", [
+        ("viewed", 20, "the contexts (B, H, L, Dv) read as (B, L, H, Dv) before W_O"),
+        ("viewed as heads", 20, "the contexts (B, L, H, Dv) read as (B, H, L, Dv) before W_O"),
+        ("viewed", 4, "the contexts (B, H, L, Dv) read as (B, L, H, Dv) before W_O"),
+        ("inputs and back", 20, "Q, K and V of shape (B, L, H, D) read as (B, H, L, D), and contexts back")])
+    @pytest.mark.parametrize("bias", [False, True])
+    def test_mistake_is_named(self, tmp_path, how, L, cause, bias):
+        B, H, D = 2, 4, 8
+        t = {"Q": numbers(B, L, H * D), "K": numbers(B, L, H * D), "V": numbers(B, L, H * D), "W_O": numbers(H * D, 24)}
+        if bias:
+            t["b_O"] = numbers(24)
+        write(tmp_path, t, heads=H)
+        q, k, v = (t[name].reshape(B, H, L, D) if "inputs" in how else t[name].reshape(B, L, H, D).swapaxes(1, 2) for name in "QKV")
+        context = softmax(q @ k.swapaxes(2, 3) / D ** .5) @ v
+        if how == "viewed as heads":  # (B, L, H, Dv) in memory
+            context = context.swapaxes(1, 2).reshape(B, H, L, D).swapaxes(1, 2)
+        output = context.reshape(B, L, H * D) @ t["W_O"] + t.get("b_O", 0)
+        run = compared(tmp_path, "--diagnose", output=output.astype("f4"))
+        assert first_lines(run)[1] == f"  agrees with {cause}"

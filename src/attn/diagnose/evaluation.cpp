@@ -7,10 +7,12 @@
 #include "attn/base/error.h"
 #include "attn/core/attention.h"
 #include "attn/core/gemm.h"
+#include "attn/core/inputs_part.h"
 #include "attn/core/layout.h"
 #include "attn/core/plan.h"
 #include "attn/diagnose/changes.h"
 #include "attn/diagnose/hidden_keys.h"
+#include "attn/tensor/gathered_rows.h"
 
 namespace attn {
 namespace {
@@ -156,6 +158,65 @@ Tensor projected(const Tensor& x, const Tensor& W, const Tensor* b) {
   return result;
 }
 
+/// The contexts (B, H, rows, Dv) of the variant times its W_O, plus b_O.
+Evaluated projected(const Evaluated& contexts, const Variant& variant) {
+  const Tensor W = cast(*variant.find(Input::W_O), DType::f64);
+  const Tensor* b = variant.find(Input::b_O);
+  const Tensor bias = b != nullptr ? cast(*b, DType::f64) : Tensor();
+  Evaluated result{projected(contexts.values, W, b != nullptr ? &bias : nullptr), std::nullopt};
+  if (!contexts.bounds) return result;
+  Tensor magnitudes = W;
+  for (double& x : magnitudes.mutable_data<double>()) x = std::abs(x);
+  result.bounds = projected(*contexts.bounds, magnitudes, nullptr);
+  return result;
+}
+
+/// The output of a variant whose heads are joined in another way. The contexts that it needs, of
+/// more rows than `rows`, are computed for as many rows at a time.
+Evaluated evaluate_joined(const Variant& given, Output output, const std::vector<std::size_t>& rows,
+                          const Precision* precision, InputErrors* known) {
+  if (output != Output::output || given.has(Input::W_UV))
+    throw Error(ErrorKind::usage, "a change without effect on this output");
+  Variant variant = given;
+  variant.join = Join::transposed;
+  const Shape& of_queries = variant.find(Input::Q)->shape();
+  const std::size_t B = of_queries[0], H = of_queries[1], L = of_queries[2];
+  struct Source {
+    std::size_t head, row;
+  };
+  const auto source_of = [&](std::size_t h, std::size_t row) -> Source {
+    if (given.join == Join::viewed) return {(row * H + h) / L, (row * H + h) % L};
+    return {(h * L + row) % H, (h * L + row) / H};
+  };
+  std::vector<std::size_t> needed;
+  for (const std::size_t row : rows)
+    for (std::size_t h = 0; h < H; ++h) needed.push_back(source_of(h, row).row);
+  std::sort(needed.begin(), needed.end());
+  needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
+  Tensor values, bounds;
+  bool has_bounds = false;
+  for (std::size_t first = 0; first < needed.size(); first += rows.size()) {
+    const auto from = needed.begin() + static_cast<std::ptrdiff_t>(first);
+    const std::vector<std::size_t> some(
+        from, from + static_cast<std::ptrdiff_t>(std::min(rows.size(), needed.size() - first)));
+    const Evaluated part = evaluate(variant, Output::head_context, some, precision, known);
+    put_part(part.values, 2, first, needed.size(), values);
+    has_bounds = part.bounds.has_value();
+    if (has_bounds) put_part(*part.bounds, 2, first, needed.size(), bounds);
+  }
+  const auto joined = [&](const Tensor& contexts) {
+    const std::size_t Dv = contexts.shape()[3];
+    return rows_from(contexts, {B, H, rows.size(), Dv}, [&](std::size_t i) {
+      const std::size_t b = i / rows.size() / H, h = i / rows.size() % H;
+      const Source source = source_of(h, rows[i % rows.size()]);
+      const auto at = std::lower_bound(needed.begin(), needed.end(), source.row) - needed.begin();
+      return (b * H + source.head) * needed.size() + static_cast<std::size_t>(at);
+    });
+  };
+  return projected({joined(values), has_bounds ? std::optional(joined(bounds)) : std::nullopt},
+                   variant);
+}
+
 }  // namespace
 
 Inputs inputs_of_rows(const Variant& variant, const std::vector<std::size_t>& rows) {
@@ -169,6 +230,7 @@ Inputs inputs_of_rows(const Variant& variant, const std::vector<std::size_t>& ro
 
 Evaluated evaluate(const Variant& given, Output output, const std::vector<std::size_t>& rows,
                    const Precision* precision, InputErrors* known) {
+  if (given.join != Join::transposed) return evaluate_joined(given, output, rows, precision, known);
   Variant variant = given;
   if (given.row_change != RowChange::none) report_natural_logsumexp(variant.options);
   const Inputs in = inputs_of_rows(variant, rows);
@@ -224,17 +286,7 @@ Evaluated evaluate(const Variant& given, Output output, const std::vector<std::s
     const auto out = result.values.mutable_data<double>();
     for (std::size_t i = 0; i < out.size(); ++i) out[i] -= largest.data<double>()[i];
   }
-  if (!projects) return result;
-  const Tensor W = cast(*variant.find(Input::W_O), DType::f64);
-  const Tensor* b = variant.find(Input::b_O);
-  const Tensor bias = b != nullptr ? cast(*b, DType::f64) : Tensor();
-  result.values = projected(result.values, W, b != nullptr ? &bias : nullptr);
-  if (result.bounds) {
-    Tensor magnitudes = W;
-    for (double& x : magnitudes.mutable_data<double>()) x = std::abs(x);
-    result.bounds = projected(*result.bounds, magnitudes, nullptr);
-  }
-  return result;
+  return projects ? projected(result, variant) : result;
 }
 
 Evaluated evaluate_given(const Variant& given, const Request& output, const Precision* precision) {

@@ -277,6 +277,16 @@ Found softmax_twice(Variant& variant, const Inputs& in, RowChange change) {
   return words("the softmax applied twice");
 }
 
+// ---- output projection ----
+
+Found with_join(Variant& variant, const Inputs& in, Join join, const std::string& kernel) {
+  if (!variant.has(Input::W_O) || variant.has(Input::W_UV) || in.H < 2 || in.L < 2)
+    return std::nullopt;
+  if (join == Join::viewed_as_heads && in.H == in.L) return std::nullopt;  // the same as viewed
+  variant.join = join;
+  return words(kernel);
+}
+
 // ---- caches ----
 
 /// Whether the last key of each batch item is the only one after a multiple of the smallest page,
@@ -1387,6 +1397,23 @@ constexpr Hypothesis kAttentionTable[] = {
        if (W == nullptr || W->shape()[0] != W->shape()[1]) return std::nullopt;
        p.set(Input::W_O, last_axes_swapped(*W));
        return words("W_O transposed");
+     }},
+    {"output.viewed_before_W_O", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return with_join(p, in, Join::viewed, "the contexts (B, H, L, Dv) read as (B, L, H, Dv) before W_O");
+     }},
+    {"output.viewed_as_heads_before_W_O", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return with_join(p, in, Join::viewed_as_heads,
+                        "the contexts (B, L, H, Dv) read as (B, H, L, Dv) before W_O");
+     }},
+    {"output.viewed_as_inputs_before_W_O", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.G < 2 || in.P > 0) return std::nullopt;
+       for (const Input input : {Input::Q, Input::K, Input::V})
+         p.set(input, viewed_as_heads(*p.find(input)));
+       return with_join(p, in, Join::viewed,
+                        "Q, K and V of shape (B, L, H, D) read as (B, H, L, D), and contexts back");
      }},
     {"output.b_O_dropped", kAttention,
      [](Variant& p, const Inputs&) { return without(p, {Input::b_O}, "without --b-o"); }},

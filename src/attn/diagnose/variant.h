@@ -37,6 +37,13 @@ enum class RowChange {
   twice_masked,       ///< without hidden keys
 };
 
+/// How a kernel joins the contexts of the heads (B, H, L, Dv) before the output projection.
+enum class Join {
+  transposed,      ///< as (B, L, H * Dv)
+  viewed,          ///< read as (B, L, H * Dv), without being transposed
+  viewed_as_heads  ///< its memory is (B, L, H, Dv), but is read as (B, H, L, Dv)
+};
+
 /// What a kernel does in the backward pass alone.
 enum class BackwardChange {
   /// Weights of the other changes of the variant, with the logsumexp and the row sums of the job.
@@ -82,6 +89,7 @@ struct Variant {
   std::size_t block = 0;                ///< keys at a time, for an online softmax
   std::optional<Tensor> of_heads = {};  ///< (B, H), added to the natural logsumexp of times_sum
   double of_hidden = 0;                 ///< a score or a term of it, for some changes
+  Join join = Join::transposed;         ///< only of an attention_only()
   BackwardChanges backward = {};        ///< for gradients
   bool is_attention_only = false;       ///< made by attention_only()
   /// The inputs of a PagedCache (core/pages.h), of which `tensors` has the keys and values;
