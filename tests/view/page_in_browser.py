@@ -512,7 +512,7 @@ def test_order_and_filter(page, model, folder):
     page.run("const i = document.getElementById('most'); i.value = arguments[0]; i.dispatchEvent(new Event('change'))",
              str(limit))
     assert sorted(page.run("return attn.overview.heads")) == np.flatnonzero(means <= limit).tolist()
-    assert page.text("shown") == "101 of 144 heads"
+    assert page.text("shown") == "101 of 144 heads, scroll for more"
 
 
 def test_heads_are_ordered_by_the_selected_weight(page, model, folder):

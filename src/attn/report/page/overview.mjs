@@ -185,7 +185,7 @@ export class Overview {
           context.font = `${kCaptionSize * em()}px ${kFont}`;
           context.fillStyle = soft;
           context.textAlign = 'center';
-          context.fillText(box.width < 26 * em() ? '…' : 'click', box.left + box.width / 2, box.top + box.height / 2 + 3);
+          context.fillText(box.width < 26 * em() ? '·' : 'click', box.left + box.width / 2, box.top + box.height / 2 + 3);
           context.textAlign = 'left';
         }
         if (isFramed) {
