@@ -236,8 +236,8 @@ def test_base_of_logsumexp(tmp_path):
 
 @pytest.mark.parametrize("place, pattern", [
     (np.s_[:, 1:2, 64:80], ["head 1 of 2", "rows 64 to 79 of 128"]),
-    (np.s_[..., 3::16, :], ["rows every 16th from 3 to 115 of 128"]),
-    (np.s_[..., 4::22, :], ["rows every 22nd from 4 to 114 of 128"]),
+    (np.s_[..., 3::16, :], ["every 16th row from 3 to 115 of 128"]),
+    (np.s_[..., 4::22, :], ["every 22nd row from 4 to 114 of 128"]),
     (np.s_[..., [1, 4, 9, 16, 25, 36, 49, 64], :], ["rows 1, ..., 64 (8 in all) of 128"]),
     (np.s_[..., 12:], ["columns 12 to 15 of 16"])])
 def test_pattern_of_a_result_that_nothing_explains(tmp_path, place, pattern):

@@ -289,3 +289,20 @@ class TestJoinedHeads:
         output = context.reshape(B, L, H * D) @ t["W_O"] + t.get("b_O", 0)
         run = compared(tmp_path, "--diagnose", output=output.astype("f4"))
         assert first_lines(run)[1] == f"  agrees with {cause}"
+
+
+def test_two_swapped_heads_of_many_are_named(tmp_path):
+    t = {name: numbers(1, 20, 12, 8) for name in "QKV"}
+    write(tmp_path, t)
+    context = softmax(t["Q"] @ t["K"].swapaxes(2, 3) / 8 ** .5) @ t["V"]
+    context[:, [3, 5]] = context[:, [5, 3]]
+    run = compared(tmp_path, "--diagnose", context=context)
+    assert first_lines(run)[1] == "  agrees with the results of heads 5 in place of 3, 3 in place of 5"
+
+
+def test_rows_of_one_number_have_no_factors(tmp_path):
+    t = {name: numbers(1, 2, 12, 8) for name in "QKV"}
+    write(tmp_path, t)
+    s = t["Q"] @ t["K"].swapaxes(2, 3) / 8 ** .5
+    run = compared(tmp_path, "--diagnose", logsumexp=np.log(np.exp(s).sum(-1)) + 1)
+    assert "no known mistake" in first_lines(run)[1] and b"factors" not in run.stdout

@@ -29,7 +29,7 @@ def test_hidden_keys_that_are_included(tmp_path):
     tensors, weights = jobs()
     weights[:, :, 7, 15] = weights[:, :, 7, 2]
     line = line_of(tmp_path, tensors, weights)
-    assert line.startswith("row 7 of head ") and line.endswith("; they include the hidden keys 15")
+    assert line.startswith("row 7 of head ") and line.endswith("; they include hidden key 15")
 
 
 def test_more_keys_than_columns_determine_nothing(tmp_path):

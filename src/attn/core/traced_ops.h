@@ -28,17 +28,23 @@ struct TracedValue {
   std::optional<std::size_t> node = {};
 };
 
+// clang-format off
 /// Derived classes add the other operations.
 ///
 /// `Exact` computes values, without derivatives: TensorOps or ErrorOps. `Arithmetic` computes with
 /// derivatives:
-///   shape(x), reshaped(x, shape), wide(x)   wide: in float64
-///   moved(g, linear)            moves elements, or multiplies them by constants; linear: of
-///   tensors stored(x)                   what a kernel writes to memory times(a, b) a b for
-///   elements, 0 where a is 0 sums(x, shape)              over the axes that have length 1 in
-///   `shape` of_weights(x, g)            x^T g for rows of x and g of_rows(g, W)               g
-///   W^T unclipped(g, x, limit)      g where |x| is at most the limit sigmoid_slope(y)            y
-///   (1 - y) normalised(g, x, weight, bias, options)   of qk_normalised(): x, weight and bias
+///   shape(x), reshaped(x, shape)
+///   wide(x)               in float64
+///   moved(g, linear)      moves elements, or multiplies them by constants; linear: of tensors
+///   stored(x)             what a kernel writes to memory
+///   times(a, b)           a b for elements, 0 where a is 0
+///   sums(x, shape)        over the axes that have length 1 in `shape`
+///   of_weights(x, g)      x^T g for rows of x and g
+///   of_rows(g, W)         g W^T
+///   unclipped(g, x, limit)    g where |x| is at most the limit
+///   sigmoid_slope(y)      y (1 - y)
+///   normalised(g, x, weight, bias, options)    of qk_normalised(): x, weight and bias
+// clang-format on
 template <class Exact, class Arithmetic>
 class TracedOps {
  public:

@@ -158,17 +158,26 @@ class Matcher {
   std::vector<std::size_t> rows_;
 };
 
+constexpr std::size_t kMostListed = 16;
+
 std::string order_text(const std::vector<std::size_t>& sources) {
-  if (sources.size() <= 16)
+  if (sources.size() <= kMostListed)
     return join(sources, ", ", [](std::size_t k) { return std::to_string(k); });
   std::string text;
-  std::size_t listed = 0;
-  for (std::size_t k = 0; k < sources.size() && listed < 4; ++k)
-    if (sources[k] != k) {
-      text +=
-          (listed++ == 0 ? "" : ", ") + std::to_string(k) + " has " + std::to_string(sources[k]);
-    }
-  return text + ", ...";
+  constexpr std::size_t kMost = 4;
+  std::size_t moved = 0;
+  for (std::size_t k = 0; k < sources.size(); ++k)
+    if (sources[k] != k && moved++ < kMost)
+      text += (text.empty() ? "" : ", ") + std::to_string(sources[k]) + " in place of " +
+              std::to_string(k);
+  return text + (moved > kMost ? ", ..." : "");
+}
+
+/// "the results of heads 1, 0 in place of 0 to 1".
+std::string moved_text(const std::string& name, const std::vector<std::size_t>& sources) {
+  return "the results of " + name + " " + order_text(sources) +
+         (sources.size() <= kMostListed ? " in place of 0 to " + std::to_string(sources.size() - 1)
+                                        : "");
 }
 
 Place same_place(const Place& place) { return place; }
@@ -204,17 +213,12 @@ std::vector<Arrangement> matching_arrangements(const Evidence& evidence) {
   }
   if (H > 1)
     if (const auto heads = matcher.matched(1, H))
-      add("heads.permuted",
-          "the results of heads " + order_text(*heads) + " in place of 0 to " +
-              std::to_string(H - 1),
-          matcher.fit_of([&](const Place& p) {
-            return Place{p[0], (*heads)[p[1]], p[2], p[3]};
-          }));
+      add("heads.permuted", moved_text("heads", *heads), matcher.fit_of([&](const Place& p) {
+        return Place{p[0], (*heads)[p[1]], p[2], p[3]};
+      }));
   if (B > 1)
     if (const auto items = matcher.matched(0, B))
-      add("heads.batch_permuted",
-          "the results of batch items " + order_text(*items) + " in place of 0 to " +
-              std::to_string(view.B - 1),
+      add("heads.batch_permuted", moved_text("batch items", *items),
           matcher.fit_of([&](const Place& p) {
             return Place{(*items)[p[0]], p[1], p[2], p[3]};
           }));

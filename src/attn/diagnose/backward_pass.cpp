@@ -72,7 +72,7 @@ struct HeadOperands {
   Tensor queries, keys, values;
 };
 
-/// HeadScores of some queries of one query head.
+/// Scores of some queries of one query head.
 struct HeadScores {
   /// `in` is head_of() a problem.
   HeadScores(const Inputs& in, const HeadOperands& of, std::size_t first, std::size_t count)

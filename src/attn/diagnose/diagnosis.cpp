@@ -1475,7 +1475,9 @@ std::vector<std::string> diagnosis_lines(const Diagnosis& diagnosis) {
     for (std::size_t i = 1; i < diagnosis.findings.size(); ++i)
       lines.push_back("or " + line_of(diagnosis.findings[i]));
     if (diagnosis.findings.size() > 1)
-      lines.emplace_back("these inputs cannot tell them apart: attn random --kind adversarial");
+      lines.emplace_back(
+          "these inputs cannot tell them apart; others may: attn random --kind adversarial --for "
+          "JOB -o inputs.npz");
   } else if (!diagnosis.arithmetic.empty()) {
     lines.push_back("arithmetic, not meaning: the errors are those of " + diagnosis.arithmetic +
                     sample);

@@ -33,8 +33,7 @@ std::string ordinal(std::size_t n) {
 std::string some_of(const std::string& name, const std::vector<std::size_t>& counts) {
   const std::vector<std::size_t> which = nonzero(counts);
   if (which.empty() || which.size() == counts.size()) return "";
-  return name + (which.size() == 1 ? " " : "s ") + ranges_text(which) + " of " +
-         std::to_string(counts.size());
+  return ranges_text(name, which) + " of " + std::to_string(counts.size());
 }
 
 /// The number of keys that each row sees, in the first item and head.
@@ -90,16 +89,17 @@ bool grows(const std::vector<double>& squares, const std::vector<std::size_t>& w
 
 }  // namespace
 
-std::string ranges_text(const std::vector<std::size_t>& numbers) {
+std::string ranges_text(const std::string& name, const std::vector<std::size_t>& numbers) {
   if (numbers.size() > 2) {
     const std::size_t step = numbers[1] - numbers[0];
     bool is_regular = step > 1;
     for (std::size_t i = 2; i < numbers.size(); ++i)
       is_regular &= numbers[i] - numbers[i - 1] == step;
     if (is_regular)
-      return "every " + ordinal(step) + " from " + std::to_string(numbers[0]) + " to " +
-             std::to_string(numbers.back());
+      return "every " + ordinal(step) + " " + name + " from " + std::to_string(numbers[0]) +
+             " to " + std::to_string(numbers.back());
   }
+  const std::string start = name + (numbers.size() == 1 ? " " : "s ");
   std::vector<std::string> ranges;
   for (std::size_t i = 0; i < numbers.size();) {
     std::size_t end = i + 1;
@@ -111,9 +111,9 @@ std::string ranges_text(const std::vector<std::size_t>& numbers) {
   }
   constexpr std::size_t kMostRanges = 6;
   if (ranges.size() > kMostRanges)
-    return std::to_string(numbers.front()) + ", ..., " + std::to_string(numbers.back()) + " (" +
-           std::to_string(numbers.size()) + " in all)";
-  return join(ranges, ", ");
+    return start + std::to_string(numbers.front()) + ", ..., " + std::to_string(numbers.back()) +
+           " (" + std::to_string(numbers.size()) + " in all)";
+  return start + join(ranges, ", ");
 }
 
 Pattern::Pattern(const Matrices& view)
@@ -174,7 +174,7 @@ std::vector<std::string> Pattern::lines(const Inputs* in) const {
   if (grows(row_squares_, rows_)) add("all over, growing with the position of the row");
   if (are_zero_) add("the wrong elements are all 0");
   if (are_nan_) add("the wrong elements are all NaN");
-  if (has_factors_ && !are_zero_ && largest_factor_ - least_factor_ > 1e-3)
+  if (has_factors_ && columns_.size() > 1 && !are_zero_ && largest_factor_ - least_factor_ > 1e-3)
     add("the rows are those of the job times factors from " + six_digits(least_factor_) + " to " +
         six_digits(largest_factor_));
   return lines;

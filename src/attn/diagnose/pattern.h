@@ -33,7 +33,8 @@ class Pattern {
   bool are_zero_ = true, are_nan_ = true;                        ///< all wrong elements
 };
 
-/// "3", "0 to 7", "every 16th from 240 to 400", "1, 3, 6", "11, ..., 63 (10 in all)".
-std::string ranges_text(const std::vector<std::size_t>& numbers);
+/// Of "row": "row 3", "rows 0 to 7", "every 16th row from 240 to 400", "rows 1, 3, 6", "rows 11,
+/// ..., 63 (10 in all)".
+std::string ranges_text(const std::string& name, const std::vector<std::size_t>& numbers);
 
 }  // namespace attn

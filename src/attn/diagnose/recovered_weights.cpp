@@ -105,8 +105,8 @@ std::string recovered_weights(const Evidence& evidence, const Variant& job, std:
   const std::string of_item = in.B > 1 ? " of batch item " + std::to_string(item) : "";
   std::string text = "row " + std::to_string(row) + " of head " + std::to_string(head) + of_item +
                      ": its weights, recovered from the values, sum to " + six_digits(sum);
-  if (!missing.empty()) text += "; they miss keys " + ranges_text(missing);
-  if (!added.empty()) text += "; they include the hidden keys " + ranges_text(added);
+  if (!missing.empty()) text += "; they miss " + ranges_text("key", missing);
+  if (!added.empty()) text += "; they include " + ranges_text("hidden key", added);
   return text;
 }
 
