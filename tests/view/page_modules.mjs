@@ -239,6 +239,8 @@ test('the mean of heads skips hidden keys, and rounding errors are averaged', as
   const mean = await tiles.matrix(2);
   assert.deepEqual([0, 1].map(i => [0, 1].map(j => mean.value(i, j))), [[1, null], [.875, .125]]);
   assert.equal(mean.error(0), .01);
+  Object.assign(mean.facts, {zeros: [true], hidden: [false]});
+  assert.deepEqual([...(await mean.level()).codes].map(code => code === 2), [false, true, false, false], 'exactly 0');
   assert.equal(mean.row(1, 0), 1);
 });
 

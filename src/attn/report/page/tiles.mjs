@@ -1,6 +1,7 @@
 // Matrices that the page computes of others: the mean of the heads of a layer, and the attention rollout up to a layer
 // (Abnar and Zuidema 2020, arXiv:2005.00928), as stats/rollout.h.
 
+import {kHidden, kZero} from './codes.mjs';
 import {Pauses, kEntropy, kSum, levelFrom} from './data.mjs';
 
 /** @typedef {import('./data.mjs').Facts} Facts */
@@ -38,7 +39,12 @@ export class TileMatrix {
     if (what === kSum) return sum;
     return what === kEntropy ? numbers.reduce((total, x) => total - (x > 0 ? x / sum * Math.log(x / sum) : 0), 0) : NaN;
   }
-  level() { return levelFrom(this.facts, 1, this.facts.unit, (i, j) => this.value(i, j)); }
+  async level() {
+    const {facts} = this, level = await levelFrom(facts, 1, facts.unit, (i, j) => this.value(i, j));
+    // Cells without a value are what they are in the heads.
+    if (facts.zeros[0] && !facts.hidden[0]) level.codes = level.codes.map(code => code === kHidden ? kZero : code);
+    return level;
+  }
 }
 
 export class Tiles {
