@@ -336,7 +336,7 @@ def test_pages_share_no_state(notebook):
     with notebook.frame(JOB):
         notebook.run("document.getElementById('find').focus()")
         notebook.browser.press(*"cat")
-        assert notebook.browser.text("found") == "1 of 6"
+        assert notebook.browser.text("found") == "1 found"
         notebook.browser.press("Enter")
         notebook.point(3, 2, click=True)
     state = notebook.state(JOB)
