@@ -1266,6 +1266,17 @@ def test_stages_are_offered_only_if_the_page_can_compute_them(page, why, model, 
         assert page.text("first-name") == "value"
 
 
+def test_long_file_names_fit_the_screen(page, weights, folder):
+    names = [f"{letter}-{'long-' * 12}name.npz" for letter in "ab"]
+    for name in names:
+        (folder / name).write_bytes((folder / "w.npz").read_bytes())
+    attn("view", *names, "-o", "names.html", "--force", cwd=folder)
+    page.size(*SIZES["phone"], touch=True)
+    show(page, folder / "names.html")
+    assert page.run("return document.documentElement.scrollWidth <= innerWidth")
+    assert page.run("return [...document.querySelectorAll('#facts > div')].every(e => e.scrollWidth <= e.clientWidth)")
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", ["model", "both"])
 def test_menu_is_on_the_screen(page, model, folder, size, name):
