@@ -572,7 +572,7 @@ def test_more_elements_than_can_be_read_soon_are_refused(tmp_path):
     os.truncate(tmp_path / "w.npy", 128 + 160_000 * 160_000 * 4)
     for flags in [], ["-o", "w.svg"]:
         run = attn("view", "w.npy", *flags, cwd=tmp_path)
-        assert_error(run, 65, "expected at most 1073741824 elements to draw, found 25600000000; --rows")
+        assert_error(run, 65, "expected at most 8589934592 elements to draw, found 25600000000; --rows")
     assert attn("view", "w.npy", "--rows", "0,1", cwd=tmp_path).returncode == 0
 
 

@@ -343,7 +343,7 @@ namespace {
 
 /// All elements are read before anything is drawn. Errors: data, if there are too many.
 void require_drawable(const HeatMap& map) {
-  constexpr double kMost = 0x1p30;
+  constexpr double kMost = 0x1p33;
   const double elements = static_cast<double>(map.panels.size()) *
                           static_cast<double>(map.cells.rows.size()) *
                           static_cast<double>(map.cells.columns.size());
@@ -351,7 +351,7 @@ void require_drawable(const HeatMap& map) {
   char count[64];
   std::snprintf(count, sizeof count, "%.0f", elements);
   throw Error(ErrorKind::data, Problem{.subject = map.title,
-                                       .expected = "at most 1073741824 elements to draw",
+                                       .expected = "at most 8589934592 elements to draw",
                                        .found = count,
                                        .hint = "--rows, --cols and --head select some"});
 }
