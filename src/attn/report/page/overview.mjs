@@ -180,8 +180,7 @@ export class Overview {
           const finer = tall < level.tall / 1.5 || wide < level.wide / 1.5 ? this.finer(state.set, head) : [];
           this.painter.paint(context, levelFor([level, ...finer], tall, wide), view, target,
                              this.scaleOf(state.set, head), marks);
-        }
-        if (!level) {
+        } else {
           context.font = `${kCaptionSize * em()}px ${kFont}`;
           context.fillStyle = soft;
           context.textAlign = 'center';

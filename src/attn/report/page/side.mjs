@@ -1,9 +1,9 @@
 // Beside the matrix: lines from the selected query to its keys, or the tokens as text, shaded by weight.
 
 import {Pauses} from './data.mjs';
-import {strongest} from './strongest.mjs';
 import {colour, cutTo, em, headColour, kFont, sized} from './pen.mjs';
 import {inkOn} from './scale.mjs';
+import {strongest} from './strongest.mjs';
 
 /** @typedef {import('./data.mjs').Data} Data */
 /** @typedef {import('./data.mjs').Matrix | import('./data.mjs').Difference} Values */
