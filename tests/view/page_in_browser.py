@@ -583,6 +583,31 @@ def test_a_tile_shows_no_numbers_until_it_is_computed(page, folder):
     assert page.text("first-name") == "rollout"
 
 
+def test_the_matrix_of_a_tile_with_a_long_caption_is_on_the_screen(page, model, folder):
+    page.size(1280, 720)
+    show(page, folder / "model.html", "#head=0&row=63&column=3")
+    page.run("attn.chooseHead(167)")
+    page.wait("return document.getElementById('panel').textContent === 'layer 11, rollout'")
+    page.wait("const f = attn.figures[0], box = f.box.getBoundingClientRect();"
+              "return box.top + f.yOf(63) + f.camera.scaleY / 2 <= Math.min(innerHeight, box.bottom)")
+
+
+def test_numbers_of_another_cell_are_not_shown(page, folder):
+    """While the selected weight is read from all heads."""
+    w = np.random.default_rng(2).random((4, 1, 6, 300, 300), dtype=np.float32)
+    np.savez(folder / "read.npz", weights=w / w.sum(-1, keepdims=True))
+    attn("view", "read.npz", "-o", "read.html", "--force", cwd=folder)
+    show(page, folder / "read.html", "#row=7&column=9&order=selected")
+    page.wait("return document.getElementById('most').placeholder !== ''")
+    page.run("""window.seen = [];
+      const most = document.getElementById('most');
+      const write = Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'placeholder').set;
+      Object.defineProperty(most, 'placeholder', {get: () => most.getAttribute('placeholder'), set: words => { seen.push(words); write.call(most, words); }});
+      attn.focusOn(8, 9);""")
+    page.wait("return seen.length > 1 && seen.at(-1) !== ''")
+    assert page.run("return seen[0]") == ""
+
+
 def test_zoom_keeps_the_selected_cell_in_view(page, model, folder):
     show(page, folder / "model.html", "#head=0&row=60&column=3")
     page.run("document.getElementById('matrices').focus()")

@@ -392,6 +392,8 @@ function arrange() {
 /** Reads the selected weight of all heads, if they are ordered by it. */
 async function orderBySelected() {
   if (state.order !== kSelected || !selected) return;
+  showRange();
+  overview.draw();
   const isComplete = await selected.readAll(done => { byId('shown').textContent = `${done} of ${data.headCount} heads read`; });
   if (!isComplete) return;
   showRange();
@@ -939,7 +941,7 @@ redraw();
 drawHead();
 loadOverview();
 orderBySelected();
-for (const box of [byId('overview'), byId('matrices'), byId('scroll')]) resized.observe(box);
+for (const box of [byId('overview'), byId('matrices'), byId('scroll'), ...figures.map(figure => figure.box)]) resized.observe(box);
 document.body.dataset.ready = 'yes';
 
 /** For tests and the browser's console. */
