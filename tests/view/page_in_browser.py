@@ -389,6 +389,7 @@ def test_a_single_query_opens_without_lines(page, why, folder):
             attn("view", f"{name}.npz", "-o", f"{name}.html", "--force", cwd=folder)
         show(page, folder / f"{name}.html")
         assert page.run("return attn.state.side") == side
+        assert page.text("mode-name") == "heights", "of bars"
 
 
 def drawn_texts(page, draw):
@@ -418,6 +419,7 @@ def test_limits_of_a_statistic(page, model, folder):
     assert page.run("return document.getElementById('least').getAttribute('aria-invalid')") == "true"
     page.run("const i = document.getElementById('least'); i.value = ''; i.dispatchEvent(new Event('change'))")
     assert page.text("shown") == "144 heads, scroll for more"
+    assert page.run("const {camera} = attn.overview; return camera.height / camera.scaleY % 1") == pytest.approx(0, abs=1e-6), "whole rows"
 
 
 def test_two_results_show_the_numbers_of_both(page, model, folder):
@@ -496,6 +498,9 @@ def test_comparison_shows_the_largest_difference_first(page, model, folder):
     assert page.run("return attn.overview.heads[0]") == 2 * 12 + 5
     assert page.text("panel") == "layer 2, head 5"
     assert (page.text("query"), page.text("key")) == ("40: word40", "7: word7")
+    assert page.text("colour-key") == "lines in other.npz"
+    page.run("document.querySelector('input[value=text]').click()")
+    assert page.text("colour-key") == "query 40: word40 reads in other.npz:"
     assert float(page.text("difference")) == pytest.approx(0.5)
     x, y, width, height = page.run("const b = attn.overview.boxOf(0, 0); return [b.left, b.top, b.width, b.height]")
     colours = page.run("return [...attn.overview.base.getContext('2d').getImageData(...arguments).data]", x, y, width, height)
@@ -581,6 +586,60 @@ def test_a_tile_shows_no_numbers_until_it_is_computed(page, folder):
     page.wait("return document.getElementById('panel').textContent === 'layer 5, rollout'")
     assert page.run("return getComputedStyle(document.getElementById('value')).visibility") == "visible"
     assert page.text("first-name") == "rollout"
+
+
+def test_a_rollout_has_its_own_words_and_exact_zeros(page, model, folder):
+    show(page, folder / "model.html", "#row=4&column=9")
+    page.run("attn.chooseHead(167)")
+    page.wait("return document.getElementById('panel').textContent === 'layer 11, rollout'")
+    page.wait("return document.getElementById('value').textContent === '0'")
+    assert page.run("return attn.figures[0].caption").endswith(" · dotted: exactly 0")
+    labels = "return [...document.querySelectorAll('input[name=side]')].map(e => e.parentElement.textContent.trim())"
+    assert page.run(labels)[:3] == ["lines", "what this query depends on", "what this key is part of"]
+    heading = "return document.querySelector('#strongest h3').textContent"
+    for side, words, most in (("text", "query 4: word4 depends on:", "4: word4 depends on most"),
+                              ("keys", "key 9: word9 is part of:", "depend on 9: word9 most")):
+        page.run("document.querySelector(`input[value=${arguments[0]}]`).click()", side)
+        assert page.text("colour-key") == words
+        assert page.run(heading) == most
+    page.run("attn.chooseHead(3)")
+    page.wait("return document.getElementById('value').textContent === 'hidden'")
+    assert page.run(labels)[1:3] == ["what this query reads", "who reads this key"]
+
+
+def test_letters_above_narrow_tiles_are_explained(page, model, folder):
+    for width, words in (1440, "144 heads"), (450, "144 heads, m: mean of heads, r: rollout"):
+        page.size(width, 800)
+        show(page, folder / "model.html")
+        page.wait(f"return document.getElementById('shown').textContent === '{words}'")
+
+
+def test_parts_below_each_other_have_no_gaps(page, model, folder):
+    page.size(800, 1100)
+    for name in "model", "both":
+        show(page, folder / f"{name}.html")
+        gaps = page.run("return attn.figures.map(f => f.box.clientHeight - f.top - f.camera.shownHeight)")
+        assert all(3 <= gap <= 4 for gap in gaps), "space for the ring of the last row, and nothing more"
+
+
+def test_lines_show_the_query_after_the_window_shrinks(page, model, folder):
+    page.size(1440, 1400)
+    show(page, folder / "model.html", "#head=3&row=55&column=3")
+    page.size(1440, 700)
+    page.wait("const box = document.getElementById('scroll'), at = 55 * attn.lines.allHeight / 64;"
+              "return box.clientHeight < 600 && box.scrollTop <= at && at < box.scrollTop + box.clientHeight")
+
+
+def test_finding_a_query_does_not_select_a_hidden_key(page, model, folder):
+    show(page, folder / "model.html", "#head=3&row=60&column=50&locked=1")
+    page.press("/", "d", "7", "Enter")
+    page.wait("return document.getElementById('query').textContent === '7: word7'")
+    best = int(model.reshape(144, 64, 64)[3, 7].argmax())
+    assert page.text("key") == f"{best}: word{best}"
+    page.run("attn.focusOn(60, 5)")
+    page.press("Enter")
+    page.wait("return document.getElementById('query').textContent === '7: word7'")
+    assert page.text("key") == "5: word5", "the key that was selected is seen"
 
 
 def test_the_matrix_of_a_tile_with_a_long_caption_is_on_the_screen(page, model, folder):
@@ -1233,7 +1292,11 @@ def test_matrix_shows_each_stage_on_its_own_scale(page, why, folder):
     for name, title in zip(STAGES, titles):
         page.run("document.querySelector(`#stages [value=${arguments[0]}]`).click()", name)
         assert stage_of(page) == name
-        assert page.run("return attn.figures[0].caption") == f"{title}: queries down, keys across"
+        hides = name in ("masked", "weights")
+        assert page.run("return attn.figures[0].caption") == (
+            f"{title}: queries down, keys across" + (" · hatched: hidden" if hides else ""))
+        heading = page.run("return document.querySelector('#strongest h3').textContent")
+        assert heading == "5: t5 reads most" + ("" if name == "weights" else ", by weight")
         matrix = want[name][1]
         assert float(exact(page, "value")) == pytest.approx(matrix[5, 2], rel=1e-12)
         assert page.run("return document.getElementById('first-name').textContent").upper().endswith(title.split()[-1].upper())
@@ -1522,11 +1585,12 @@ def test_page_of_4096_heads_opens(page, folder):
     time.sleep(1)
     blank, _ = memory_of(page.pid)
     start = time.monotonic()
-    show(page, folder / "w64.html")
+    usable = page.open(folder / "w64.html")
+    page.wait("return document.body.dataset.overview === 'complete' && document.body.dataset.head !== undefined")
     seconds, (total, largest) = time.monotonic() - start, memory_of(page.pid)
     choose(page, 2077, 900, 30)
     assert page.text("panel") == "layer 32, head 29"
-    print(f"{page.name}: 64 x 64 heads of 1024 x 1024: complete in {seconds:.2f} s; the page's process "
+    print(f"{page.name}: 64 x 64 heads of 1024 x 1024: usable in {usable:.2f} s, complete in {seconds:.2f} s; the page's process "
           f"takes {largest:.0f} MB, all of the browser {total:.0f} MB, {total - blank:.0f} MB more than with a blank page",
           file=sys.stderr)
     assert 0 < largest < 400

@@ -113,6 +113,8 @@ test('numbers are written in full or with their error', () => {
   assert.equal(written(0.1 + 0.2, 0, false, ''), '0.30000000000000004');
   assert.equal(written(Math.fround(0.1), 0, true, ''), '0.1');
   assert.equal(written(0.0024449, 3e-5, false, ''), '0.002445 ± 0.00003');
+  assert.equal(written(0.99876543, 2e-5, false, ''), '0.998765 ± 0.00002');
+  assert.equal(written(5.96e-8, 7e-6, false, ''), '0.0000001 ± 0.000007');
   assert.equal(written(1.5e-7, 0, false, ''), '1.5e-7');
   assert.deepEqual([written(null, 0, false, 'hidden'), written(NaN, 0, false, ''), written(-Infinity, 0, false, '')],
                    ['hidden', 'nan', '-inf']);
@@ -251,6 +253,14 @@ test('the rollout multiplies the layers with their residual connections', async 
   // A0 = [[.75, .25], [.25, .75]]; A1 = [[1, 0], [.125, .875]]; A1 A0
   assert.deepEqual([0, 1].map(i => [0, 1].map(j => first.value(i, j))), [[.75, .25], [.25, .75]]);
   assert.deepEqual([0, 1].map(i => [0, 1].map(j => second.value(i, j))), [[.75, .25], [.3125, .6875]]);
+});
+
+test('a zero of a rollout is exact and has the pattern of zeros', async () => {
+  const {tiles} = pageOf(2, 2, (head, i, j) => j > i ? null : 1 / (i + 1), .01), rollout = await tiles.matrix(7);
+  assert.equal(rollout.value(0, 1), 0);
+  assert.deepEqual([rollout.error(0, 1), rollout.error(1, 1)], [0, .02]);
+  Object.assign(rollout.facts, {zeros: [false], hidden: [true]});
+  assert.deepEqual([...(await rollout.level()).codes].map(code => code === 2), [false, true, false, false]);
 });
 
 test('there are no rollouts without layers of one text', () => {

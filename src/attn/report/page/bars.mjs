@@ -34,10 +34,11 @@ export function drawBars(context, figure, scale, isDark) {
     const pixel = wide > 1 ? x : Math.floor(x), known = values.get(pixel);
     if (known === undefined || Math.abs(value) > Math.abs(known)) values.set(pixel, value);
   }
-  const [red, green, blue] = [0, 8, 16].map(shift => scale.palette[isDark ? 210 : 190] >> shift & 255);
-  const negative = `rgb(${scale.rgb(scale.low).join(',')})`;
+  const [negative, positive] = scale.signed ? [-.75, .75].map(share => scale.palette[Math.round(127.5 + 127.5 * share)])
+                                            : [0, scale.palette[isDark ? 210 : 190]];
+  const rgb = (/** @type {number} */ packed) => `rgb(${[0, 8, 16].map(shift => packed >> shift & 255).join(',')})`;
   for (const [x, value] of values) {
-    context.fillStyle = value < 0 ? negative : `rgb(${red},${green},${blue})`;
+    context.fillStyle = rgb(value < 0 ? negative : positive);
     const at = heightOf(value);
     context.fillRect(x, top + height - Math.max(at, ground), wide, Math.max(Math.abs(at - ground), .5));
   }

@@ -12,8 +12,8 @@ export const one = axis => ({queries: 'query', keys: 'key', batches: 'batch'})[a
 /** @param {string[]} labels @param {number} i */
 export const named = (labels, i) => labels[i] === String(i) ? labels[i] : `${i}: ${labels[i]}`;
 
-/** Six digits of a number, with its error if it is not exact. @param {string} text */
+/** Six digits of an exact number. @param {string} text */
 export function shortened(text) {
   const [number, ...rest] = text.split(' '), value = Number(number);
-  return number === '' || !Number.isFinite(value) ? text : [String(Number(value.toPrecision(6))), ...rest].join(' ');
+  return number === '' || !Number.isFinite(value) || rest[0] === '±' ? text : [String(Number(value.toPrecision(6))), ...rest].join(' ');
 }

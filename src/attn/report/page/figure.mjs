@@ -1,7 +1,7 @@
 // A head as a matrix with its tokens, or as bars if it has one query, and the colour bar.
 
 import {levelFor} from './codes.mjs';
-import {colour, contextOf, cutTo, device, em, hexColour, kFont, ring, sized, stepFor, targetOf, widest} from './pen.mjs';
+import {colour, contextOf, cutTo, device, em, hexColour, isStacked, kFont, ring, sized, stepFor, targetOf, widest} from './pen.mjs';
 import {drawBars} from './bars.mjs';
 import {Camera} from './camera.mjs';
 import {brief, inkOn} from './scale.mjs';
@@ -14,6 +14,7 @@ import {CanvasPainter} from './paint.mjs';
 /** Of labels and numbers. */
 const labelSize = () => 12 * em();
 const kMostBar = 320;
+const kRing = 3;  // pixels of a ring outside of its cell
 const kLeastShare = .001;  // of the colour scale; smaller numbers are less dark
 
 export class Figure {
@@ -38,7 +39,6 @@ export class Figure {
     this.over = document.createElement('canvas');
     this.over.className = 'over';
     this.bar = document.createElement('canvas');
-    this.title = text;
     this.box.append(this.base, this.over);
     const head = document.createElement('div');
     head.className = 'caption';
@@ -48,23 +48,32 @@ export class Figure {
     /** @type {Head} */
     this.head = {levels: [], matrix: null};
     this.left = this.top = 0;
-    this.caption = caption;
+    this.text = text;
+    this.title = caption;
+    this.name(caption, '');
     /** @type {Scale | null} */
     this.scale = null;
   }
 
-  get caption() { return this.title.textContent ?? ''; }
-  set caption(text) { this.title.textContent = text; }
+  get caption() { return this.text.textContent ?? ''; }
+  /** @param {string} title @param {string} legend what patterns of cells mean */
+  name(title, legend) {
+    this.title = title;
+    this.text.textContent = [title, legend].filter(Boolean).join(' · ');
+  }
 
   /** Space for labels, and the camera's space. */
   layout() {
+    const stacked = isStacked();
+    if (stacked) this.box.style.height = '';
     const {facts} = this.data, width = this.box.clientWidth, height = this.box.clientHeight;
     const side = this.isBars ? ['0.0001'] : facts.rows;
     this.left = Math.ceil(this.labelWidth(side, Math.min(110 * em(), width * .24)) + 10);
     this.top = Math.ceil(this.labelWidth(facts.columns, Math.min(100 * em(), height * .22)) + 10);
-    const tall = height - this.top - 2;
-    this.camera.resize(facts.columns.length, facts.rows.length, width - this.left - 2, this.isBars ? Math.min(tall, kMostBar) : tall);
+    const tall = height - this.top - kRing;
+    this.camera.resize(facts.columns.length, facts.rows.length, width - this.left - kRing, this.isBars ? Math.min(tall, kMostBar) : tall);
     if (this.isBars) this.camera.base.y = this.camera.height;
+    if (stacked) this.box.style.height = `${Math.ceil(this.top + this.camera.rows * this.camera.base.y) + kRing}px`;
   }
 
   /** @param {string[]} labels @param {number} most */
@@ -183,7 +192,7 @@ export class Figure {
     const context = device.print ? contextOf(this.base) : sized(this.over, this.box.clientWidth, this.box.clientHeight);
     context.save();
     context.beginPath();
-    context.rect(left - 3, top - 3, camera.shownWidth + 6, camera.shownHeight + 6);
+    context.rect(left - kRing, top - kRing, camera.shownWidth + 2 * kRing, camera.shownHeight + 2 * kRing);
     context.clip();
     const tall = this.isBars ? camera.shownHeight : Math.max(camera.scaleY, 2), wide = Math.max(camera.scaleX, 2);
     const y = this.isBars ? top : this.yOf(state.row) - tall / 2, x = this.xOf(state.column) - wide / 2;

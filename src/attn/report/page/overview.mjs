@@ -3,7 +3,7 @@
 
 import {Camera} from './camera.mjs';
 import {levelFor} from './codes.mjs';
-import {colour, contextOf, cutTo, device, em, headColour, hexColour, kFont, ring, sized, targetOf, widest} from './pen.mjs';
+import {colour, contextOf, cutTo, device, em, headColour, hexColour, isStacked, kFont, ring, sized, targetOf, widest} from './pen.mjs';
 import {CanvasPainter} from './paint.mjs';
 import {rowsOfHeads, statistic} from './order.mjs';
 import {brief} from './scale.mjs';
@@ -52,13 +52,10 @@ export class Overview {
     this.soon = 0;
   }
 
-  /** Whether the matrix is below the overview. */
-  get isStacked() { return !device.print && getComputedStyle(document.getElementsByTagName('main')[0]).display !== 'grid'; }
-
   /** Lays out these heads. @param {number[]} heads @param {boolean} byLayer */
   arrange(heads, byLayer) {
     const {facts} = this.data, width = this.box.clientWidth;
-    const stacked = this.isStacked;
+    const stacked = isStacked();
     // Its height follows from its heads, up to a limit.
     const fixed = device.print > 0 || document.body.classList.contains('wide') && !stacked;
     if (!fixed) this.box.style.height = '';
@@ -104,6 +101,10 @@ export class Overview {
     const captioned = sideWith(line), isCaptioned = this.captioned(captioned);
     const side = isCaptioned ? captioned : sideWith(0);
     camera.base = {x: side, y: side / ratio + (isCaptioned ? line : 0)};
+    if (scrolls && !fixed) {  // whole rows
+      camera.height = Math.max(1, Math.floor(tall / camera.base.y)) * camera.base.y;
+      this.box.style.height = `${Math.ceil(this.top + camera.height) + kMargin}px`;
+    }
     camera.clamp();
   }
 
@@ -121,7 +122,7 @@ export class Overview {
    */
   acrossFor(count, width, height) {
     const most = Math.max(1, Math.min(count, Math.floor(width / kLeastSlot)));
-    for (let across = 1; across < most; ++across) {
+    for (let across = Math.max(1, Math.floor(width / (kMostSlot * em()))); across < most; ++across) {
       const slot = Math.min(kMostSlot * em(), width / across);
       const tall = slot / this.aspect() + (this.captioned(slot) ? this.captionLines * kCaption * em() : 0);
       if (Math.ceil(count / across) * tall <= height) return across;
@@ -267,13 +268,22 @@ export class Overview {
     context.textAlign = 'center';
     const longest = this.rows.reduce((a, b) => b.heads.length > a.heads.length ? b : a, this.rows[0]);
     const wide = camera.scaleX >= 52 * em();
-    const letters = [7, 4, 1].find(count => context.measureText('rollout'.slice(0, count)).width < camera.scaleX - 3 * kGap) ?? 1;
+    const {letters} = this;
     longest.heads.forEach((head, c) => {
       const x = this.boxOf(0, c).left + (camera.scaleX - kGap) / 2, name = this.data.facts.heads[head], tile = this.data.tile(head);
       if (x <= this.left || (!tile && c % narrow > 0)) return;
       context.fillText(tile ? tile.kind.slice(0, letters) : wide ? name : /\d+$/.exec(name)?.[0] ?? name, x, this.top / 2);
     });
     context.textAlign = 'left';
+  }
+
+  /** How many letters of a tile's kind fit above it. */
+  get letters() { return [7, 4, 1].find(count => widest(['rollout'.slice(0, count)], 1e3, 11 * em()) < this.camera.scaleX - 3 * kGap) ?? 1; }
+
+  /** What single letters above tiles mean. */
+  get initials() {
+    const kinds = new Set(this.byLayer && this.letters === 1 ? this.data.tiles?.list.map(({kind}) => kind) : []);
+    return [...kinds].map(kind => kind === 'mean' ? 'm: mean of heads' : 'r: rollout').join(', ');
   }
 
   /** Rings of the selected head and of those whose lines are drawn. */

@@ -10,7 +10,7 @@ import {openingCell, openingHead} from './opening.mjs';
 import {orderedHeads, statistic} from './order.mjs';
 import {Overview} from './overview.mjs';
 import {CanvasPainter} from './paint.mjs';
-import {device} from './pen.mjs';
+import {device, isStacked} from './pen.mjs';
 import {savedPicture} from './saved_picture.mjs';
 import {Scale, brief, paletteOf, written} from './scale.mjs';
 import {insideOf, sentencesOf} from './sentences.mjs';
@@ -19,6 +19,7 @@ import {SideBox} from './side_box.mjs';
 import {Source} from './source.mjs';
 import {State} from './state.mjs';
 import {TileMatrix, Tiles} from './tiles.mjs';
+import {strongest} from './strongest.mjs';
 import {kStages, stagesOf} from './why.mjs';
 
 /** @typedef {import('./data.mjs').Facts} Facts */
@@ -120,7 +121,7 @@ function alignCameras(from) {
 }
 const side = new SideBox(data, state, {
   values: () => weights, scaleOf: (head, own) => scaleOf(0, head, own), found: () => found(),
-  titleOf: head => overview.title(head)});
+  titleOf: head => overview.title(head), isStage: () => shownStage() !== 'weights'});
 const {lines, text, strongest: strongestList} = side;
 /** Of the selected head, in the first result. @type {import('./data.mjs').Matrix | import('./data.mjs').Difference | null} */
 let weights = null;
@@ -155,6 +156,8 @@ async function drawHead() {
   const isLate = data.tile(head) !== undefined && !data.overviews[0][head];
   document.body.classList.toggle('computing', isLate);
   if (!compares) nameStage();
+  const last = figures[figures.length - 1];
+  last.name(last.title, blanks());
   if (isLate) {
     for (const figure of figures) figure.head = {levels: [], matrix: null};
     drawMatrices();
@@ -218,13 +221,27 @@ function shownStage() { return data.tile(state.head) ? 'weights' : state.stage; 
 function nameStage() {
   const stage = shownStage(), [name, letter] = kStages[stage], tile = data.tile(state.head);
   byId('first-name').textContent = tile ? tile.kind : stages.length > 0 ? `${name} ${letter}` : 'value';
-  figures[0].caption = !tile ? (stages.length > 0 ? `${name}s ${letter.toUpperCase()}: ` : '') + axes
+  figures[0].title = !tile ? (stages.length > 0 ? `${name}s ${letter.toUpperCase()}: ` : '') + axes
       : tile.kind === 'mean' ? `${tile.title}: ${axes}`
       : `rollout: how much queries (down) depend on the tokens of the input (across), through all layers up to this one`;
+  const isRollout = tile?.kind === 'rollout';
+  byId('reads').textContent = isRollout ? 'what this query depends on' : 'what this query reads';
+  byId('read-by').textContent = isRollout ? 'what this key is part of' : 'who reads this key';
   /** @type {HTMLFieldSetElement} */ (byId('stages')).disabled = tile !== undefined;
   document.body.classList.toggle('plain', !hasSums || stage !== 'weights');
   checkRadios('stage', stage);
 }
+
+/** What the patterns of cells mean that are shown. */
+function blanks() {
+  const stage = shownStage(), has = (/** @type {boolean[]} */ kinds) => kinds.some(Boolean) && (stage === 'masked' || stage === 'weights');
+  const isRollout = data.tile(state.head)?.kind === 'rollout', hides = has(facts.hidden), zeros = has(facts.zeros);
+  return [hides && !isRollout ? 'hatched: hidden' : '', zeros || (isRollout && hides) ? 'dotted: exactly 0' : '',
+          facts.nan ? 'crossed out or filled: NaN' : ''].filter(Boolean).join(' · ');
+}
+
+/** @param {NonNullable<import('./data.mjs').Head['matrix']>} matrix @param {number} row @param {number} column */
+const errorOf = (matrix, row, column) => matrix instanceof TileMatrix ? matrix.error(row, column) : matrix.error(row);
 
 /** The value of the selected cell in a set, exactly if the file is open. @param {number} set */
 function cellText(set) {
@@ -234,7 +251,7 @@ function cellText(set) {
   if (value === null) return blankName(facts, set);
   const exact = !(matrix instanceof StageMatrix) && exactRows[set]?.key === `${state.head}-${row}` ? exactRows[set].values[column] : null;
   if (exact !== null) return written(exact, 0, set !== kDifference && sources[set].single, 'hidden');
-  const shown = written(value, matrix.error(row), isSingle(facts, matrix, value), '');
+  const shown = written(value, errorOf(matrix, row, column), isSingle(facts, matrix, value), '');
   return facts.step > 1 ? `${shown} (largest of ${facts.step} × ${facts.step})` : shown;
 }
 
@@ -386,7 +403,8 @@ function arrange() {
   overview.arrange(orderedHeads(facts, state.order, state.set, state.least, state.most), state.order === 'file');
   const {length} = overview.heads.filter(head => !data.tile(head));
   const shown = length === data.headCount ? `${length} heads` : `${length} of ${data.headCount} heads`;
-  byId('shown').textContent = refused || shown + (overview.scrolls ? ', scroll for more' : '');
+  byId('shown').textContent = refused || [shown, shownStage() === 'weights' ? '' : 'weights', overview.scrolls ? 'scroll for more' : '',
+                                          overview.initials].filter(Boolean).join(', ');
 }
 
 /** Reads the selected weight of all heads, if they are ordered by it. */
@@ -512,7 +530,7 @@ for (const figure of figures) {
     if (!cell) return endPreview();
     if (!state.locked) focusOn(cell.row, cell.column, {preview: true});
     const {matrix} = figure.head;
-    const value = matrix?.value(cell.row, cell.column), error = matrix?.error(cell.row) ?? 0;
+    const value = matrix?.value(cell.row, cell.column), error = matrix ? errorOf(matrix, cell.row, cell.column) : 0;
     const shown = !matrix || value === undefined ? '…' : written(value, error, isSingle(facts, matrix, value), blankName(facts, figure.set));
     showTip(`${named(facts.rows, cell.row)} → ${named(facts.columns, cell.column)}\n${shown}`, event.clientX, event.clientY);
   });
@@ -542,7 +560,7 @@ byId('overview').addEventListener('click', event => {
   if (head === null || movedOverview()) return;
   if (event.shiftKey || event.ctrlKey || event.metaKey) return pin(head);
   chooseHead(head);
-  if (overview.isStacked) byId('detail').scrollIntoView();
+  if (isStacked()) byId('detail').scrollIntoView();
 });
 byId('overview').addEventListener('pointermove', event => {
   const head = headAt(event);
@@ -618,7 +636,10 @@ function zoom(factor) {
 function findNext(ofKeys) {
   const queries = foundAmong(facts.rows), keys = foundAmong(facts.columns);
   const after = (/** @type {number[]} */ places, /** @type {number} */ at) => places.find(place => place > at) ?? places[0];
-  if (queries.length > 0 && !(ofKeys && keys.length > 0)) focusOn(after(queries, state.row), state.column, {byKey: true});
+  if (queries.length > 0 && !(ofKeys && keys.length > 0)) {
+    const row = after(queries, state.row), [most] = strongest(columns, j => weights?.value(row, j) ?? null, 1);
+    focusOn(row, weights?.value(row, state.column) === null && most ? most.index : state.column, {byKey: true});  // not a hidden key
+  }
   else if (keys.length > 0) focusOn(state.row, after(keys, state.column), {byKey: true});
   countFound();
 }
@@ -919,9 +940,7 @@ const several = facts.groups.length > 1;
 select('order').append(new Option(several ? 'of layers and heads' : 'of the file', 'file'),
     ...facts.statistics.map(({name, title}) => new Option(`by ${title}`, name)));
 if (facts.signed) /** @type {HTMLOptionElement} */ (select('colours').querySelector('[value=log]')).remove();
-const cells = [facts.hidden.some(Boolean) ? 'hatched: hidden' : '', facts.zeros.some(Boolean) ? 'dotted: exactly 0' : '',
-               facts.nan ? 'crossed out or filled: NaN' : ''].filter(Boolean);
-byId('legend').textContent = cells.join(' · ');
+byId('mode-name').textContent = rows === 1 ? 'heights' : 'colours';
 document.body.classList.toggle('compares', compares);
 document.body.classList.toggle('single', data.headCount === 1);
 document.body.classList.toggle('rounded', facts.bits <= 16);
@@ -934,7 +953,11 @@ select('between').append(new Option('all', ''), ...parts[0].flatMap(a => parts[1
 theme();
 readFragment();
 undecided = !/\b(row|column)=/.test(location.hash);
-const resized = new ResizeObserver(() => { if (!device.print) redraw(); });
+const resized = new ResizeObserver(() => {
+  if (device.print) return;
+  side.revealed = false;
+  redraw();
+});
 for (const figure of figures) figure.layout();
 restoreCamera();
 redraw();

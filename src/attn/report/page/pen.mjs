@@ -21,6 +21,9 @@ export function hexColour(name) {
 /** Device pixels of a CSS pixel; `print` is set while the page is printed. */
 export const device = {print: 0, get ratio() { return this.print || window.devicePixelRatio || 1; }};
 
+/** Whether the parts of the page are below each other. */
+export const isStacked = () => !device.print && getComputedStyle(document.getElementsByTagName('main')[0]).display !== 'grid';
+
 /**
  * Sizes a canvas, in CSS pixels, and returns its context, which draws in CSS pixels.
  * @param {HTMLCanvasElement} canvas

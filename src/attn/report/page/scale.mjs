@@ -131,7 +131,7 @@ export function brief(value) {
 }
 
 /**
- * All digits of an exact value, otherwise value ± error.
+ * All digits of an exact value, otherwise value ± error up to one digit below the error's.
  * @param {number | null} value null: hidden
  * @param {number} error 0: exact
  * @param {boolean} single whether the value is a 32-bit float
@@ -141,7 +141,11 @@ export function written(value, error, single, hidden) {
   if (value === null) return hidden;
   if (Number.isNaN(value)) return 'nan';
   if (!Number.isFinite(value)) return value > 0 ? 'inf' : '-inf';
-  if (error > 0) return `${Number(value.toPrecision(4))} ± ${error.toPrecision(1)}`;
+  if (error > 0) {
+    const rounded = error.toPrecision(1), place = Math.max(0, 1 - Math.floor(Math.log10(Number(rounded))));
+    const digits = value.toFixed(Math.min(place, 100));
+    return `${rounded.includes('e') ? Number(digits) : digits.replace(/\.0+$|(\.\d*?)0+$/, '$1')} ± ${rounded}`;
+  }
   const number = single ? shortest32(value) : value;
   return Math.abs(number) < 1e-4 && number !== 0 ? number.toExponential() : String(number);
 }

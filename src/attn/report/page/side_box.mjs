@@ -10,10 +10,10 @@ import {WhyPanel} from './why_panel.mjs';
 /** @typedef {import('./scale.mjs').Scale} Scale */
 /**
  * What the rest of the page provides: the values of the selected head in the first result, a scale, whether a label is
- * found, and the name of a head.
+ * found, the name of a head, and whether the matrix shows a stage before the weights.
  * @typedef {{values: () => import('./data.mjs').Matrix | import('./data.mjs').Difference | null,
  *   scaleOf: (head: number, own?: boolean) => Scale, found: () => (label: string) => boolean,
- *   titleOf: (head: number) => string}} Around
+ *   titleOf: (head: number) => string, isStage: () => boolean}} Around
  */
 
 export class SideBox {
@@ -49,18 +49,19 @@ export class SideBox {
       return this.why.draw(values, around.titleOf(head));
     }
     const inside = insideOf(facts.rows, facts.columns, state.between), {row, column} = state;
-    const toKey = state.side === 'keys';
-    const ofSet = data.compares ? ` in ${facts.sets[0]}` : '';
+    const toKey = state.side === 'keys', isRollout = data.tile(head)?.kind === 'rollout';
+    const ofSet = (data.compares ? ` in ${facts.sets[0]}` : '') + (around.isStage() ? ', by weight' : '');
+    const query = named(facts.rows, row), key = named(facts.columns, column);
     this.strongest.draw(
-        (toKey ? `read ${named(facts.columns, column)} most`
-               : `${named(facts.rows, row)} ${data.tile(head)?.kind === 'rollout' ? 'depends on most' : 'reads most'}`) + ofSet,
+        (toKey ? `${isRollout ? 'depend on' : 'read'} ${key} most` : `${query} ${isRollout ? 'depends on' : 'reads'} most`) + ofSet,
         strongest(toKey ? facts.rows.length : facts.columns.length,
                   i => toKey ? (inside.query(i) ? values.value(i, column) : null)
                              : inside.key(i) ? values.value(row, i) : null, 10),
         i => named(toKey ? facts.rows : facts.columns, i), toKey ? row : column);
     if (state.side !== 'lines') {
-      byId('colour-key').textContent = toKey ? `${one(facts.columnAxis)} ${named(facts.columns, column)} is read by:`
-                                             : `${one(facts.rowAxis)} ${named(facts.rows, row)} reads:`;
+      byId('colour-key').textContent =
+          (toKey ? `${one(facts.columnAxis)} ${key} ${isRollout ? 'is part of' : 'is read by'}`
+                 : `${one(facts.rowAxis)} ${query} ${isRollout ? 'depends on' : 'reads'}`) + `${ofSet}:`;
       return this.text.draw(values, around.scaleOf(head), around.found());
     }
     const heads = [head, ...state.pinned.filter(pin => pin !== head)];
@@ -72,7 +73,8 @@ export class SideBox {
       colour: headColour(k === 0 ? 0 : state.pinned.indexOf(other) + 1, state.dark)}));
     lines.marked = around.found();
     lines.inside = inside;
-    byId('colour-key').replaceChildren(...(lines.heads.length < 2 ? [] : lines.heads.map(lined => {
+    const about = ofSet && `lines${ofSet}`;
+    byId('colour-key').replaceChildren(about, ...(lines.heads.length < 2 ? [] : lines.heads.map(lined => {
       const item = document.createElement('span'), swatch = document.createElement('i');
       swatch.style.background = lined.colour;
       item.append(swatch, lined.title || 'this head');

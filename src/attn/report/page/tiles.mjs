@@ -13,8 +13,14 @@ const kAtOnce = {cells: 4e6, products: 2e8};  // of all heads, to compute the ti
 
 /** A matrix in float64; -Infinity: hidden. */
 export class TileMatrix {
-  /** @param {Facts} facts @param {Float64Array} cells @param {Float64Array} errors of each row */
-  constructor(facts, cells, errors) {
+  /**
+   * @param {Facts} facts
+   * @param {Float64Array} cells
+   * @param {Float64Array} errors of each row
+   * @param {boolean} isRollout its zeros are tokens that a query does not depend on
+   */
+  constructor(facts, cells, errors, isRollout) {
+    this.isRollout = isRollout;
     this.facts = facts;
     this.step = 1;
     this.cells = cells;
@@ -26,8 +32,8 @@ export class TileMatrix {
     const cell = this.cells[i * this.facts.columns.length + j];
     return cell === -Infinity ? null : cell;
   }
-  /** @param {number} i */
-  error(i) { return this.errors[i]; }
+  /** Zeros are exact. @param {number} i @param {number} j */
+  error(i, j) { return this.value(i, j) === 0 ? 0 : this.errors[i]; }
   /** @param {number} i */
   seen(i) {
     const count = this.facts.columns.length;
@@ -43,6 +49,7 @@ export class TileMatrix {
     const {facts} = this, level = await levelFrom(facts, 1, facts.unit, (i, j) => this.value(i, j));
     // Cells without a value are what they are in the heads.
     if (facts.zeros[0] && !facts.hidden[0]) level.codes = level.codes.map(code => code === kHidden ? kZero : code);
+    if (this.isRollout) level.codes = level.codes.map((code, at) => this.cells[at] === 0 ? kZero : code);
     return level;
   }
 }
@@ -121,7 +128,7 @@ export class Tiles {
       }
     }
     for (let at = 0; at < cells.length; ++at) cells[at] = seen[at] ? cells[at] / heads.length : -Infinity;
-    return new TileMatrix(facts, cells, errors);
+    return new TileMatrix(facts, cells, errors, false);
   }
 
   /** A R, with R of the layer before and A = the mean of heads and the residual connection. @param {number} group @returns {Promise<Float64Array>} */
@@ -159,6 +166,6 @@ export class Tiles {
       const all = await Promise.all(this.headsOf(layer).map(head => this.data.matrix(0, head)));
       errors.forEach((_, i) => { errors[i] += all.reduce((sum, matrix) => sum + matrix.error(i), 0) / all.length; });
     }
-    return new TileMatrix(facts, cells, errors);
+    return new TileMatrix(facts, cells, errors, true);
   }
 }

@@ -248,11 +248,13 @@ export function writtenSteps(why, steps, head, row, column) {
     softmax.push([`max ${x} = `, steps.max]);
     softmax.push(['Σ e', {power: [`${x} − max ${x}`]}, ...steps.sink === null ? [] : [' + e', {power: [steps.sink, ...minus]}, ' (sink)'],
                   ' = ', steps.total]);
+    if (steps.sink !== null) softmax.push(['weight of the sink = e', {power: [steps.sink, ...minus]}, ' / ', steps.total, ' = ', Math.exp(steps.sink - steps.max) / steps.total]);
     if (steps.weight !== null)
       softmax.push([...of('a'), ' = ', ...steps.isHidden ? ['0'] : ['e', {power: [steps.logit, ...minus]}], ' / ', steps.total, ' = ', steps.weight]);
   }
   written.push({name: steps.sink === null && !divided ? 'Softmax' : 'Weights', strips: null, formulas: softmax,
-                words: steps.seesNone ? 'This query sees no key.' : 'Exponentials, divided by their sum over the keys.'});
+                words: steps.seesNone ? `This query sees no key.${steps.sink === null ? '' : ' The sink takes the weight of the row.'}`
+                    : `Exponentials, divided by their sum over the keys${steps.sink === null ? '' : ' and the sink'}.`});
   if (steps.v.length > 0)
     written.push({name: 'Context', strips: 'context',
                   words: ['What this key adds to the sum of the values, c (grey). Its share is negative if it points away from c. The shares of all keys add up to 1.',
