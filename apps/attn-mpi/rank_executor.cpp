@@ -121,19 +121,18 @@ std::optional<int> RankExecutor::follow(const RunArgs& args) {
   const ReadLimits limits = limits_of(args);
   TensorFiles files(limits);
   const TeamRun start = join_team(team_, start_, files);
-  Document document = document_of(args, files);
-  Job job = read_job(document, files);
-  job.outputs = outputs_named(start.computed, job, document);
-  const std::vector<Request> requested = outputs_named(start.requested, job, document);
-  PreparedJob prepared = prepare_job(job, document);
+  Job job = read_job(document_of(args, files), files);
+  job.outputs = outputs_named(start.computed, job);
+  const std::vector<Request> requested = outputs_named(start.requested, job);
+  PreparedJob prepared = prepare_job(job);
   const Sharing sharing =
-      sharing_of(prepared, outputs_among(outputs_named(start.by_rows, job, document)), team_);
+      sharing_of(prepared, outputs_among(outputs_named(start.by_rows, job)), team_);
   const MemberJob own = job_of_member(job, prepared, sharing, team_.rank());
-  MemoryEstimate(own.prepared.plan).require(document.name, limits.memory);
+  MemoryEstimate(own.prepared.plan).require(job.document.name, limits.memory);
   set_threads_of(args);
   std::optional<RowReporter> reporter;
   if (start.shows_progress) reporter.emplace(team_);
-  execute_shared({job, prepared, document, nullptr, requested, args.nan}, sharing, team_, nullptr);
+  execute_shared({job, prepared, nullptr, requested, args.nan}, sharing, team_, nullptr);
   if (reporter) reporter->finish();
   require_mapped_files_unchanged();
   return 0;

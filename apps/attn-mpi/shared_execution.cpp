@@ -220,7 +220,7 @@ Execution execute_rows(const ExecutionRequest& request, const Sharing& sharing, 
   std::unique_ptr<RegionWriter> writer;
   if (team.rank() == 0) {
     if (request.described_by != nullptr)
-      result = describe_job(request.job, request.prepared.inputs, plan, request.document,
+      result = describe_job(request.job, request.prepared.inputs, plan, request.job.document,
                             *request.described_by);
     if (receiver != nullptr) {
       receiver->begin(plan, result);
@@ -234,7 +234,7 @@ Execution execute_rows(const ExecutionRequest& request, const Sharing& sharing, 
   RegionWriter nowhere{{}};  // nothing is streamed without a receiver
   const MemberRows rows(request, sharing.rows[team.rank()], receiver ? *receiver : nowhere);
   Result part;
-  compute_job(own.job, own.prepared, request.document, part, rows.consumers());
+  compute_job(own.job, own.prepared, part, rows.consumers());
   result.overflows = part.overflows;
   const auto reports =
       gather_texts(team, pack_report(plan, rows, part.overflows,
@@ -264,11 +264,10 @@ Execution execute_keys(const ExecutionRequest& request, Team& team, RowReceiver*
   const kernel::KeyPart part = key_part_of(team);
   prepared.inputs.key_part = &part;
   if (team.rank() == 0)
-    return execute({request.job, prepared, request.document, request.described_by, request.outputs,
-                    request.nan},
+    return execute({request.job, prepared, request.described_by, request.outputs, request.nan},
                    receiver);
   Execution unused;
-  compute_job(request.job, prepared, request.document, unused.result);
+  compute_job(request.job, prepared, unused.result);
   return {};
 }
 

@@ -68,14 +68,13 @@ Result computed(const FileBytes& file, std::size_t& planned) {
   const fuzz::Confined confined;
   TensorFiles files({.memory = kMost, .npz = {.expanded = kMost}});
   files.add(file);
-  const Document document = document_of(file, files);
-  const Job job = make_job(document, files);
-  PreparedJob prepared = prepare_job(job, document);
+  Job job = make_job(document_of(file, files), files);
+  PreparedJob prepared = prepare_job(job);
   MemoryEstimate memory(prepared.plan);
   memory.add_output_text(prepared.plan);
   planned = memory.bytes();
-  memory.require(document.name, kMost);
-  Result result = execute({job, prepared, document, &files}).result;
+  memory.require(job.document.name, kMost);
+  Result result = execute({job, prepared, &files}).result;
   require_planned(prepared.plan, result);
   return result;
 }

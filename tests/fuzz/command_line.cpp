@@ -73,8 +73,8 @@ void understand(const RunCommand& typed) {
   Document document;
   apply_job_flags(typed.flags, document, files.budget());
   if (document.entries.empty()) return;
-  const Job job = make_job(document, files);
-  const Plan plan = prepare_job(job, document).plan;
+  const Job job = make_job(std::move(document), files);
+  const Plan plan = prepare_job(job).plan;
   plan_text(plan, MemoryEstimate(plan));
 }
 

@@ -22,9 +22,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const fuzz::HeapPeak heap;
   fuzz::accepted([&] {
     TensorFiles files({.memory = kMost});
-    const Document document = parse_document(file.text(), "job.json", "");
-    const Job job = make_job(document, files);
-    PreparedJob prepared = prepare_job(job, document);
+    const Job job = make_job(parse_document(file.text(), "job.json", ""), files);
+    PreparedJob prepared = prepare_job(job);
     fuzz::require(prepared.plan.outputs.size() == job.outputs.size(), "every output is planned");
     MemoryEstimate memory(prepared.plan);
     memory.add_output_text(prepared.plan);

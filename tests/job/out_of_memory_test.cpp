@@ -79,18 +79,16 @@ const std::vector<std::string> kWrong = {
 /// The steps of `attn run`, from the job to the files.
 void run(const std::string& json, const std::string& folder, const std::vector<std::string>& to) {
   TensorFiles files;
-  const Document document = parse_document(json, "job.json", folder);
-  Job job = make_job(document, files);
+  Job job = make_job(parse_document(json, "job.json", folder), files);
   if (to.empty()) job.outputs = explained_outputs(job);
-  const PreparedJob prepared = prepare_job(job, document);
+  const PreparedJob prepared = prepare_job(job);
   const MemoryEstimate memory(prepared.plan);
-  memory.require(document.name, 1 << 30);
+  memory.require(job.document.name, 1 << 30);
   plan_json(prepared.plan, memory), plan_text(prepared.plan, memory);
   std::vector<OutputTarget> targets;
   for (const std::string& path : to) targets.push_back(parse_target(path));
   ResultWriter writer(targets, names_of(job.outputs), {.digest = true});
-  const Result result =
-      execute({job, prepared, document, &files, job.outputs, NanPolicy::warn}).result;
+  const Result result = execute({job, prepared, &files, job.outputs, NanPolicy::warn}).result;
   if (to.empty()) explain(job, result.outputs, {});
   writer.write(result);
   writer.commit();

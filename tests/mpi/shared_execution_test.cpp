@@ -19,9 +19,8 @@ namespace {
 /// A job as one member has read it.
 struct SharedJob {
   explicit SharedJob(const std::string& json)
-      : document(parse_document(json, "job", "")), job(make_job(document, files)) {}
+      : job(make_job(parse_document(json, "job", ""), files)) {}
   TensorFiles files;
-  Document document;
   Job job;
 };
 
@@ -36,10 +35,8 @@ std::vector<std::string> write_job(const std::string& json, const std::string& p
   SharedJob own(json);
   const std::vector<std::string> names = names_of(own.job.outputs);
   const OutputSet by_rows = outputs_for_rows(targets, own.job.outputs);
-  PreparedJob prepared =
-      prepare_job(own.job, own.document, team == nullptr ? by_rows : OutputSet());
-  const ExecutionRequest request{own.job,    prepared,        own.document,
-                                 &own.files, own.job.outputs, NanPolicy::warn};
+  PreparedJob prepared = prepare_job(own.job, team == nullptr ? by_rows : OutputSet());
+  const ExecutionRequest request{own.job, prepared, &own.files, own.job.outputs, NanPolicy::warn};
   std::optional<Sharing> sharing;
   if (team != nullptr) {
     sharing = share_work(prepared.inputs, prepared.plan, team->size());
@@ -135,7 +132,7 @@ TEST_CASE("how a job is shared is described as text and as JSON") {
   };
   for (const Case& c : cases) {
     const SharedJob own(c.json);
-    PreparedJob prepared = prepare_job(own.job, own.document);
+    PreparedJob prepared = prepare_job(own.job);
     const Sharing sharing = share_work(prepared.inputs, prepared.plan, 3);
     CHECK_THAT(sharing_text(own.job, prepared, sharing, 3), Catch::StartsWith(c.text));
     CHECK_THAT(sharing_json(own.job, prepared, sharing, 3), Catch::StartsWith(c.part));
@@ -145,7 +142,7 @@ TEST_CASE("how a job is shared is described as text and as JSON") {
 
 TEST_CASE("only outputs that are not written by row are collected at member 0") {
   const SharedJob own(random_job(300, 80, kRows));
-  PreparedJob prepared = prepare_job(own.job, own.document);
+  PreparedJob prepared = prepare_job(own.job);
   const Sharing sharing = share_work(prepared.inputs, prepared.plan, 2);
   const std::size_t context = 2 * 300 * 8 * 8, weights = 2 * 300 * 80 * 8, entropy = 2 * 300 * 8;
   const std::size_t queries = count_of(sharing.rows[1]);

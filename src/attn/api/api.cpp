@@ -92,13 +92,14 @@ void run_job(const char* job_text, const attn_tensor* tensors, std::size_t count
              const char* settings_text, attn_result& result) {
   const RunSettings settings = run_settings(settings_text);
   TensorFiles files(settings.limits);
-  Document document = document_of(
-      job_text, tensors_of(tensors, count, files.budget(), result.copied), files.budget());
-  const Job job = read_job(document, files);
-  const PreparedJob prepared = prepare_job(job, document);
+  Job job =
+      read_job(document_of(job_text, tensors_of(tensors, count, files.budget(), result.copied),
+                           files.budget()),
+               files);
+  const PreparedJob prepared = prepare_job(job);
   MemoryEstimate(prepared.plan).require("", settings.limits.memory);
   set_threads(settings.threads);
-  Execution execution = execute({job, prepared, document, nullptr, job.outputs, settings.nan});
+  Execution execution = execute({job, prepared, nullptr, job.outputs, settings.nan});
   result.warnings = joined_lines(execution.warnings);
   take_outputs(std::move(execution.result.outputs), result);
 }

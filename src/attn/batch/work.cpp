@@ -195,20 +195,19 @@ class LayersOfItem {
     const std::string name = "layer " + std::to_string(number);
     const std::size_t limit = files_.limits().memory;
     TensorFiles own(files_, files_.limits());
-    Document document;
     std::optional<PreparedJob> prepared;
     std::size_t shared = 0;  // bytes of inputs that all layers use
     const auto read = [&] {
-      document = series.document(number);
+      Document document = series.document(number);
       shared = limit - files_.budget().left();
       kept_ = saturating_sum(shared, joined_ ? joined_->bytes_kept() : 0);
       own.budget().share(
           reservation_.bytes() - std::min(kept_, reservation_.bytes()),
           [&](std::size_t bytes) { return reservation_.grow_to(saturating_sum(kept_, bytes)); });
-      job_ = read_job(document, own);
+      job_ = read_job(std::move(document), own);
       add_batch_axis(job_);
       if (context_.naming) require_one_output(job_, *context_.naming);
-      prepared = prepare_job(job_, document);
+      prepared = prepare_job(job_);
       if (!joined_) joined_.emplace(series.layers().size());
       joined_->add(prepared->plan, "the first layer");
     };
@@ -233,7 +232,7 @@ class LayersOfItem {
     }
     add_digests_of(own);
     Execution execution = within(name, [&] {
-      return execute({job_, *prepared, std::move(document), nullptr, job_.outputs, context_.nan});
+      return execute({job_, *prepared, nullptr, job_.outputs, context_.nan});
     });
     for (const std::string& warning : execution.warnings) warnings_.push_back({number, warning});
     results_->add(execution.result);
@@ -281,10 +280,10 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
   before_reading.add("the job document", attempt.document.memory());
   before_reading.add("its inputs", bytes_to_read(document, files));
   if (!reserve(before_reading.bytes())) return false;
-  Job job = make_job(document, files);
+  Job job = make_job(std::move(document), files);
   check_hidden(hidden, job);
   if (context.naming) require_one_output(job, *context.naming);
-  PreparedJob prepared = prepare_job(job, document);
+  PreparedJob prepared = prepare_job(job);
   MemoryEstimate memory(prepared.plan);
   add_copies(prepared.plan, context, memory);
   if (context.dry_run) {
@@ -300,8 +299,7 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
   }
   std::unique_ptr<ResultWriter> writer;
   if (context.naming && context.naming->bundle == 0) writer = writer_of_item(item, context, job);
-  const auto [result, warnings] =
-      execute({job, prepared, std::move(document), &files, job.outputs, context.nan});
+  const auto [result, warnings] = execute({job, prepared, &files, job.outputs, context.nan});
   outcome.warning = join(warnings, "; ");
   deliver(result, writer.get(), attempt, context, outcome);
   return true;

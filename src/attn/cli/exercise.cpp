@@ -50,8 +50,7 @@ void write_exercise(const std::string& name, const std::string& job_file,
   const OutputPolicy policy{.force = args.force};
   OutputFile sheet_file(args.sheet, policy), solution_file(solution, policy);
   TensorFiles files;
-  const Document document = read_document(job_file, files);
-  Job job = make_job(document, files);
+  Job job = make_job(read_document(job_file, files), files);
   constexpr int kMostTries = 100;
   const TensorMap given = job.tensors;
   Generator generator(args.seed);

@@ -149,9 +149,9 @@ int mask(const MaskArgs& args) {
     fail_usage("expected a job, or --shape L,S for numbers of queries and keys");
   if (!args.shape.empty()) add_inputs(parsed_shape(args.shape), document, files.budget());
   document.erase("outputs");
-  Job job = read_job(document, files);
+  Job job = read_job(std::move(document), files);
   job.outputs = {Output::scores};
-  const PreparedJob prepared = prepare_job(job, document);
+  const PreparedJob prepared = prepare_job(job);
   const Inputs& in = prepared.inputs;
   const Shape shape = shape_of_visible_keys(in);
   files.budget().charge(saturating_product({2, element_count(shape)}), "the mask", "compute");

@@ -191,13 +191,13 @@ void refuse_flags_with_file(const RandomArgs& args) {
 }
 
 /// Errors: data, for a job whose inputs have no adversarial numbers in their own form.
-void refuse_stored(const Job& job, const Document& document) {
+void refuse_stored(const Job& job) {
   const auto refuse = [&](const std::string& what) {
     throw Error(ErrorKind::data,
-                Problem{.where = {document.name},
+                Problem{.where = {job.document.name},
                         .message = "no adversarial inputs for a job with " + what});
   };
-  if (contains(job.replaced, Input::Q_nope) || document.find("value_width") != nullptr)
+  if (contains(job.replaced, Input::Q_nope) || job.document.find("value_width") != nullptr)
     refuse("values in the columns of keys");
   for (const Input input : {Input::Q, Input::K, Input::V})
     if (const Tensor* tensor = find(job.tensors, input); tensor != nullptr && tensor->rows())
@@ -223,11 +223,11 @@ void write_to_pool(const Tensor& values, const GatheredRows& rows, Tensor& pool)
 }
 
 /// The inputs of a job with pages: pools instead of K and V, and tables as given.
-TensorMap in_pages(const Job& job, const Document& document, const TensorMap& inputs) {
+TensorMap in_pages(const Job& job, const TensorMap& inputs) {
   TensorMap all;
   for (const TensorMap* tensors : {&inputs, &job.replaced})
     for (const auto& [name, tensor] : *tensors)
-      if (document.find(name) != nullptr) all.set(name, tensor);
+      if (job.document.find(name) != nullptr) all.set(name, tensor);
   for (const auto& [input, pool] :
        {std::pair(Input::K, Input::K_pages), std::pair(Input::V, Input::V_pages)}) {
     const std::string name(name_of(contains(all, pool) ? pool : Input::KV_pages));
@@ -248,10 +248,10 @@ TensorMap adversarial(const RandomArgs& args, TensorFiles& files) {
     fail_usage("--seed: expected a whole number below 2^64 with --kind");
   Document document = read_document(args.job, files);
   check_values(document);
-  const Job job = read_job(document, files);
-  prepare_job(job, document);
-  refuse_stored(job, document);
-  VisibleInputs visible = within(document.name, [&] {
+  const Job job = read_job(std::move(document), files);
+  prepare_job(job);
+  refuse_stored(job);
+  VisibleInputs visible = within(job.document.name, [&] {
     return visible_inputs({job.tensors, job.options, RowChange::none}, usual_output(job),
                           std::stoull(seed));
   });
@@ -262,7 +262,7 @@ TensorMap adversarial(const RandomArgs& args, TensorFiles& files) {
   TensorMap& inputs = visible.tensors;
   for (const std::string& name : job.transposed)  // by weights_layout, which remains in the job
     inputs.set(name, transposed(inputs.at(name)));
-  return has_pages(job.replaced) ? in_pages(job, document, inputs) : inputs;
+  return has_pages(job.replaced) ? in_pages(job, inputs) : inputs;
 }
 
 /// Errors: usage, for an unknown generator. The message suggests one that has the method.

@@ -74,11 +74,11 @@ void add_view_options(Command& command, RunViewArgs& args) {
   command.requirements.push_back({{"--explain-query", "--explain-head"}, "--explain"});
 }
 
-Request drawn_output(const Job& job, const Document& document) {
+Request drawn_output(const Job& job) {
   const Request weights = Output::weights;
   const std::vector<Request>& outputs = job.outputs;
   const bool all_differ = std::find(outputs.begin(), outputs.end(), weights) == outputs.end();
-  return all_differ && document.find("outputs") != nullptr ? outputs.front() : weights;
+  return all_differ && job.document.find("outputs") != nullptr ? outputs.front() : weights;
 }
 
 RunViews::RunViews(const RunViewArgs& args, const Request& drawn, std::vector<OutputPath> results,
@@ -267,15 +267,15 @@ bool has_text(const Destination& destination, const std::string& format) {
          (destination.shown && format == "ndjson");
 }
 
-std::vector<Request> outputs_of(const Job& job, const Document& document,
-                                const Destination& destination) {
+std::vector<Request> outputs_of(const Job& job, const Destination& destination) {
   std::vector<Request> outputs = job.outputs;
   const bool only_named = !names_in(destination.targets).empty();
-  if (document.find("outputs") == nullptr && !destination.on_stdout && only_named) outputs.clear();
+  if (job.document.find("outputs") == nullptr && !destination.on_stdout && only_named)
+    outputs.clear();
   std::vector<std::string> names;
   for (const OutputTarget& target : destination.targets)
     if (!target.name.empty()) names.push_back(target.name);
-  append_missing(outputs, outputs_named(names, job, document));
+  append_missing(outputs, outputs_named(names, job));
   return outputs;
 }
 
@@ -343,20 +343,20 @@ int run_job(const RunArgs& args) {
   if (has_several_layers(document)) return run_layers(args, std::move(document), files);
   name_results_of_layer(document, destination);
   const bool from_model = document.find("model") != nullptr;
-  Job job = read_job(document, files);
+  Job job = read_job(std::move(document), files);
   ShowArgs shown = args.show;
-  shown.text.settings = print_settings_of(document);
+  shown.text.settings = print_settings_of(job.document);
   if (destination.shown) print_options_of(shown.text);  // refuses flags without effect
-  const std::vector<Request> outputs = outputs_of(job, document, destination);
+  const std::vector<Request> outputs = outputs_of(job, destination);
   const std::vector<std::string> names = names_of(outputs);
-  RunViews views(views_of(args), drawn_output(job, document),
-                 output_paths(destination.targets, names), policy_of(args));
+  RunViews views(views_of(args), drawn_output(job), output_paths(destination.targets, names),
+                 policy_of(args));
   job.outputs = outputs;
   append_missing(job.outputs, views.outputs(job));
 
   const bool whole = destination.shown || !args.views.empty();
   const OutputSet by_rows = whole ? OutputSet{} : outputs_for_rows(destination.targets, outputs);
-  PreparedJob prepared = prepare_job(job, document, by_rows);
+  PreparedJob prepared = prepare_job(job, by_rows);
   const std::unique_ptr<PlannedRun> run = args.executor->plan(args, job, prepared, by_rows);
   const Plan& plan = prepared.plan;
   MemoryEstimate memory = run->memory();
@@ -370,21 +370,20 @@ int run_job(const RunArgs& args) {
     if (const std::string rule = named_rule(prepared.inputs); !rule.empty())
       text += is_json ? ",\"mask_rule\":" + to_json(Json{rule}) : "mask_rule: " + rule + "\n";
     if (from_model)
-      text +=
-          is_json ? ",\"job\":" + job_json(document, -1) : "job:\n" + job_json(document, 0) + "\n";
+      text += is_json ? ",\"job\":" + job_json(job.document, -1)
+                      : "job:\n" + job_json(job.document, 0) + "\n";
     text += run->description(is_json);
     print(text + (is_json ? "}\n" : ""));
     return 0;
   }
-  memory.require(document.name, limits.memory, views.flags());
+  memory.require(job.document.name, limits.memory, views.flags());
   run->claim(output_paths(destination.targets, names));
   ResultWriter writer(destination.targets, names, policy_of(args));
   set_threads_of(args);
   const bool described = needs_description(destination, args);
   const bool is_delivered = destination.shown || !destination.targets.empty();
   const std::vector<Request> requested = is_delivered ? outputs : views.outputs(job);
-  const ExecutionRequest request{job,       prepared, document, described ? &files : nullptr,
-                                 requested, args.nan};
+  const ExecutionRequest request{job, prepared, described ? &files : nullptr, requested, args.nan};
   const auto [all, warnings] = run->execute(request, files, writer);
   const Result result = with_outputs(all, outputs);
   writer.write(result);

@@ -28,7 +28,7 @@ struct RunViewArgs {
 
 /// The output that --view draws: the weights or, if the job lists outputs without them, the first
 /// of these.
-Request drawn_output(const Job& job, const Document& document);
+Request drawn_output(const Job& job);
 
 /// --view, --explain and their companions, in the group "Results".
 void add_view_options(Command& command, RunViewArgs& args);

@@ -46,8 +46,7 @@ void set_threads_of(const RunArgs& args);
 Document document_of(const RunArgs& args, TensorFiles& files);
 
 /// The outputs to write. -o NAME=FILE replaces the default outputs of a job and adds to given ones.
-std::vector<Request> outputs_of(const Job& job, const Document& document,
-                                const Destination& destination);
+std::vector<Request> outputs_of(const Job& job, const Destination& destination);
 
 /// Whether anything that is written stores provenance, which needs digests of the inputs.
 bool needs_description(const Destination& destination, const RunArgs& args);

@@ -32,7 +32,6 @@ std::string name_of_number(std::int64_t layer) { return "layer " + std::to_strin
 /// A layer whose tensors have been read. It stays in memory only while it is planned or computed.
 struct ReadLayer {
   TensorFiles files;
-  Document document;  ///< the explicit job
   Job job;
   PreparedJob prepared;
 
@@ -95,15 +94,16 @@ class LayersRun {
 
   /// Errors: usage or data, if the document has names of outputs that no layer has.
   void check_names_of_outputs() const {
-    const Document document = series_.whole();
-    const Entry* const outputs = document.find("outputs");
+    Job job;
+    job.document = series_.whole();
+    const Entry* const outputs = job.document.find("outputs");
     if (outputs == nullptr) return;
     const std::vector<std::string> known = request_names();
     std::vector<std::string> unknown;
     for (std::string& name : strings_of(outputs->value))
       if (std::find(known.begin(), known.end(), name) == known.end())
         unknown.push_back(std::move(name));
-    outputs_named(unknown, Job{}, document);
+    outputs_named(unknown, job);
   }
 
   /// Bytes of the document and of the hidden states that are all in one file.
@@ -117,16 +117,15 @@ class LayersRun {
       ReadLimits rest = limits_;
       rest.memory -= std::min(kept, rest.memory);
       layer = std::make_unique<ReadLayer>(files_, rest);
-      layer->document = std::move(document);
-      layer->job = read_job(layer->document, layer->files);
+      layer->job = read_job(std::move(document), layer->files);
       if (is_joined_) add_batch_axis(layer->job);
-      layer->job.outputs = outputs_of(layer->job, layer->document, destination_);
+      layer->job.outputs = outputs_of(layer->job, destination_);
     };
     within(name_of_number(number), inside);
     if (!by_rows_)
       by_rows_ = destination_.shown ? OutputSet{}
                                     : outputs_for_rows(destination_.targets, layer->job.outputs);
-    layer->prepared = prepare_job(layer->job, layer->document, *by_rows_);
+    layer->prepared = prepare_job(layer->job, *by_rows_);
     return layer;
   }
 
@@ -203,7 +202,7 @@ class LayersRun {
   void add_plan(std::int64_t number, const ReadLayer& layer, const Plan& plan,
                 const MemoryEstimate& memory) {
     const bool is_json = prints_json(args_);
-    const std::string job = job_json(layer.document, is_json ? -1 : 0);
+    const std::string job = job_json(layer.job.document, is_json ? -1 : 0);
     if (is_json) {
       text_ += (text_.empty() ? "{\"layers\":[" : ",") + std::string("{\"layer\":") +
                std::to_string(number) + "," + plan_json(plan, memory).substr(1);
@@ -221,12 +220,12 @@ class LayersRun {
   }
 
   /// Computes a layer; its rows go to `receiver`.
-  Result compute(std::int64_t number, const ReadLayer& layer, const TensorFiles* described_by,
+  Result compute(std::int64_t number, ReadLayer& layer, const TensorFiles* described_by,
                  RowReceiver* receiver) {
     Execution execution = within(name_of_number(number), [&] {
-      return execute({layer.job, layer.prepared, layer.document, described_by, layer.job.outputs,
-                      args_.nan, shared_inputs_},
-                     receiver);
+      return execute(
+          {layer.job, layer.prepared, described_by, layer.job.outputs, args_.nan, shared_inputs_},
+          receiver);
     });
     for (const std::string& warning : execution.warnings) warnings_.push_back({number, warning});
     return std::move(execution.result);

@@ -75,16 +75,16 @@ std::vector<MatchedOutput> match_outputs(const TensorMap& given, const Reference
 
 /// Makes the matched outputs those of the job, in the same order. Messages about them refer to
 /// `where`.
-void request_outputs(const std::vector<MatchedOutput>& matches, const std::string& where, Job& job,
-                     Document& document) {
+void request_outputs(const std::vector<MatchedOutput>& matches, const std::string& where,
+                     Job& job) {
   std::vector<std::string> names;
   JsonArray values;
   for (const MatchedOutput& match : matches) {
     names.push_back(match.name);
     values.push_back(Json{match.name});
   }
-  document.set({"outputs", Json{std::move(values)}, where, "", true});
-  job.outputs = outputs_named(names, job, document);
+  job.document.set({"outputs", Json{std::move(values)}, where, "", true});
+  job.outputs = outputs_named(names, job);
 }
 
 Precision named(const std::string& word) { return *precision_named(word); }
@@ -281,13 +281,13 @@ struct Wrong {
 
 /// How the result agrees with `job`: "", ", judging by 4 of 32 heads and 8 of 1024 queries", " if
 /// its axes 1 and 2 are swapped". nullopt if it does not. Errors: as prepare_job().
-std::optional<std::string> agreement(const Wrong& wrong, Job job, const Document& document) {
+std::optional<std::string> agreement(const Wrong& wrong, Job job) {
   job.outputs = {wrong.output};
   if (is_of_gradients(wrong.output)) job.options.path = Path::automatic;  // keeps no scores
   Compared compared = wrong.compared;
   std::string where =
       wrong.output == Request(Output::context) ? keep_some_heads(job, compared.a) : "";
-  PreparedJob prepared = prepare_job(job, document);
+  PreparedJob prepared = prepare_job(job);
   const PlannedOutput planned = prepared.plan.outputs[0];
   const auto queries = sampled_queries(prepared.inputs);
   if (!queries.empty()) {
@@ -300,10 +300,10 @@ std::optional<std::string> agreement(const Wrong& wrong, Job job, const Document
     job.options.rows.clear();
     for (const std::size_t query : queries)
       job.options.rows.push_back(static_cast<std::int64_t>(prepared.inputs.rows[query]));
-    prepared = prepare_job(job, document);
+    prepared = prepare_job(job);
   }
-  compared.b = execute({job, prepared, document, nullptr, job.outputs})
-                   .result.outputs.at(name_of(wrong.output));
+  compared.b =
+      execute({job, prepared, nullptr, job.outputs}).result.outputs.at(name_of(wrong.output));
   if (wrong.precision != nullptr)
     compared.bounds = expected_error(wrong.output, prepared.inputs, *wrong.precision);
   if (compared.a.shape() == compared.b.shape() &&
@@ -317,14 +317,14 @@ std::optional<std::string> agreement(const Wrong& wrong, Job job, const Document
 }
 
 /// The hint that A agrees with the job in the other layout of 4-D inputs; "" if it does not.
-std::string other_layout(const Wrong& wrong, const Job& job, const Document& document) {
+std::string other_layout(const Wrong& wrong, const Job& job) {
   for (const Layout layout : {Layout::bhld, Layout::blhd}) {
     if (!has_layout(job, layout)) continue;
     Job other = job;
     other.options.layout = layout == Layout::bhld ? Layout::blhd : Layout::bhld;
     const std::string name = layout == Layout::bhld ? "blhd" : "bhld";
     try {
-      if (const auto how = agreement(wrong, std::move(other), document))
+      if (const auto how = agreement(wrong, std::move(other)))
         return "A agrees with the job with layout " + name + " (--layout " + name + ")" + *how;
     } catch (const Error&) {  // shapes that do not fit in this layout
     }
@@ -356,18 +356,18 @@ void search_mistake(const Variant& job, const Evidence& evidence, SearchLimits& 
 }
 
 /// Whether the pair passes, or a hint explains the difference.
-bool is_explained(const Wrong& wrong, const Job& job, const Document& document, TensorPair& pair) {
+bool is_explained(const Wrong& wrong, const Job& job, TensorPair& pair) {
   if (pair.passed() || is_explained(pair)) return true;
-  const std::string hint = other_layout(wrong, job, document);
+  const std::string hint = other_layout(wrong, job);
   if (!hint.empty()) pair.hints = {hint};
   return !hint.empty() || !pair.found.same_shape;
 }
 
 /// Finds out what explains the difference, unless a hint does.
-void explain(const Wrong& wrong, const Job& job, const Document& document,
-             const PreparedJob& prepared, const PlannedOutput& planned, const Precision& precision,
-             SearchLimits& limits, TensorPair& pair) {
-  if (is_explained(wrong, job, document, pair)) return;
+void explain(const Wrong& wrong, const Job& job, const PreparedJob& prepared,
+             const PlannedOutput& planned, const Precision& precision, SearchLimits& limits,
+             TensorPair& pair) {
+  if (is_explained(wrong, job, pair)) return;
   if (pair.found.same()) return;  // a gate fails, but the errors are within their bounds
   const Tensor reference = cast(pair.compared.b, DType::f64);
   std::optional<Tensor> bounds = pair.compared.bounds;
@@ -391,10 +391,9 @@ void explain(const Wrong& wrong, const Job& job, const Document& document,
 
 /// The same of a pair that was compared in parts.
 void explain(const PartwiseJob& parts, PartwiseJob::Found& found, const Job& job,
-             const Document& document, const PlannedOutput& planned, const Precision& precision,
-             SearchLimits& limits) {
+             const PlannedOutput& planned, const Precision& precision, SearchLimits& limits) {
   TensorPair& pair = found.pair;
-  if (is_explained({pair.compared, planned.request, &precision}, job, document, pair)) return;
+  if (is_explained({pair.compared, planned.request, &precision}, job, pair)) return;
   const PartwiseJob::Sample sample = parts.sample(pair.compared, planned, precision, found.errors);
   stop_keeping_freed_memory();
   const Excerpt of_rows;
@@ -501,7 +500,7 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
   require_metrics(typed.gates, true, typed.has_tolerance);
   check_values(document);
   document.erase("outputs");  // A determines the outputs
-  Job job = read_job(document, files);
+  Job job = read_job(std::move(document), files);
   job.options.compute = Compute::f64;
   job.options.path = Path::reference;
   std::size_t input_size = 0;  // of the widest numbers
@@ -509,7 +508,7 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
     if (is_float(tensor.dtype())) input_size = std::max(input_size, size_of(tensor.dtype()));
   const bool may_have_parts = typed.gates.empty() && !typed.has_tolerance &&
                               !typed.keeps_elements && PartwiseJob::fits(job);
-  const Job as_read = may_have_parts ? job : Job{};
+  const TensorMap as_read = may_have_parts ? job.tensors : TensorMap();
   const auto convert = [&] {  // once, and not for each variant
     files.budget().charge(bytes_of_conversions(job.tensors, job.options), "inputs", "convert");
     for (const auto& [name, tensor] : TensorMap(job.tensors))
@@ -520,18 +519,18 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
   SearchLimits search = typed.search;
   std::vector<std::string> unmatched;
   const std::vector<MatchedOutput> matches = match_outputs(given, typed, job, unmatched);
-  if (!unmatched.empty()) refuse_unmatched(unmatched, given, prepare_job(job, document), job);
-  request_outputs(matches, typed.as.empty() ? "A" : "--as", job, document);
-  PreparedJob prepared = prepare_job(job, document);
+  if (!unmatched.empty()) refuse_unmatched(unmatched, given, prepare_job(job), job);
+  request_outputs(matches, typed.as.empty() ? "A" : "--as", job);
+  PreparedJob prepared = prepare_job(job);
   std::optional<PartwiseJob> parts;
   if (may_have_parts) {
     if (are_used_as_given(prepared.inputs)) parts.emplace(job, prepared.inputs);
     for (std::size_t i = 0; i < matches.size() && parts; ++i)
       if (!parts->has_parts(prepared.plan.outputs[i], matches[i].tensor.shape())) parts.reset();
     if (!parts) {
-      job.tensors = as_read.tensors;
+      job.tensors = as_read;
       convert();
-      prepared = prepare_job(job, document);
+      prepared = prepare_job(job);
     }
   }
   std::vector<Gating> gatings = gatings_of(matches, typed, job);
@@ -558,8 +557,7 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
   const auto executed = [&](const std::vector<Request>& outputs) {
     Job part = job;
     part.outputs = outputs;
-    return execute(
-        {part, {prepared.inputs, plan(prepared.inputs, outputs)}, document, nullptr, job.outputs});
+    return execute({part, {prepared.inputs, plan(prepared.inputs, outputs)}, nullptr, job.outputs});
   };
   if (parts) others.clear();
   const Plan of_executed = plan(prepared.inputs, others);
@@ -578,7 +576,7 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
     memory.add(
         "the search for mistakes",
         bytes_of_backward_pass(prepared.inputs, std::min(thread_count(), kMostSearchThreads)));
-  memory.require(document.name, files.limits().memory);
+  memory.require(job.document.name, files.limits().memory);
   Execution reference;
   if (is_in_parts || parts)
     reference.warnings = warnings_of(job, prepared.inputs, {}, job.outputs, NanPolicy::allow);
@@ -609,7 +607,7 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
       const PlannedOutput& planned = prepared.plan.outputs[i];
       PartwiseJob::Found found = parts->compare(std::move(compared), planned, precision);
       if (found.pair.passed() && found.accepts_zeros) warn_of_zeros(match.name, precision);
-      explain(*parts, found, job, document, planned, precision, search);
+      explain(*parts, found, job, planned, precision, search);
       finish(std::move(found.pair), match);
       continue;
     }
@@ -646,8 +644,8 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
     gatings[i].baseline.reset();
     if (pair.passed() && pair.gates.empty() && pair.compared.bounds && accepts_zeros(pair.compared))
       warn_of_zeros(match.name, precision);
-    explain({pair.compared, job.outputs[i], bounded[i] ? &precision : nullptr}, job, document,
-            prepared, prepared.plan.outputs[i], precision, search, pair);
+    explain({pair.compared, job.outputs[i], bounded[i] ? &precision : nullptr}, job, prepared,
+            prepared.plan.outputs[i], precision, search, pair);
     finish(std::move(pair), match);
   }
   return report;

@@ -105,9 +105,8 @@ namespace {
 
 Values job_values(const std::string& path) {
   TensorFiles files;
-  const Document document = read_document(path, files);
-  const Job job = make_job(document, files);
-  const Execution execution = execute({job, prepare_job(job, document), document});
+  Job job = make_job(read_document(path, files), files);
+  const Execution execution = execute({job, prepare_job(job)});
   Values values;
   for (const auto& [name, tensor] : execution.result.outputs) values[name] = {tensor, {}};
   return values;

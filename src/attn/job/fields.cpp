@@ -1008,7 +1008,7 @@ bool is_boolean(const Job& job, Input input) {
   return mask != nullptr && !is_float(mask->dtype());
 }
 
-bool holds(Fact fact, const Job& job, const Document& document) {
+bool holds(Fact fact, const Job& job) {
   const Tensor* Q = given_queries(job.tensors);
   const Tensor* rows = Q != nullptr ? Q : find(job.tensors, Input::embeddings);
   switch (fact) {
@@ -1025,7 +1025,8 @@ bool holds(Fact fact, const Job& job, const Document& document) {
     case Fact::random_tensor:
       break;
   }
-  return std::any_of(document.entries.begin(), document.entries.end(), [](const Entry& entry) {
+  const std::vector<Entry>& entries = job.document.entries;
+  return std::any_of(entries.begin(), entries.end(), [](const Entry& entry) {
     return entry.field->type == FieldType::draws ||
            (entry.field->type == FieldType::tensor && entry.value.get<JsonObject>());
   });
@@ -1060,8 +1061,8 @@ namespace {
 /// One key that was given, and the rest of its job.
 class Checker {
  public:
-  Checker(const Entry& entry, const Job& job, const Document& document)
-      : entry_(entry), field_(*entry.field), job_(job), document_(document) {}
+  Checker(const Entry& entry, const Job& job)
+      : entry_(entry), field_(*entry.field), job_(job), document_(job.document) {}
 
   /// The requirement that is not met; nullopt if all are met.
   std::optional<Problem> problem() const {
@@ -1144,7 +1145,7 @@ class Checker {
       if (const auto mine = word_of(entry_.value), theirs = word_of(other->value);
           mine != nullptr && theirs != nullptr && *mine != *theirs)
         return *mine + " contradicts " + name_of(same_word) + " " + *theirs;
-    if (fact && !holds(*fact, job_, document_)) return std::string("requires ") + text_of(*fact);
+    if (fact && !holds(*fact, job_)) return std::string("requires ") + text_of(*fact);
     return "";
   }
 
@@ -1156,7 +1157,8 @@ class Checker {
 
 }  // namespace
 
-void check_key_requirements(const Job& job, const Document& document) {
+void check_key_requirements(const Job& job) {
+  const Document& document = job.document;
   ProblemList problems;
   std::set<std::string> missing;
   bool only_usage = true;
@@ -1168,7 +1170,7 @@ void check_key_requirements(const Job& job, const Document& document) {
          .message = "the weights of nn.MultiheadAttention do not state the number of heads",
          .hint = "give heads (--heads)"});
   for (const Entry& entry : document.entries) {
-    const Checker checker(entry, job, document);
+    const Checker checker(entry, job);
     std::optional<Problem> problem = checker.problem();
     if (!problem) continue;
     only_usage = only_usage && checker.is_usage();

@@ -111,6 +111,6 @@ TableUse use_of_table(const Entry& table, const Document& document);
 /// Checks the requirements of the field table for all keys that were given with a value other than
 /// the default: "--top-k: requires --normaliser top_k". Keys shared by all jobs of a batch are
 /// allowed to have no effect. Errors: usage if only flags are at fault, otherwise data.
-void check_key_requirements(const Job& job, const Document& document);
+void check_key_requirements(const Job& job);
 
 }  // namespace attn

@@ -239,10 +239,10 @@ const Entry* entry_of(const Document& document, const std::string& name) {
 
 /// A problem with a tensor names the tensor's file, and one with an option the flag that set it;
 /// others name the job file.
-Problem located(const Job& job, const Document& document, Problem problem) {
+Problem located(const Job& job, Problem problem) {
   const auto origin = job.origins.find(problem.subject);
-  const Entry* entry = entry_of(document, problem.subject);
-  std::string where = document.name;
+  const Entry* entry = entry_of(job.document, problem.subject);
+  std::string where = job.document.name;
   const bool is_transposed = job.transposed.contains(problem.subject);
   if (origin != job.origins.end()) {
     where = origin->second;
@@ -258,18 +258,18 @@ Problem located(const Job& job, const Document& document, Problem problem) {
   return problem;
 }
 
-bool is_of_flag(const Job& job, const Document& document, const Problem& problem) {
-  const Entry* entry = entry_of(document, problem.subject);
+bool is_of_flag(const Job& job, const Problem& problem) {
+  const Entry* entry = entry_of(job.document, problem.subject);
   return !job.origins.contains(problem.subject) && entry != nullptr && entry->from_flag;
 }
 
 /// Gives all weights the axes (in, out); to_user_layout() gives their gradients those of the job.
-void apply_weights_layout(Job& job, const Document& document, const TensorFiles& files) {
+void apply_weights_layout(Job& job, const TensorFiles& files) {
   if (job.options.weights_layout == WeightsLayout::in_out) return;
   for (const Input input : kProjectionWeights) {
     const std::string key(name_of(input));
     const Tensor* W = job.tensors.find(key);
-    if (W == nullptr || W->rank() != 2 || document.at(key).in_out) continue;
+    if (W == nullptr || W->rank() != 2 || job.document.at(key).in_out) continue;
     const Tensor given = *W;
     job.tensors.set(key, transposed(given));
     files.release_pages(given);
@@ -279,9 +279,9 @@ void apply_weights_layout(Job& job, const Document& document, const TensorFiles&
 
 /// Finds weights that are used as (in, out) by default although their shape does not determine
 /// their layout and their name is one of torch's.
-std::vector<std::string> ambiguous_weights(const Job& job, const Document& document) {
+std::vector<std::string> ambiguous_weights(const Job& job) {
   std::vector<std::string> names;
-  if (document.find("weights_layout") || job.options.weights_layout == WeightsLayout::out_in)
+  if (job.document.find("weights_layout") || job.options.weights_layout == WeightsLayout::out_in)
     return names;
   for (const Input input : kProjectionWeights) {
     const std::string key(name_of(input));
@@ -303,7 +303,7 @@ bool is_alignment_given(const Document& document) {
 
 /// Returns compute(), and applies located() to problems in the errors that it throws.
 template <class Compute>
-auto with_origins(const Job& job, const Document& document, Compute&& compute) {
+auto with_origins(const Job& job, Compute&& compute) {
   try {
     return compute();
   } catch (const Error& error) {
@@ -312,8 +312,8 @@ auto with_origins(const Job& job, const Document& document, Compute&& compute) {
     std::vector<Problem> problems;
     bool only_flags = true;
     for (const Problem& problem : error.problems()) {
-      problems.push_back(located(job, document, problem));
-      only_flags = only_flags && is_of_flag(job, document, problem);
+      problems.push_back(located(job, problem));
+      only_flags = only_flags && is_of_flag(job, problem);
     }
     throw Error(only_flags ? ErrorKind::usage : ErrorKind::data, std::move(problems),
                 error.omitted());
@@ -369,7 +369,7 @@ void join_latent(Job& job, TensorFiles& files) {
 
 /// Replaces pages by K and V, which get the files of the pools as their origins. Causal masks and
 /// windows are then aligned to the last key, unless the job states something else.
-void gather_pages(Job& job, const Document& document, TensorFiles& files) {
+void gather_pages(Job& job, TensorFiles& files) {
   if (job.options.index_space == IndexSpace::cache) keep_given(job, Input::key_indices);
   const bool combined = contains(job.tensors, Input::KV_pages);
   const bool is_latent = contains(job.tensors, Input::CKV_pages);
@@ -387,9 +387,9 @@ void gather_pages(Job& job, const Document& document, TensorFiles& files) {
                                                                    : Input::V_pages)})
     job.origins[std::string(name_of(made))] = origin_of(job, from);
   job.values_given = true;
-  const Entry* causal = document.find("causal");
-  const bool aligned = document.find("alignment") != nullptr ||
-                       document.find("causal_offset") != nullptr ||
+  const Entry* causal = job.document.find("causal");
+  const bool aligned = job.document.find("alignment") != nullptr ||
+                       job.document.find("causal_offset") != nullptr ||
                        (causal != nullptr && causal->value.get<std::string>() != nullptr);
   if (!aligned) job.options.alignment = Alignment::bottom_right;
   job.alignment_given = true;
@@ -515,10 +515,9 @@ std::vector<std::string> row_names_of(const Entry* entry, TensorFiles& files) {
 
 /// The tokens of a job that gives none: the names of the rows of its embeddings, or of its queries
 /// if the keys have the same names.
-std::vector<std::string> default_tokens(const Job& job, const Document& document,
-                                        TensorFiles& files) {
+std::vector<std::string> default_tokens(const Job& job, TensorFiles& files) {
   const auto names_of = [&](Input input) {
-    return row_names_of(document.find(attn::name_of(input)), files);
+    return row_names_of(job.document.find(attn::name_of(input)), files);
   };
   if (find(job.tensors, Input::embeddings) != nullptr)
     return find(job.tensors, Input::memory) == nullptr ? names_of(Input::embeddings)
@@ -530,13 +529,15 @@ std::vector<std::string> default_tokens(const Job& job, const Document& document
 
 }  // namespace
 
-Job make_job(const Document& given, TensorFiles& files) {
+Job make_job(Document given, TensorFiles& files) {
   check_values(given);
   Job job;
-  TensorReader reader(given, files);
-  std::optional<Document> with_drawn;
-  if (const Entry* draws = given.find("draws")) reader.draw(*draws, with_drawn.emplace(given));
-  const Document& document = with_drawn ? *with_drawn : given;
+  job.document = std::move(given);
+  const Document& document = job.document;
+  TensorReader reader(document, files);
+  std::optional<Document> without_drawn;
+  if (document.find("draws") != nullptr)
+    reader.draw(*without_drawn.emplace(document).find("draws"), job.document);
   for (const Entry* entry : tensor_entries(document)) {
     if (states_default(*entry)) continue;
     job.tensors.set(entry->key, reader.read(*entry));
@@ -554,43 +555,40 @@ Job make_job(const Document& given, TensorFiles& files) {
   if (job.options.layout == Layout::thd && job.options.heads == 0)
     if (const Tensor* Q = given_queries(job.tensors); Q != nullptr && Q->rank() == 3)
       job.options.heads = static_cast<std::int64_t>(Q->shape()[1]);
-  apply_weights_layout(job, document, files);
+  apply_weights_layout(job, files);
   job.alignment_given = is_alignment_given(document);
   job.layout_given = document.find("layout") != nullptr || document.find("convention") != nullptr;
   job.mask_polarity_given = document.find("mask_polarity") != nullptr;
   job.values_given = document.find(name_of(Input::V)) != nullptr;
-  job.ambiguous_weights = ambiguous_weights(job, document);
+  job.ambiguous_weights = ambiguous_weights(job);
   for (const Entry& entry : document.entries)
     if (use_of_table(entry, document) == TableUse::warning) job.unused_tables.push_back(entry.key);
   const Entry* const tokens = document.find("tokens");
-  job.tokens = tokens == nullptr ? default_tokens(job, document, files) : strings(tokens);
-  check_key_requirements(job, document);
-  if (has_stored(job.tensors, job.options))
-    with_origins(job, document, [&] { decode_stored(job, files); });
+  job.tokens = tokens == nullptr ? default_tokens(job, files) : strings(tokens);
+  check_key_requirements(job);
+  if (has_stored(job.tensors, job.options)) with_origins(job, [&] { decode_stored(job, files); });
   if (is_flashmla(job.options.k_type) && job.options.value_width == 0)
     job.options.value_width = kFlashMlaValues;
-  if (has_latent(job.tensors)) with_origins(job, document, [&] { join_latent(job, files); });
-  with_origins(job, document, [&] { require_scale(job.options); });
-  if (contains(job.tensors, Input::index_counts))
-    with_origins(job, document, [&] { cut_lists(job); });
-  if (has_pages(job.tensors))
-    with_origins(job, document, [&] { gather_pages(job, document, files); });
+  if (has_latent(job.tensors)) with_origins(job, [&] { join_latent(job, files); });
+  with_origins(job, [&] { require_scale(job.options); });
+  if (contains(job.tensors, Input::index_counts)) with_origins(job, [&] { cut_lists(job); });
+  if (has_pages(job.tensors)) with_origins(job, [&] { gather_pages(job, files); });
   job.options.q_type = job.options.k_type = job.options.v_type = job.options.k_pe_type =
       StoredType::as_given;
   job.options.value_width = 0;
   job.options.index_space = IndexSpace::sequence;
-  job.outputs = outputs_named(strings(document.find("outputs")), job, document);
+  job.outputs = outputs_named(strings(document.find("outputs")), job);
   if (job.outputs.empty())
     job.outputs =
         default_outputs(contains(job.tensors, Input::W_O) || contains(job.tensors, Input::W_UV));
   files.budget().charge(bytes_of_conversions(job.tensors, job.options), "inputs", "convert");
+  if (without_drawn) job.document = *std::move(without_drawn);
   return job;
 }
 
-std::vector<Request> outputs_named(const std::vector<std::string>& names, const Job& job,
-                                   const Document& document) {
+std::vector<Request> outputs_named(const std::vector<std::string>& names, const Job& job) {
   const std::vector<Request> requests =
-      with_origins(job, document, [&] { return requests_named(names, job.tensors, job.options); });
+      with_origins(job, [&] { return requests_named(names, job.tensors, job.options); });
   std::vector<Request> outputs;
   for (const Request& request : requests)
     if (std::find(outputs.begin(), outputs.end(), request) == outputs.end())
@@ -598,8 +596,8 @@ std::vector<Request> outputs_named(const std::vector<std::string>& names, const 
   return outputs;
 }
 
-PreparedJob prepare_job(const Job& job, const Document& document, const OutputSet& offered) {
-  return with_origins(job, document, [&] {
+PreparedJob prepare_job(const Job& job, const OutputSet& offered) {
+  return with_origins(job, [&] {
     Inputs inputs = make_inputs(job.tensors, job.options);
     Plan planned = plan(inputs, job.outputs, offered);
     planned.bytes = saturating_sum(planned.bytes, bytes_of_rule_tables(job.tensors));
@@ -618,11 +616,10 @@ Result describe_job(const Job& job, const Inputs& in, const Plan& plan, Document
           .overflows = {}};
 }
 
-void compute_job(const Job& job, const PreparedJob& prepared, const Document& document,
-                 Result& result, const RowConsumers& consumers) {
-  result.outputs = with_origins(job, document, [&] {
-    return attend(prepared.inputs, job.outputs, consumers, &result.overflows);
-  });
+void compute_job(const Job& job, const PreparedJob& prepared, Result& result,
+                 const RowConsumers& consumers) {
+  result.outputs = with_origins(
+      job, [&] { return attend(prepared.inputs, job.outputs, consumers, &result.overflows); });
 }
 
 }  // namespace attn

@@ -32,6 +32,7 @@ std::size_t default_memory();
 
 /// A job with parsed options and all tensors in memory.
 struct Job {
+  Document document;   ///< as given: for messages, and for made_by
   TensorMap tensors;   ///< by the names of core/input_table.h
   TensorMap replaced;  ///< as given, if `tensors` has them in another form: pages, stored
   std::map<std::string, std::string> origins;  ///< where each tensor came from, for messages
@@ -52,12 +53,11 @@ struct Job {
 /// Parses all options, reads all files and generates random tensors: those of "draws", then the
 /// others in the order of kInputs.
 /// Errors: data, usage (if only flags are at fault), no_input.
-Job make_job(const Document& document, TensorFiles& files);
+Job make_job(Document document, TensorFiles& files);
 
 /// The outputs with these names, without repetitions. Errors: data, usage if only flags are at
 /// fault, for an unknown name.
-std::vector<Request> outputs_named(const std::vector<std::string>& names, const Job& job,
-                                   const Document& document);
+std::vector<Request> outputs_named(const std::vector<std::string>& names, const Job& job);
 
 /// The outputs of a job that lists none.
 std::vector<Request> default_outputs(bool has_output);
@@ -104,16 +104,17 @@ struct PreparedJob {
 
 /// Checks and plans a job without computing it; `offered` are outputs that the caller can receive
 /// row by row. Errors: data, usage if only flags are at fault; they name the file of each tensor.
-PreparedJob prepare_job(const Job& job, const Document& document, const OutputSet& offered = {});
+PreparedJob prepare_job(const Job& job, const OutputSet& offered = {});
 
-/// A result without outputs: tokens and made_by, with the digests of all inputs. `layers` are those
-/// whose results are joined, with the plan of all and the checked inputs of the first.
+/// A result without outputs: tokens and made_by, with the options of `document` and the digests of
+/// all inputs. `layers` are those whose results are joined, with the plan of all and the checked
+/// inputs of the first.
 Result describe_job(const Job& job, const Inputs& in, const Plan& plan, Document document,
                     const TensorFiles& files, const std::vector<std::int64_t>& layers = {});
 
 /// Computes the result's outputs. Outputs with a consumer are passed to it instead
 /// (core/attention.h). Errors as prepare_job().
-void compute_job(const Job& job, const PreparedJob& prepared, const Document& document,
-                 Result& result, const RowConsumers& consumers = {});
+void compute_job(const Job& job, const PreparedJob& prepared, Result& result,
+                 const RowConsumers& consumers = {});
 
 }  // namespace attn

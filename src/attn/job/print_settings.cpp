@@ -60,11 +60,13 @@ Document print_settings_of(const Document& document) {
 
 PrintOptions print_options_of(const Document& settings, const Document& flags) {
   if (!flags.entries.empty()) {
-    Document given = flags;
+    Job job;
+    Document& given = job.document;
+    given = flags;
     if (const Entry* style = settings.find(style_key());
         style != nullptr && !flags.find(style_key()))
       given.set(*style);
-    check_key_requirements(Job{}, given);
+    check_key_requirements(job);
   }
   Document all = settings;
   all.set_all(flags);

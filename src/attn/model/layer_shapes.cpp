@@ -189,9 +189,9 @@ void check_shapes(Document document, const LayerJob& layer, bool is_cross, Tenso
     set("embeddings", layer.hidden_width() == 0 ? of_keys : layer.hidden_width());
     if (is_cross) set("memory", of_keys);
   }
-  Job job = make_job(document, files);
+  Job job = make_job(std::move(document), files);
   job.transposed = std::move(transposed);
-  prepare_job(job, document);
+  prepare_job(job);
   files.budget().release(left - files.budget().left());
 }
 

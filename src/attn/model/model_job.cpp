@@ -370,9 +370,9 @@ void check_hidden(const std::optional<HiddenStates>& hidden, Job& job) {
   job.hidden_warning = warn_layers_as_batch(*hidden, job);
 }
 
-Job read_job(Document& document, TensorFiles& files) {
+Job read_job(Document document, TensorFiles& files) {
   const std::optional<HiddenStates> hidden = expand_model(document, files);
-  Job job = make_job(document, files);
+  Job job = make_job(std::move(document), files);
   check_hidden(hidden, job);
   return job;
 }

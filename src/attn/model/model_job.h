@@ -52,7 +52,7 @@ void check_hidden(const std::optional<HiddenStates>& hidden, Job& job);
 
 /// The job of a document, which expand_model() makes explicit. Errors: as expand_model(),
 /// make_job() and check_hidden().
-Job read_job(Document& document, TensorFiles& files);
+Job read_job(Document document, TensorFiles& files);
 
 /// What is known about a model.
 struct ModelFacts {

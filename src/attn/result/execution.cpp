@@ -49,17 +49,17 @@ void describe(Result& result, const ExecutionRequest& request, Document document
 }  // namespace
 
 Execution execute(ExecutionRequest request, RowReceiver* receiver) {
-  const auto& [job, prepared, document, files, outputs, nan, ignored] = request;
+  const auto& [job, prepared, files, outputs, nan, ignored] = request;
   Execution execution;
   Result& result = execution.result;
   if (receiver == nullptr) {
-    compute_job(job, prepared, document, result);
-    if (files != nullptr) describe(result, request, std::move(request.document));
+    compute_job(job, prepared, result);
+    if (files != nullptr) describe(result, request, std::move(job.document));
   } else {
-    if (files != nullptr) describe(result, request, document);
+    if (files != nullptr) describe(result, request, job.document);
     receiver->begin(prepared.plan, result);
     const CountedRows rows(request, *receiver);
-    compute_job(job, prepared, document, result, rows.consumers());
+    compute_job(job, prepared, result, rows.consumers());
     for (const PlannedOutput& output : prepared.plan.outputs)
       if (output.streamed) {
         const Output streamed = std::get<Output>(output.request);

@@ -31,9 +31,8 @@ class RowReceiver {
 };
 
 struct ExecutionRequest {
-  const Job& job;
+  Job& job;  ///< the values of its document move into the result's made_by
   const PreparedJob& prepared;
-  Document document;  ///< its values move into the result's made_by
   /// The files whose digests are recorded in made_by; with nullptr, tokens and made_by stay empty.
   const TensorFiles* described_by = nullptr;
   /// The outputs that the user requested. Warnings are about these; the job may compute others as
