@@ -25,8 +25,15 @@ const digits = new Uint8Array(128);
 '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%()*+,-./:;=?@[]^_{|'
     .split('').forEach((letter, digit) => { digits[letter.charCodeAt(0)] = digit; });
 
-/** The next task of the page, after input that waits. */
-export const nextTask = () => new Promise(resume => setTimeout(resume));
+const channel = new MessageChannel();
+/** @type {(() => void)[]} */
+const resumes = [];
+channel.port1.onmessage = () => resumes.shift()?.();
+/** The next task of the page, after input that waits. Timers would wait for the end of a document that is being read. */
+export const nextTask = () => new Promise(resume => {
+  resumes.push(() => resume(null));
+  channel.port2.postMessage(null);
+});
 
 /** Ends the task if it has taken long, so that the browser can handle input. */
 export class Pauses {
@@ -59,8 +66,8 @@ export async function decodedBase85(text) {
  */
 export async function inflated(bytes) {
   const length = new DataView(bytes.buffer).getUint32(0, true);
-  const packed = new Blob([/** @type {any} */ (bytes.subarray(4, 4 + length))]);
-  const stream = packed.stream().pipeThrough(new DecompressionStream('deflate'));
+  const packed = new ReadableStream({start(control) { control.enqueue(bytes.subarray(4, 4 + length)); control.close(); }});
+  const stream = packed.pipeThrough(new DecompressionStream('deflate'));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 

@@ -25,15 +25,16 @@ import {kStages, stagesOf} from './why.mjs';
 /** @typedef {import('./data.mjs').Facts} Facts */
 /** @typedef {import('./camera.mjs').Camera} Camera */
 
-const parsed = new Promise(resolve => {
-  if (document.readyState !== 'loading') resolve(null);
-  else document.addEventListener('DOMContentLoaded', () => resolve(null));
-});
+/** Called when the browser has read more of the page. @type {(() => void)[]} */
+const waiting = [];
+const resumeAll = () => { for (const resume of waiting.splice(0)) resume(); };
+const reading = new MutationObserver(resumeAll);
+reading.observe(document.body, {childList: true});
+document.addEventListener('DOMContentLoaded', () => { reading.disconnect(); resumeAll(); });
 /** The text of an element, which may not have been read yet; it is complete if another follows it. @param {string} id */
 async function textOf(id) {
-  const element = document.getElementById(id);
-  if (element?.nextElementSibling) return element.textContent ?? '';
-  await parsed;
+  while (document.readyState === 'loading' && !document.getElementById(id)?.nextElementSibling)
+    await new Promise(resume => { waiting.push(() => resume(null)); });
   return document.getElementById(id)?.textContent ?? '';
 }
 
