@@ -27,9 +27,8 @@ struct Row {
 };
 
 Row row_of(const TensorMap& tensors, const Options& options = {}) {
-  const TensorMap results =
-      attend(tensors, options,
-             {Output::masked_scores, Output::weights, Output::logsumexp, Output::context});
+  const TensorMap results = attend({tensors, options}, {Output::masked_scores, Output::weights,
+                                                        Output::logsumexp, Output::context});
   return {doubles_of(results.at("masked_scores")), doubles_of(results.at("weights")),
           doubles_of(results.at("logsumexp"))[0], doubles_of(results.at("context"))[0]};
 }
@@ -67,7 +66,7 @@ TEST_CASE("a key hidden by causality alone contributes nothing") {
   Options options;
   options.causal = true;
   const std::vector<double> context =
-      doubles_of(attend(tensors, options, {Output::context}).at("context"));
+      doubles_of(attend({tensors, options}, {Output::context}).at("context"));
   CHECK(context == std::vector<double>{5, kInf});
 }
 
@@ -82,7 +81,7 @@ TEST_CASE("a visible NaN reaches its own query and no other") {
 
   TensorMap two = one_query({0, 1}, {1, 2});
   two.set("Q", Tensor::of<double>({2, 1}, {kNaN, 0}));
-  const std::vector<double> context = doubles_of(attend(two, {}, {Output::context}).at("context"));
+  const std::vector<double> context = doubles_of(attend({two}, {Output::context}).at("context"));
   CHECK(std::isnan(context[0]));
   CHECK(context[1] == 1.5);
 }
@@ -118,7 +117,7 @@ TEST_CASE("a hidden NaN changes no output of any head or group") {
   set("K", {2, 2, 3, 2}, 1.3);
   set("V", {2, 2, 3, 5}, 2.1);
   tensors.set("mask", Tensor::of<bool>({3}, {true, false, true}));
-  const Tensor clean = attend(tensors, {}, {Output::context}).at("context");
+  const Tensor clean = attend({tensors}, {Output::context}).at("context");
   for (const char* name : {"K", "V"}) {
     Tensor poisoned = tensors.at(name);
     const std::size_t width = poisoned.shape()[3];
@@ -127,7 +126,7 @@ TEST_CASE("a hidden NaN changes no output of any head or group") {
       if (i / width % 3 == 1) values[i] = kNaN;
     tensors.set(name, poisoned);
   }
-  const Tensor context = attend(tensors, {}, {Output::context}).at("context");
+  const Tensor context = attend({tensors}, {Output::context}).at("context");
   CHECK(difference(context, {clean.shape(), doubles_of(clean), 1e-15}) == "");
 }
 
@@ -182,11 +181,11 @@ TEST_CASE("a softmax over all scores is empty only if all are hidden") {
   Options options;
   options.softmax_axis = SoftmaxAxis::all;
   options.empty_rows = EmptyRows::uniform;
-  const TensorMap half = attend(tensors, options, {Output::weights, Output::context});
+  const TensorMap half = attend({tensors, options}, {Output::weights, Output::context});
   CHECK(doubles_of(half.at("weights")) == std::vector<double>{0.5, 0.5, 0, 0});
   CHECK(doubles_of(half.at("context")) == std::vector<double>{15, 0});
   tensors.set("mask", Tensor::of<bool>({1}, {false}));
-  const Tensor none = attend(tensors, options, {Output::weights}).at("weights");
+  const Tensor none = attend({tensors, options}, {Output::weights}).at("weights");
   CHECK(doubles_of(none) == std::vector<double>(4, 0.25));
 }
 

@@ -27,7 +27,7 @@ using Lines = std::vector<std::string>;
 
 Lines errors(const TensorMap& tensors, const Options& options = {}) {
   try {
-    make_inputs(tensors, options);
+    make_inputs({tensors, options});
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::data);
     return error.lines();
@@ -50,22 +50,22 @@ Options with_heads(std::int64_t heads, std::int64_t kv_heads = 0) {
 
 TEST_CASE("axis sizes are derived from each form of inputs") {
   const Inputs packed = make_inputs(
-      zeros_of({{"Q", {2, 3, 8}}, {"K", {2, 5, 4}}, {"V", {2, 5, 6}}}), with_heads(4, 2));
+      {zeros_of({{"Q", {2, 3, 8}}, {"K", {2, 5, 4}}, {"V", {2, 5, 6}}}), with_heads(4, 2)});
   CHECK(Shape{packed.B, packed.H, packed.G, packed.L, packed.S, packed.D, packed.Dv} ==
         Shape{2, 4, 2, 3, 5, 2, 3});
   CHECK((packed.packed && packed.batched && packed.with_heads));
 
   Options blhd;
   blhd.layout = Layout::blhd;
-  const Inputs split = make_inputs(zeros_of({{"Q", {2, 3, 4, 7}}, {"K", {2, 5, 2, 7}}}), blhd);
+  const Inputs split = make_inputs({zeros_of({{"Q", {2, 3, 4, 7}}, {"K", {2, 5, 2, 7}}}), blhd});
   CHECK(Shape{split.B, split.H, split.G, split.L, split.S, split.D, split.Dv} ==
         Shape{2, 4, 2, 3, 5, 7, 7});
   CHECK(split[Input::K]->shape() == Shape{2, 2, 5, 7});
   CHECK((!split.packed && split.batched && split.with_heads));
 
   const Inputs cross = make_inputs(
-      zeros_of({{"embeddings", {3, 6}}, {"memory", {5, 4}}, {"W_K", {4, 6}}, {"W_V", {4, 8}}}),
-      with_heads(2));
+      {zeros_of({{"embeddings", {3, 6}}, {"memory", {5, 4}}, {"W_K", {4, 6}}, {"W_V", {4, 8}}}),
+       with_heads(2)});
   CHECK(Shape{cross.B, cross.H, cross.G, cross.L, cross.S, cross.D, cross.Dv} ==
         Shape{1, 2, 2, 3, 5, 3, 4});
   CHECK_FALSE(cross.batched);
@@ -188,7 +188,7 @@ TEST_CASE("masks broadcast from the right") {
 TEST_CASE("an integer mask contains only 0 and 1") {
   TensorMap tensors = zeros_of({{"Q", {2, 3}}, {"K", {2, 3}}});
   tensors.set("mask", Tensor::of<std::int64_t>({2}, {1, 0}));
-  CHECK(make_inputs(tensors, {})[Input::mask]->dtype() == DType::boolean);
+  CHECK(make_inputs({tensors})[Input::mask]->dtype() == DType::boolean);
   tensors.set("mask", Tensor::of<std::int64_t>({2}, {0, -1000}));
   CHECK(errors(tensors) == Lines{"mask: expected booleans, the integers 0 and 1, or floats to "
                                  "add, found the integer -1000"});

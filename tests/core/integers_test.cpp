@@ -32,7 +32,7 @@ TensorMap query_and_key(const Tensor& Q, const Tensor& K) {
 
 std::string error_of(const TensorMap& tensors, const std::vector<Request>& outputs) {
   try {
-    attend(tensors, {}, outputs);
+    attend({tensors}, outputs);
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::data);
     return error.what();
@@ -45,7 +45,7 @@ std::string error_of(const TensorMap& tensors, const std::vector<Request>& outpu
 TEST_CASE("integer scores are exact beyond the integers of double") {
   const std::int64_t odd = (std::int64_t{1} << 53) + 1;
   const TensorMap results =
-      attend(query_and_key(integers({1, 2}, {odd, 1}), integers({2, 2}, {1, 0, 1, 1})), {},
+      attend({query_and_key(integers({1, 2}, {odd, 1}), integers({2, 2}, {1, 0, 1, 1}))},
              {Output::queries, Output::scores, Output::scaled_scores});
   CHECK(values_of(results.at("queries")) == std::vector<std::int64_t>{odd, 1});
   CHECK(values_of(results.at("scores")) == std::vector<std::int64_t>{odd, odd + 1});
@@ -80,7 +80,7 @@ TEST_CASE("an overflow is reported with its stage") {
   projected.set("W_K", integers({1, 1}, {1}));
   projected.set("b_K", integers({1}, {1}));
   CHECK(error_of(projected, {Output::keys}) == "keys" + mends);
-  CHECK(values_of(attend(projected, {}, {Output::queries}).at("queries"))[0] == kMax);
+  CHECK(values_of(attend({projected}, {Output::queries}).at("queries"))[0] == kMax);
 }
 
 TEST_CASE("unsigned integers beyond int64 are an error") {
@@ -89,20 +89,20 @@ TEST_CASE("unsigned integers beyond int64 are an error") {
   CHECK(error.starts_with("K: "));
   CHECK(error.find("9223372036854775808") != std::string::npos);
   const Tensor fits = Tensor::of<std::uint64_t>({1, 1}, {kMax});
-  CHECK(values_of(attend(query_and_key(integers({1, 1}, {1}), fits), {}, {Output::scores})
+  CHECK(values_of(attend({query_and_key(integers({1, 1}, {1}), fits)}, {Output::scores})
                       .at("scores"))[0] == kMax);
 }
 
 TEST_CASE("booleans are the integers 0 and 1") {
   const TensorMap tensors = query_and_key(Tensor::of<bool>({1, 2}, {true, true}),
                                           Tensor::of<std::uint8_t>({2, 2}, {200, 100, 1, 0}));
-  CHECK(values_of(attend(tensors, {}, {Output::scores}).at("scores")) ==
+  CHECK(values_of(attend({tensors}, {Output::scores}).at("scores")) ==
         std::vector<std::int64_t>{300, 1});
 }
 
 TEST_CASE("integers are converted to the dtype of floats they are combined with") {
   const TensorMap results =
-      attend(query_and_key(integers({1, 1}, {3}), Tensor::of<float>({1, 1}, {0.5f})), {},
+      attend({query_and_key(integers({1, 1}, {3}), Tensor::of<float>({1, 1}, {0.5f}))},
              {Output::queries, Output::scores, Output::weights});
   CHECK(results.at("queries").dtype() == DType::i64);
   CHECK(results.at("scores").dtype() == DType::f32);

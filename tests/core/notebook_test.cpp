@@ -25,7 +25,7 @@ TEST_CASE("self-attention of four words with integer weights") {
   tensors.set("W_K", Tensor::of<std::int64_t>({3, 3}, {2, 2, 2, 0, 2, 1, 0, 1, 1}));
   tensors.set("W_V", Tensor::of<std::int64_t>({3, 3}, {1, 1, 0, 0, 1, 1, 0, 0, 0}));
   const TensorMap results =
-      attend(tensors, {}, {Output::context, Output::scores, Output::weights, Output::queries});
+      attend({tensors}, {Output::context, Output::scores, Output::weights, Output::queries});
 
   CHECK(results.names() == std::vector<std::string>{"context", "scores", "weights", "queries"});
   const auto queries = results.at("queries").data<std::int64_t>();
@@ -60,7 +60,7 @@ TEST_CASE("sinusoidal positions with a doubled exponent and a softmax over the w
   options.position.embedding_scale_sqrt = true;
   options.softmax_axis = SoftmaxAxis::all;
   const TensorMap results =
-      attend(tensors, options, {Output::inputs, Output::queries, Output::context});
+      attend({tensors, options}, {Output::inputs, Output::queries, Output::context});
 
   // Printed with all digits, so all digits must agree.
   const auto inputs = results.at("inputs").data<double>();
@@ -85,7 +85,7 @@ TEST_CASE("decoder queries and encoder keys with a softmax over all scores of on
   options.rows = {-1};
   options.softmax_axis = SoftmaxAxis::all;
   const TensorMap results =
-      attend(tensors, options, {Output::scores, Output::scaled_scores, Output::weights});
+      attend({tensors, options}, {Output::scores, Output::scaled_scores, Output::weights});
   check_printed(results.at("scores"), {1, 4}, {-0.6053, -0.7374, -0.2628, 0.977});
   check_printed(results.at("scaled_scores"), {1, 4}, {-0.30265, -0.3687, -0.1314, 0.4885});
   check_printed(results.at("weights"), {1, 4}, {0.1876594, 0.17566497, 0.22271181, 0.41396383});
@@ -107,7 +107,7 @@ TEST_CASE("one query of projected tokens and the columns of each head") {
   Options options;
   options.rows = {1};
   const TensorMap results =
-      attend(tensors, options,
+      attend({tensors, options},
              {Output::queries, Output::keys, Output::values, Output::weights, Output::context});
   check_printed(results.at("queries"), {1, 4}, {0.4579, -1.3416, 0.3622, 0.8046});
   check_printed(results.at("keys"), {3, 4},
@@ -117,7 +117,7 @@ TEST_CASE("one query of projected tokens and the columns of each head") {
   check_printed(results.at("context"), {1, 4}, {0.12600783, -0.33765409, 0.61011304, -0.03407072});
 
   options.heads = 2;
-  check_printed(attend(tensors, options, {Output::W_Q_heads}).at("W_Q_heads"), {2, 4, 2},
+  check_printed(attend({tensors, options}, {Output::W_Q_heads}).at("W_Q_heads"), {2, 4, 2},
                 {0.12, -0.87, 0.76, 0.21, -0.55, 0.18, 0.03, -0.99, 0.33, 0.45, -0.34, 0.67, 0.29,
                  -0.73, 0.42, 0.11});
 }

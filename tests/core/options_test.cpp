@@ -19,7 +19,7 @@ TensorMap words() {
 }
 
 Tensor weights_of(const TensorMap& tensors, const Options& options) {
-  return attend(tensors, options, {Output::weights}).at("weights");
+  return attend({tensors, options}, {Output::weights}).at("weights");
 }
 
 /// Q (L, 1) of ones and K (S, 1): the scores of each query are `scores`.
@@ -71,12 +71,12 @@ TEST_CASE("every position option changes the inputs") {
       {"scale", [](Position& p) { p.embedding_scale = 2; }},
       {"sqrt", [](Position& p) { p.embedding_scale_sqrt = true; }},
   };
-  const Tensor before = attend(words(), plain, {Output::inputs}).at("inputs");
+  const Tensor before = attend({words(), plain}, {Output::inputs}).at("inputs");
   for (const auto& [name, change] : changes) {
     INFO(name);
     Options options = plain;
     change(options.position);
-    const Tensor after = attend(words(), options, {Output::inputs}).at("inputs");
+    const Tensor after = attend({words(), options}, {Output::inputs}).at("inputs");
     CHECK_FALSE(difference(after, {before.shape(), doubles_of(before), 1e-3}).empty());
   }
 }
@@ -96,7 +96,7 @@ TEST_CASE("positions equal the formula in double precision") {
         const double term = static_cast<double>(p) / std::pow(10000.0, exponent);
         expected.push_back(c % 2 == 0 ? std::sin(term) : std::cos(term));
       }
-    CHECK(doubles_of(attend(tensors, options, {Output::positions}).at("positions")) == expected);
+    CHECK(doubles_of(attend({tensors, options}, {Output::positions}).at("positions")) == expected);
   }
 }
 
@@ -104,7 +104,7 @@ TEST_CASE("the automatic scale divides by the square root of D as NumPy does") {
   TensorMap tensors;
   tensors.set("Q", Tensor::of<std::int64_t>({1, 3}, {1, 1, 1}));
   tensors.set("K", Tensor::of<std::int64_t>({3, 3}, {3, 4, 0, 5, 5, 0, 1, 9, 9}));
-  const Tensor scaled = attend(tensors, {}, {Output::scaled_scores}).at("scaled_scores");
+  const Tensor scaled = attend({tensors}, {Output::scaled_scores}).at("scaled_scores");
   const double root = std::sqrt(3.0);
   CHECK(doubles_of(scaled) == std::vector<double>{7 / root, 10 / root, 19 / root});
 }
@@ -115,12 +115,12 @@ TEST_CASE("cosine scores are not divided by the square root of D") {
   tensors.set("K", Tensor::of<std::int64_t>({3, 2}, {3, 4, -6, -8, 4, -3}));
   Options options;
   options.score = Score::cosine;
-  const TensorMap results = attend(tensors, options, {Output::scores, Output::scaled_scores});
+  const TensorMap results = attend({tensors, options}, {Output::scores, Output::scaled_scores});
   CHECK(difference(results.at("scores"), {{1, 3}, {1, -1, 0}, 1e-15}).empty());
   CHECK(doubles_of(results.at("scaled_scores")) == doubles_of(results.at("scores")));
 
   options.scale = {Scale::Kind::number, 4};
-  const TensorMap scaled = attend(tensors, options, {Output::scaled_scores});
+  const TensorMap scaled = attend({tensors, options}, {Output::scaled_scores});
   CHECK(difference(scaled.at("scaled_scores"), {{1, 3}, {4, -4, 0}, 1e-15}).empty());
 }
 
@@ -130,7 +130,7 @@ TEST_CASE("the cosine of a zero vector is NaN") {
   tensors.set("K", Tensor::of<double>({1, 2}, {1, 1}));
   Options options;
   options.score = Score::cosine;
-  CHECK(std::isnan(doubles_of(attend(tensors, options, {Output::scores}).at("scores"))[0]));
+  CHECK(std::isnan(doubles_of(attend({tensors, options}, {Output::scores}).at("scores"))[0]));
 }
 
 TEST_CASE("softcap is applied to scaled scores before the mask") {
@@ -139,7 +139,7 @@ TEST_CASE("softcap is applied to scaled scores before the mask") {
   Options options;
   options.softcap = 2;
   const TensorMap results =
-      attend(tensors, options, {Output::scaled_scores, Output::masked_scores});
+      attend({tensors, options}, {Output::scaled_scores, Output::masked_scores});
   CHECK(difference(results.at("scaled_scores"), {{1, 3}, {2, -2, 0}, 1e-15}).empty());
   CHECK(difference(results.at("masked_scores"), {{1, 3}, {2, -2, 50}, 1e-15}).empty());
 }
@@ -171,7 +171,7 @@ TEST_CASE("causality and windows leave the right keys visible") {
     options.alignment = c.alignment;
     options.window = {c.left, c.right};
     const Tensor masked =
-        attend(scored(2, {1, 2, 3, 4}), options, {Output::masked_scores}).at("masked_scores");
+        attend({scored(2, {1, 2, 3, 4}), options}, {Output::masked_scores}).at("masked_scores");
     std::string visible;
     for (const double score : masked.data<double>()) {
       if (visible.size() == 4) visible += ' ';
@@ -190,10 +190,10 @@ TEST_CASE("selected rows keep their positions in causality, masks and encodings"
   using enum Output;
   const std::vector<Request> outputs = {positions, inputs,  queries,  scores,
                                         weights,   context, logsumexp};
-  const TensorMap whole = attend(tensors, all, outputs);
+  const TensorMap whole = attend({tensors, all}, outputs);
   Options some = all;
   some.rows = {2, -4, 2};
-  const TensorMap part = attend(tensors, some, outputs);
+  const TensorMap part = attend({tensors, some}, outputs);
   for (const std::string& name : names_of(outputs)) {
     INFO(name);
     const std::size_t width = whole.at(name).size() / 4;
@@ -206,7 +206,7 @@ TEST_CASE("selected rows keep their positions in causality, masks and encodings"
     shape[0] = 3;
     CHECK(difference(part.at(name), {shape, expected, 1e-15}) == "");
   }
-  CHECK(attend(tensors, some, {Output::keys}).at("keys").shape() == Shape{4, 3});
+  CHECK(attend({tensors, some}, {Output::keys}).at("keys").shape() == Shape{4, 3});
 }
 
 TEST_CASE("a softmax over all scores includes only the selected rows") {
@@ -214,10 +214,11 @@ TEST_CASE("a softmax over all scores includes only the selected rows") {
   options.softmax_axis = SoftmaxAxis::all;
   options.rows = {0};
   const TensorMap results =
-      attend(scored(3, {0, 0}), options, {Output::weights, Output::logsumexp});
+      attend({scored(3, {0, 0}), options}, {Output::weights, Output::logsumexp});
   CHECK(difference(results.at("weights"), {{1, 2}, {0.5, 0.5}, 1e-15}).empty());
   options.rows = {};
-  const TensorMap whole = attend(scored(3, {0, 0}), options, {Output::weights, Output::logsumexp});
+  const TensorMap whole =
+      attend({scored(3, {0, 0}), options}, {Output::weights, Output::logsumexp});
   CHECK(difference(whole.at("weights"), {{3, 2}, std::vector<double>(6, 1 / 6.0), 1e-15}) == "");
   CHECK(difference(whole.at("logsumexp"), {{3}, std::vector<double>(3, std::log(6)), 1e-15}) == "");
 }

@@ -20,7 +20,7 @@ TensorMap zeros(const std::vector<std::pair<std::string, Shape>>& given) {
 std::vector<std::string> errors_of(const TensorMap& tensors,
                                    const std::vector<std::string>& outputs) {
   try {
-    requests_named(outputs, tensors, {});
+    requests_named(outputs, {tensors});
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::usage);
     return error.lines();
@@ -45,7 +45,7 @@ TEST_CASE("every available output can be requested") {
   TensorMap tensors = zeros({{"embeddings", {3, 4}}, {"W_Q", {4, 4}}, {"W_O", {4, 2}}});
   Options options;
   options.position.kind = Position::Kind::sinusoidal;
-  const std::vector<Request> outputs = available_outputs(tensors, options);
+  const std::vector<Request> outputs = available_outputs({tensors, options});
   const std::vector<std::string> names = names_of(outputs);
   CHECK(names == std::vector<std::string>{"positions",
                                           "inputs",
@@ -76,8 +76,9 @@ TEST_CASE("every available output can be requested") {
                                           "embeddings",
                                           "W_Q",
                                           "W_O"});
-  CHECK(attend(tensors, options, outputs).names() == names);
-  const OutputSet few = outputs_among(available_outputs(zeros({{"Q", {2, 3}}, {"K", {2, 3}}}), {}));
+  CHECK(attend({tensors, options}, outputs).names() == names);
+  const OutputSet few =
+      outputs_among(available_outputs({zeros({{"Q", {2, 3}}, {"K", {2, 3}}}), {}}));
   CHECK(!few.contains(Output::output));
   CHECK(!few.contains(Output::inputs));
 }
@@ -118,7 +119,7 @@ TEST_CASE("results have the rank of the given tensors") {
     Options options;
     options.heads = c.heads;
     const TensorMap results = attend(
-        c.tensors, options,
+        {c.tensors, options},
         {Output::keys, Output::weights, Output::logsumexp, Output::head_context, Output::context});
     CHECK(results.at("keys").shape() == c.keys);
     CHECK(results.at("weights").shape() == c.weights);
@@ -133,7 +134,7 @@ TEST_CASE("given tensors are returned unchanged") {
   tensors.set("Q", Tensor::of<std::int8_t>({1, 2}, {1, 2}));
   tensors.set("K", Tensor::of<float>({1, 2}, {1, 2}));
   tensors.set("mask", Tensor::of<std::int64_t>({1}, {1}));
-  const TensorMap results = attend(tensors, {}, {Input::mask, Input::Q});
+  const TensorMap results = attend({tensors}, {Input::mask, Input::Q});
   CHECK(results.names() == std::vector<std::string>{"mask", "Q"});
   CHECK(results.at("Q").dtype() == DType::i8);
   CHECK(results.at("mask").dtype() == DType::i64);
@@ -145,16 +146,16 @@ TEST_CASE("half-precision results are rounded once from single precision") {
   tensors.set("Q", cast(Tensor::of<double>({1, 1}, {0}), DType::f16));
   tensors.set("K", cast(Tensor::of<double>({3, 1}, {0, 0, 0}), DType::f16));
   tensors.set("V", cast(Tensor::of<double>({3, 1}, third), DType::f16));
-  const TensorMap results = attend(tensors, {}, {Output::weights, Output::context});
+  const TensorMap results = attend({tensors}, {Output::weights, Output::context});
   CHECK(results.at("weights").dtype() == DType::f16);
   CHECK(doubles_of(results.at("weights"))[0] == static_cast<double>(Half(1 / 3.0)));
   // With weights rounded to float16, 2/3 would become 0.66650390625 - 2^-11.
   CHECK(doubles_of(results.at("context"))[0] == static_cast<double>(Half(2 / 3.0)));
   tensors.set("V", cast(tensors.at("V"), DType::bf16));
-  CHECK(attend(tensors, {}, {Output::context}).at("context").dtype() == DType::f32);
+  CHECK(attend({tensors}, {Output::context}).at("context").dtype() == DType::f32);
   Options options;
   options.compute = Compute::f64;
-  const Tensor wide = attend(tensors, options, {Output::context}).at("context");
+  const Tensor wide = attend({tensors, options}, {Output::context}).at("context");
   CHECK(wide.dtype() == DType::f64);
   CHECK(doubles_of(wide)[0] == Approx(2 / 3.0).epsilon(1e-15));
 }
@@ -163,7 +164,7 @@ TEST_CASE("empty axes give empty results and empty sums") {
   const auto contexts = [](const Shape& Q, const Shape& K, const Shape& V) {
     Options options;
     options.scale.kind = Scale::Kind::none;
-    return attend(zeros({{"Q", Q}, {"K", K}, {"V", V}}), options,
+    return attend({zeros({{"Q", Q}, {"K", K}, {"V", V}}), options},
                   {Output::scores, Output::weights, Output::logsumexp, Output::context});
   };
   CHECK(contexts({0, 2}, {3, 2}, {3, 2}).at("context").shape() == Shape{0, 2});
@@ -180,9 +181,8 @@ TEST_CASE("empty axes give empty results and empty sums") {
 TEST_CASE("shapes that a file claims without data are refused") {
   const std::size_t huge = std::size_t{1} << 40;
   const TensorMap tensors = zeros({{"Q", {1, huge, 0, 4}}, {"K", {1, 1, 0, 4}}});
-  CHECK_THROWS_WITH(attend(tensors, {}, {Output::weights}),
+  CHECK_THROWS_WITH(attend({tensors}, {Output::weights}),
                     Catch::Contains("Q: expected axis lengths of at most 1048576"));
   const TensorMap long_and_empty = zeros({{"Q", {1, 1000, 0, 4}}, {"K", {1, 1, 0, 4}}});
-  CHECK(attend(long_and_empty, {}, {Output::context}).at("context").shape() ==
-        Shape{1, 1000, 0, 4});
+  CHECK(attend({long_and_empty}, {Output::context}).at("context").shape() == Shape{1, 1000, 0, 4});
 }

@@ -16,11 +16,11 @@ TEST_CASE("all outputs of random problems have the planned shape, dtype and size
   std::uint64_t compared = 0;
   for (std::uint64_t seed = 0; seed < cases; ++seed) {
     const OracleCase c = oracle_case(seed);
-    const std::vector<Request> outputs = available_outputs(c.tensors, c.options);
+    const std::vector<Request> outputs = available_outputs({c.tensors, c.options});
     INFO("seed " << seed);
-    const Inputs in = make_inputs(c.tensors, c.options);
+    const Inputs in = make_inputs({c.tensors, c.options});
     const Plan planned = plan(in, outputs);
-    const TensorMap results = attend(c.tensors, c.options, outputs);
+    const TensorMap results = attend({c.tensors, c.options}, outputs);
     REQUIRE(planned.outputs.size() == outputs.size());
     std::size_t bytes = 0;
     for (const PlannedOutput& output : planned.outputs) {
@@ -47,8 +47,8 @@ TEST_CASE("integers that are normalised or rotated are planned as floats") {
   normalised.qk_norm = QkNorm::rms;
   turned.rotary.kind = Rotary::Kind::half;
   for (const Options& options : {Options{}, normalised, turned}) {
-    const Plan planned = plan(make_inputs(tensors, options), outputs);
-    const TensorMap results = attend(tensors, options, outputs);
+    const Plan planned = plan(make_inputs({tensors, options}), outputs);
+    const TensorMap results = attend({tensors, options}, outputs);
     for (const PlannedOutput& output : planned.outputs)
       CHECK(name_of(output.dtype) == name_of(results.at(name_of(output.request)).dtype()));
     CHECK((planned.fallback_reason == nullptr) == !(options == Options{}));
@@ -108,7 +108,7 @@ TEST_CASE("consumers receive the same rows as whole outputs contain, and save th
     const OracleCase c = oracle_case(seed);
     const std::vector<Request>& outputs = lists[seed % std::size(lists)];
     INFO("seed " << seed);
-    const Inputs in = make_inputs(c.tensors, c.options);
+    const Inputs in = make_inputs({c.tensors, c.options});
     const OutputSet offered = {scores, scaled_scores, masked_scores, weights, keys};
     const Plan kept = plan(in, outputs);
     const Plan planned = plan(in, outputs, offered);
@@ -123,7 +123,7 @@ TEST_CASE("consumers receive the same rows as whole outputs contain, and save th
       collected[id] = std::make_unique<Collected>(output);
       consumers[id] = [&to = *collected[id]](const RowBlock& block) { to.add(block); };
     }
-    const TensorMap expected = attend(c.tensors, c.options, outputs);
+    const TensorMap expected = attend({c.tensors, c.options}, outputs);
     const TensorMap rest = attend(in, outputs, consumers);
     for (const PlannedOutput& output : planned.outputs) {
       const Output id = std::get<Output>(output.request);
@@ -143,7 +143,7 @@ TEST_CASE("an exception from a consumer ends the computation") {
   tensors.set("Q", Tensor(DType::f32, {300, 8}));
   tensors.set("K", Tensor(DType::f32, {300, 8}));
   const Options options;
-  const Inputs in = make_inputs(tensors, options);
+  const Inputs in = make_inputs({tensors, options});
   const RowConsumers consumers = {
       {Output::weights, [](const RowBlock&) { throw Error(ErrorKind::io, "full"); }}};
   CHECK_THROWS_WITH(attend(in, {Output::weights}, consumers), "full");

@@ -20,7 +20,7 @@ void compare(const OracleCase& c, bool between, std::map<std::string, std::uint6
   for (const auto& [name, expected] : c.expected)
     if (between || !is_between(name)) names.push_back(name);
   const TensorMap results =
-      attend(c.tensors, c.options, requests_named(names, c.tensors, c.options));
+      attend({c.tensors, c.options}, requests_named(names, {c.tensors, c.options}));
   for (const auto& [name, expected] : c.expected) {
     if (!results.contains(name)) continue;
     INFO(name);
@@ -59,7 +59,7 @@ TEST_CASE("random problems agree with the oracle on the fused and the reference 
   for (std::uint64_t seed = 0; seed < cases; ++seed) {
     OracleCase c = oracle_case(seed);
     INFO("seed " << seed);
-    by_kernels += fallback_reason(make_inputs(c.tensors, c.options)) == nullptr;
+    by_kernels += fallback_reason(make_inputs({c.tensors, c.options})) == nullptr;
     compare(c, false, compared);
     c.options.path = Path::reference;
     compare(c, true, compared);

@@ -112,7 +112,7 @@ void require_same_as_mask(Inputs in, const std::string& text, const TensorMap& t
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const TensorMap kTensors = tensors();
-  static const Inputs kInputs = make_inputs(kTensors, {});
+  static const Inputs kInputs = make_inputs({kTensors});
   Inputs in = kInputs;
   const std::string text(fuzz::text_of(data, size));
   const auto parse = [&](const std::string& rule) {

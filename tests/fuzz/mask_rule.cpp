@@ -65,7 +65,7 @@ void require_same(const Inputs& in, std::size_t entry, std::size_t head) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const TensorMap kTensors = tensors();
-  static const Inputs kInputs = make_inputs(kTensors, {});
+  static const Inputs kInputs = make_inputs({kTensors});
   Inputs in = kInputs;
   in.token_positions = std::vector(in.B, in.token_positions.front());
   const std::string text(fuzz::text_of(data, size));

@@ -45,7 +45,7 @@ SharedCase shared_case(bool projected, std::size_t B, std::size_t L) {
 
 std::vector<Request> outputs_with_rows(const SharedCase& p, const Inputs& in) {
   std::vector<Request> outputs;
-  for (const Request& request : available_outputs(p.tensors, p.options))
+  for (const Request& request : available_outputs({p.tensors, p.options}))
     if (const Output* output = std::get_if<Output>(&request))
       if (user_axes(*output, in).contains(Axis::L)) outputs.push_back(request);
   return outputs;
@@ -67,7 +67,7 @@ void put_rows(const Tensor& part, std::size_t axis, const RowRanges& rows, std::
 /// Compares the union of the parts with the whole.
 void compare_parts(const SharedCase& p, const std::vector<RowRanges>& members,
                    const std::vector<Request>& outputs) {
-  const Inputs in = make_inputs(p.tensors, p.options);
+  const Inputs in = make_inputs({p.tensors, p.options});
   const TensorMap whole = attend(in, outputs);
   TensorMap joined;
   for (const auto& [name, tensor] : whole) joined.set(name, Tensor(tensor.dtype(), tensor.shape()));
@@ -87,7 +87,7 @@ void compare_parts(const SharedCase& p, const std::vector<RowRanges>& members,
 }
 
 void compare_shared(const SharedCase& p, std::size_t members, std::vector<Request> outputs = {}) {
-  const Inputs in = make_inputs(p.tensors, p.options);
+  const Inputs in = make_inputs({p.tensors, p.options});
   if (outputs.empty()) outputs = outputs_with_rows(p, in);
   const Sharing sharing = share_work(in, plan(in, outputs), members);
   REQUIRE(sharing.kind == Sharing::Kind::rows);
@@ -101,7 +101,7 @@ TEST_CASE("parts of random problems by the kernels have the bytes of the whole")
   for (std::uint64_t seed = 0; seed < 3000; ++seed) {
     const OracleCase c = oracle_case(seed);
     const SharedCase p{c.tensors, c.options};
-    const Inputs in = make_inputs(p.tensors, p.options);
+    const Inputs in = make_inputs({p.tensors, p.options});
     std::vector<Request> outputs;
     for (const Request& request : outputs_with_rows(p, in))
       if (request != Request{Output::output}) outputs.push_back(request);
@@ -167,7 +167,7 @@ TEST_CASE("parts of queries with overflowing scores have the bytes of the whole"
 TEST_CASE("causal work is shared evenly, in equal numbers of queries") {
   SharedCase p = shared_case(false, 1, 4096);
   p.options.causal = true;
-  const Inputs in = make_inputs(p.tensors, p.options);
+  const Inputs in = make_inputs({p.tensors, p.options});
   const std::vector<Request> outputs = {Output::context};
   const Plan planned = plan(in, outputs);
   for (const std::size_t members : {2, 3, 7}) {
@@ -193,7 +193,7 @@ TEST_CASE("a team that shares the keys of few queries computes the bytes of one 
   SharedCase p = shared_case(false, 3, 5000);
   p.options.rows = {-1, 7};
   p.options.causal = true;
-  const Inputs in = make_inputs(p.tensors, p.options);
+  const Inputs in = make_inputs({p.tensors, p.options});
   const std::vector<Request> outputs = {Output::context, Output::logsumexp};
   const Plan planned = plan(in, outputs);
   REQUIRE(share_work(in, planned, 3).kind == Sharing::Kind::keys);
@@ -215,7 +215,7 @@ TEST_CASE("a team that shares the keys of few queries computes the bytes of one 
 TEST_CASE("keys are not shared if statistics need whole rows of weights") {
   SharedCase p = shared_case(false, 3, 5000);
   p.options.rows = {-1, 7};
-  const Inputs in = make_inputs(p.tensors, p.options);
+  const Inputs in = make_inputs({p.tensors, p.options});
   for (const Output statistic : {Output::weight_sum, Output::keys_95, Output::distance}) {
     const std::vector<Request> outputs = {Output::context, statistic};
     const Plan planned = plan(in, outputs);
@@ -226,7 +226,7 @@ TEST_CASE("keys are not shared if statistics need whole rows of weights") {
 TEST_CASE("a team that shares queries sums the weights of each key with the bytes of one process") {
   SharedCase p = shared_case(false, 2, 500);
   p.options.causal = true;
-  const Inputs in = make_inputs(p.tensors, p.options);
+  const Inputs in = make_inputs({p.tensors, p.options});
   const std::vector<Request> outputs = {Output::key_weights};
   const Plan planned = plan(in, outputs);
   const Tensor whole = attend(in, outputs).at("key_weights");

@@ -533,7 +533,7 @@ void check_output_names(const Document& base) {
     const auto text = name.get<std::string>();
     if (text && !output_named(*text) && !input_named(*text)) unknown.push_back(*text);
   }
-  requests_named(unknown, {}, {});
+  requests_named(unknown, {});
 }
 
 /// For each bundle of an earlier run.

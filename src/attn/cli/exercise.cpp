@@ -59,7 +59,7 @@ void write_exercise(const std::string& name, const std::string& job_file,
     job.tensors = given;  // whose numbers set the range of the new ones
     if (!draw_new_numbers(job.tensors, generator))
       throw Error(ErrorKind::usage, "this job has no numbers that can change; choose another");
-    outputs = attend(job.tensors, job.options, explained_outputs(job));
+    outputs = attend(job, explained_outputs(job));
     if (!has_equal_rows(outputs.at(std::string(name_of(Output::scores))))) break;
   }
   const std::string of_example = std::to_string(args.seed) + " (" + name + ")";

@@ -111,8 +111,7 @@ std::vector<Request> RunViews::outputs(const Job& job) const {
     outputs.emplace_back(drawn_);
     if (is_of_pairs(drawn_)) outputs.emplace_back(Output::masked_scores);  // for the hidden keys
     if (shows_steps())
-      for (const Request& request : requests_of_steps(job.tensors, job.options))
-        outputs.push_back(request);
+      for (const Request& request : requests_of_steps(job)) outputs.push_back(request);
   }
   return outputs;
 }
@@ -120,7 +119,7 @@ std::vector<Request> RunViews::outputs(const Job& job) const {
 std::size_t RunViews::bytes(const Job& job, const Plan& plan) const {
   std::size_t bytes = 0, steps = 0;
   if (shows_steps()) {
-    const std::vector<Request> stored = requests_of_steps(job.tensors, job.options);
+    const std::vector<Request> stored = requests_of_steps(job);
     for (const PlannedOutput& output : plan.outputs)
       if (std::find(stored.begin(), stored.end(), output.request) != stored.end())
         steps += element_count(output.shape) * sizeof(double);

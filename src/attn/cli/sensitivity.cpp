@@ -37,7 +37,7 @@ struct SensitivityArgs {
 /// Errors: usage, for a name that is no output of the job.
 Output tested_output(const SensitivityArgs& args, const Job& job) {
   if (args.output.empty()) return usual_output(job);
-  const Request request = requests_named({args.output}, job.tensors, job.options)[0];
+  const Request request = requests_named({args.output}, job)[0];
   const Output* output = std::get_if<Output>(&request);
   if (output == nullptr || !needs_scores(*output) || !row_of(*output).axes.contains(Axis::L))
     throw Error(ErrorKind::usage, "--of " + printable(args.output) +

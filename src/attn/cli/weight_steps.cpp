@@ -192,9 +192,9 @@ class StepsReader {
 
 }  // namespace
 
-std::vector<Request> requests_of_steps(const TensorMap& tensors, const Options& options) {
-  if (!not_explained(options).empty()) return {};
-  return requests_for(options, [&](Input input) { return contains(tensors, input); });
+std::vector<Request> requests_of_steps(const AttentionArguments& given) {
+  if (!not_explained(given.options).empty()) return {};
+  return requests_for(given.options, [&](Input input) { return contains(given.tensors, input); });
 }
 
 void add_weight_steps(const ResultFile& result, const HeatSource& source, PageSet& set) {

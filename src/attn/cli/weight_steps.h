@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "attn/cli/rendering.h"
-#include "attn/core/options.h"
+#include "attn/core/attention_arguments.h"
 #include "attn/core/output_table.h"
 #include "attn/result/result_file.h"
 #include "attn/tensor/tensor.h"
@@ -13,7 +13,7 @@ namespace attn {
 
 /// What a page of the weights of this problem needs besides these; empty if weights of its options
 /// are not explained.
-std::vector<Request> requests_of_steps(const TensorMap& tensors, const Options& options);
+std::vector<Request> requests_of_steps(const AttentionArguments& given);
 
 /// Sets `steps`, or `no_steps`, of the page of `source`, which is a tensor of `result`. Does
 /// nothing unless it has the weights of a job.

@@ -33,7 +33,7 @@ Tensor baseline_of(const Request& output, const Job& job, const Precision& preci
   TensorMap stored;
   for (const auto& [name, tensor] : job.tensors)
     stored.set(name, is_float(tensor.dtype()) ? cast(tensor, precision.stored) : tensor);
-  return low_precision(std::get<Output>(output), make_inputs(stored, options), precision.stored);
+  return low_precision(std::get<Output>(output), make_inputs({stored, options}), precision.stored);
 }
 
 }  // namespace attn

@@ -171,7 +171,7 @@ bool has_bound(const Request& output, const Gating& gating, const ReferenceOptio
 std::vector<std::string> outputs_of_shape(const Shape& shape, const PreparedJob& prepared,
                                           const Job& job) {
   std::vector<std::string> names;
-  const auto available = available_outputs(job.tensors, job.options);
+  const auto available = available_outputs(job);
   for (const PlannedOutput& output : plan(prepared.inputs, available).outputs)
     if (std::holds_alternative<Output>(output.request) && output.shape == shape)
       names.emplace_back(name_of(output.request));
@@ -510,7 +510,7 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
                               !typed.keeps_elements && PartwiseJob::fits(job);
   const TensorMap as_read = may_have_parts ? job.tensors : TensorMap();
   const auto convert = [&] {  // once, and not for each variant
-    files.budget().charge(bytes_of_conversions(job.tensors, job.options), "inputs", "convert");
+    files.budget().charge(bytes_of_conversions(job), "inputs", "convert");
     for (const auto& [name, tensor] : TensorMap(job.tensors))
       if (is_float(tensor.dtype())) job.tensors.set(name, cast(tensor, DType::f64));
   };

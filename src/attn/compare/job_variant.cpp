@@ -21,7 +21,9 @@ std::shared_ptr<const TensorMap> given_cache(const Job& job) {
 }  // namespace
 
 Variant variant_of(const Job& job) {
-  return {.tensors = job.tensors, .options = job.options, .cache = given_cache(job)};
+  Variant variant{{job}};
+  variant.cache = given_cache(job);
+  return variant;
 }
 
 Output usual_output(const Job& job) {

@@ -100,7 +100,7 @@ bool PartwiseJob::has_parts(const PlannedOutput& planned, const Shape& result) c
   const Output* output = std::get_if<Output>(&planned.request);
   const Variant& job = whole_;
   if (output == nullptr || result != planned.shape || !can_choose_heads(job)) return false;
-  const Inputs in = make_inputs(job.tensors, job.options);
+  const Inputs in = make_inputs(job);
   const Matrices view = view_of(planned);
   // compare_hints() tries to swap axes of the same length, for which it needs all elements.
   const bool may_swap_rows = std::count(result.begin(), result.end(), view.R) > 1;
@@ -132,7 +132,7 @@ std::vector<HeadSample> PartwiseJob::parts() const {
 Expected PartwiseJob::expected_of(const PlannedOutput& planned, const Precision& precision,
                                   const HeadSample& heads) const {
   const Variant part = with_chosen_heads(whole_, heads);
-  const Inputs in = make_inputs(part.tensors, part.options);
+  const Inputs in = make_inputs(part);
   const Output output = same_numbers_as(std::get<Output>(planned.request));
   Expected found = expected(output, in, precision);
   const Matrices view = matrices_of(found.value.shape(), plan(in, {output}).outputs[0].axes, in.H);

@@ -213,10 +213,9 @@ class Computation {
 
 }  // namespace
 
-TensorMap attend(const TensorMap& tensors, const Options& options,
-                 const std::vector<Request>& outputs) {
-  const Inputs in = make_inputs(tensors, options);
-  check_outputs(outputs, tensors, options);
+TensorMap attend(const AttentionArguments& given, const std::vector<Request>& outputs) {
+  const Inputs in = make_inputs(given);
+  check_outputs(outputs, given);
   return attend(in, outputs);
 }
 
@@ -231,7 +230,7 @@ TensorMap attend(const Inputs& in, const std::vector<Request>& outputs,
   for (const Request& request : outputs) {
     const std::string name(name_of(request));
     if (const Input* input = std::get_if<Input>(&request)) {
-      results.set(name, at(in.given, *input));
+      results.set(name, at(in.tensors, *input));
       continue;
     }
     if (is_of_gradients(request)) {
@@ -243,7 +242,7 @@ TensorMap attend(const Inputs& in, const std::vector<Request>& outputs,
     if (computation.stream(output)) continue;
     Tensor result;
     if (row_of(output).phase == Phase::given) {
-      result = weight_heads(output, in.given, in);
+      result = weight_heads(output, in.tensors, in);
     } else {
       result = to_user_layout(output, computation.at(output), in);
       if (float_dtype_of(output, in) == in.result) result = rounding.rounded(output, result);

@@ -12,8 +12,8 @@
 
 #include <vector>
 
+#include "attn/core/attention_arguments.h"
 #include "attn/core/inputs.h"
-#include "attn/core/options.h"
 #include "attn/core/output_table.h"
 #include "attn/core/row_block.h"
 #include "attn/tensor/tensor.h"
@@ -24,8 +24,7 @@ namespace attn {
 /// for 2-D ones, with a head axis where heads were given. Axes L hold the selected `rows`. A
 /// requested input is returned unchanged. Computes only the stages that the outputs depend on.
 /// Errors: usage for an output that this problem does not have (`output` without W_O), data.
-TensorMap attend(const TensorMap& tensors, const Options& options,
-                 const std::vector<Request>& outputs);
+TensorMap attend(const AttentionArguments& given, const std::vector<Request>& outputs);
 
 /// The same for a problem from make_inputs() and outputs that passed check_outputs(). An output
 /// that has a consumer is passed to it and is not among the results: row by row if plan() calls it

@@ -361,7 +361,7 @@ std::size_t bytes_of_expected_gradients(const std::vector<Request>& requests, co
   });
   // What is computed before and after attention, with errors and derivatives.
   std::size_t elements = 0;
-  for (const auto& [name, tensor] : in.given)
+  for (const auto& [name, tensor] : in.tensors)
     if (is_float(tensor.dtype())) elements = saturating_sum(elements, tensor.size());
   return saturating_sum(saturating_product({4, elements, sizeof(double)}),
                         bytes_of_attended_errors(in, has_biases));

@@ -18,7 +18,7 @@ Inputs in_float64(const Inputs& in) {
   Options options = in.options;
   options.compute = Compute::f64;
   options.empty_rows = as_constants(options.empty_rows);
-  return make_inputs(in.given, options);
+  return make_inputs({in.tensors, options});
 }
 
 std::set<Input> wanted_inputs(const std::vector<Request>& requests) {
@@ -90,7 +90,7 @@ std::size_t bytes_of_gradients(std::size_t bytes_of_outputs, std::size_t largest
                                const Inputs& in) {
   std::size_t bytes =
       saturating_sum(saturating_product({2, bytes_of_outputs}), saturating_product({4, largest}));
-  for (const auto& [name, tensor] : in.given)  // in float64, and their derivatives
+  for (const auto& [name, tensor] : in.tensors)  // in float64, and their derivatives
     bytes = saturating_sum(bytes, saturating_product({4, tensor.size(), sizeof(double)}));
   return bytes;
 }

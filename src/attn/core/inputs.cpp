@@ -215,10 +215,10 @@ std::size_t bytes_of_rule_tables(const TensorMap& tensors) {
   return bytes;
 }
 
-std::size_t bytes_of_conversions(const TensorMap& tensors, const Options& options) {
-  const DType compute = compute_dtype(result_dtype(tensors, options.compute));
-  std::size_t bytes = bytes_of_rule_tables(tensors);
-  for (const auto& [name, tensor] : tensors) {
+std::size_t bytes_of_conversions(const AttentionArguments& given) {
+  const DType compute = compute_dtype(result_dtype(given.tensors, given.options.compute));
+  std::size_t bytes = bytes_of_rule_tables(given.tensors);
+  for (const auto& [name, tensor] : given.tensors) {
     const auto input = input_named(name);
     if (!input) continue;
     const DType dtype = converted_dtype(input, tensor.dtype(), compute);
@@ -228,33 +228,32 @@ std::size_t bytes_of_conversions(const TensorMap& tensors, const Options& option
   return bytes;
 }
 
-Inputs make_inputs(const TensorMap& tensors, const Options& options) {
-  limit_empty_tensors(tensors);
+Inputs make_inputs(const AttentionArguments& given) {
+  limit_empty_tensors(given.tensors);
   AxisLengths axes;
   Inputs in;
-  in.given = tensors;
-  in.options = options;
-  in.result = result_dtype(tensors, options.compute);
+  static_cast<AttentionArguments&>(in) = given;
+  in.result = result_dtype(given.tensors, given.options.compute);
   in.compute = compute_dtype(in.result);
-  const Tensor* Q = find(tensors, Input::Q);
+  const Tensor* Q = find(given.tensors, Input::Q);
   in.projected = Q == nullptr;
-  in.past_of_memory = contains(tensors, Input::memory);
-  in.packed = Q == nullptr || !has_head_axis(Q->shape(), options);
-  in.with_heads = options.heads > 0 || !in.packed;
-  check_names(tensors, axes);
-  if (options.lse_base != std::numbers::e && options.lse_base != 2)
+  in.past_of_memory = contains(given.tensors, Input::memory);
+  in.packed = Q == nullptr || !has_head_axis(Q->shape(), given.options);
+  in.with_heads = given.options.heads > 0 || !in.packed;
+  check_names(given.tensors, axes);
+  if (given.options.lse_base != std::numbers::e && given.options.lse_base != 2)
     axes.problem({.subject = "lse_base", .expected = "e or 2", .found = "another number"});
-  const TensorMap numbers = as_numbers(tensors, in.compute, axes);
-  check_shapes(tensors, options, axes);
+  const TensorMap numbers = as_numbers(given.tensors, in.compute, axes);
+  check_shapes(given, axes);
   set_lengths(in, axes);
-  if (axes.knows(Axis::L)) in.rows = chosen_rows(options.rows, in.L, axes);
+  if (axes.knows(Axis::L)) in.rows = chosen_rows(given.options.rows, in.L, axes);
   if (axes.knows(Axis::L) && axes.knows(Axis::S) && axes.knows(Axis::H)) {
-    set_mask(tensors, in, axes);
-    set_dropout_mask(tensors, in, axes);
+    set_mask(given.tensors, in, axes);
+    set_dropout_mask(given.tensors, in, axes);
     if (axes.knows(Axis::D)) set_rotary(numbers, in, axes);
-    if (axes.knows(Axis::D)) set_rotary_divisors(tensors, in, axes);
+    if (axes.knows(Axis::D)) set_rotary_divisors(given.tensors, in, axes);
     in.token_positions = make_token_positions(numbers, in, axes);
-    if (axes.problems().empty()) set_rules(tensors, numbers, in, axes);
+    if (axes.problems().empty()) set_rules(given.tensors, numbers, in, axes);
     if (axes.problems().empty()) set_key_lists(numbers, in, axes);
     separate_items(in);
     set_token_ids(numbers, in, axes);
@@ -264,8 +263,8 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
   set_seeds(numbers, in, axes);
   if (!axes.problems().empty()) axes.problems().raise(ErrorKind::data);
   in.key_ranges = key_ranges(in);
-  in.scale = score_scale(options, in.D);
-  if (options.alibi) in[Input::alibi_slopes] = standard_slopes(in.H);
+  in.scale = score_scale(given.options, in.D);
+  if (given.options.alibi) in[Input::alibi_slopes] = standard_slopes(in.H);
   return in;
 }
 

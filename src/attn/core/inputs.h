@@ -28,8 +28,8 @@
 #include <string>
 #include <vector>
 
+#include "attn/core/attention_arguments.h"
 #include "attn/core/input_table.h"
-#include "attn/core/options.h"
 #include "attn/core/score_scale.h"
 #include "attn/kernel/problem.h"
 #include "attn/tensor/tensor.h"
@@ -94,7 +94,7 @@ class MaskRule;
 /// A checked problem. Tensors have all axes, with length 1 for those that the user's tensors lack;
 /// elements are int64 or of dtype `compute`. Dk is D unless the score function has weights between
 /// queries and keys.
-struct Inputs {
+struct Inputs : AttentionArguments {
   /// The given tensors. Their shapes are those of core/input_table.h, except:
   ///   embeddings (B, L, M), memory (B, N, Mk), memory_V (B, N, Mv)
   ///   Q (B, H, L, D), K (B, G, N, Dk), V (B, G, N, Dv), gate (B, H, L, Dv)
@@ -111,9 +111,6 @@ struct Inputs {
   /// Those of other options, such as lengths and documents, are in the members below instead.
   const std::optional<Tensor>& operator[](Input input) const { return tensors_[input]; }
   std::optional<Tensor>& operator[](Input input) { return tensors_[input]; }
-
-  TensorMap given;  ///< the tensors as the user gave them
-  Options options;
 
   bool projected = false;                 ///< from embeddings, rather than Q, K and V
   std::optional<Tensor> rotary_divisors;  ///< (r / 2), f64: the factors of longrope that apply
@@ -160,9 +157,9 @@ inline bool leaves_sinks_out(const Inputs& in) { return in[Input::sinks] && !in.
 std::size_t bytes_of_rule_tables(const TensorMap& tensors);
 
 /// The same with the copies of tensors that have other dtypes than the computation.
-std::size_t bytes_of_conversions(const TensorMap& tensors, const Options& options);
+std::size_t bytes_of_conversions(const AttentionArguments& given);
 
 /// Keeps the tensors and the options. Errors: data, with all problems.
-Inputs make_inputs(const TensorMap& tensors, const Options& options);
+Inputs make_inputs(const AttentionArguments& given);
 
 }  // namespace attn

@@ -53,12 +53,13 @@ void check_latent_queries(const Tensor& nope, const Tensor& pe, const Options& o
 }
 
 /// CKV or K_pe, whose rows have the width of `queries`.
-RowTable table_of_part(Input input, Input queries, const Storage& storage, const TensorMap& tensors,
-                       const Options& options, ProblemList& problems) {
-  const Stored stored = stored_elements(input, at(tensors, input), storage, options, problems);
-  const bool is_packed = options.layout == Layout::thd;
+RowTable table_of_part(Input input, Input queries, const Storage& storage,
+                       const AttentionArguments& given, ProblemList& problems) {
+  const Stored stored =
+      stored_elements(input, at(given.tensors, input), storage, given.options, problems);
+  const bool is_packed = given.options.layout == Layout::thd;
   const Shape& shape = stored.data.shape();
-  const Shape& of_queries = at(tensors, queries).shape();
+  const Shape& of_queries = at(given.tensors, queries).shape();
   const std::size_t width = of_queries.back();
   const bool fits = shape.size() == (is_packed ? 2 : 3) &&
                     shape.back() * codes_per_byte(stored.code) == width &&
@@ -68,12 +69,12 @@ RowTable table_of_part(Input input, Input queries, const Storage& storage, const
            (is_packed ? "(S, " : "(" + std::to_string(of_queries[0]) + ", S, ") +
                std::to_string(width) + ") to match " + std::string(name_of(queries)) + " " +
                to_string(of_queries),
-           to_string(at(tensors, input).shape()));
+           to_string(at(given.tensors, input).shape()));
     return {};
   }
   Pool pool = pools_of(stored, shape, is_packed ? "sD" : "PsD").first;
   pool.of = Pool::Of::keys;
-  PoolRows rows(pool, storage, tensors, options, pool.pages, pool.slots, problems);
+  PoolRows rows(pool, storage, given, pool.pages, pool.slots, problems);
   for (std::size_t item = 0; item < pool.pages; ++item)
     rows.set(item * pool.slots, item, 0, pool.slots);
   return std::move(rows).table();
@@ -118,9 +119,9 @@ TensorMap with_latent_rows(const TensorMap& tensors, Options& options) {
   all.set(std::string(name_of(Input::Q)), beside(nope, pe));
   if (!has_rows) return all;
   const RowTable latent =
-      table_of_part(Input::CKV, Input::Q_nope, storage_of(Input::K), tensors, options, problems);
+      table_of_part(Input::CKV, Input::Q_nope, storage_of(Input::K), {tensors, options}, problems);
   RowTable rotated =
-      table_of_part(Input::K_pe, Input::Q_pe, kRotaryStorage, tensors, options, problems);
+      table_of_part(Input::K_pe, Input::Q_pe, kRotaryStorage, {tensors, options}, problems);
   if (problems.empty() && (rotated.items != latent.items || rotated.keys != latent.keys))
     report(problems, Input::K_pe,
            "as many keys as CKV " + to_string(at(tensors, Input::CKV).shape()),

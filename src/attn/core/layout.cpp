@@ -209,7 +209,7 @@ bool is_transposed(Input input, const Inputs& in) {
   return in.options.weights_layout == WeightsLayout::out_in &&
          std::find(kProjectionWeights.begin(), kProjectionWeights.end(), input) !=
              kProjectionWeights.end() &&
-         at(in.given, input).rank() == 2;
+         at(in.tensors, input).rank() == 2;
 }
 
 /// The first columns of each row of x, without those that with_hidden_columns() appended.
@@ -222,7 +222,7 @@ Tensor first_columns(const Tensor& x, std::size_t columns) {
 }  // namespace
 
 Tensor to_user_layout(Input input, const Tensor& full, const Inputs& in) {
-  const Shape& given = at(in.given, input).shape();
+  const Shape& given = at(in.tensors, input).shape();
   const AxisList& axes = row_of(input).axes;
   Tensor result = full;
   if (!axes.empty() && is_packed(axes.back()) && full.rank() == 4 &&
@@ -245,13 +245,13 @@ Tensor to_user_layout(Input input, const Tensor& full, const Inputs& in) {
 }
 
 Shape gradient_shape(Input input, const Inputs& in) {
-  Shape shape = at(in.given, input).shape();
+  Shape shape = at(in.tensors, input).shape();
   if (is_transposed(input, in)) std::swap(shape[0], shape[1]);
   return shape;
 }
 
 AxisList gradient_axes(Input input, const Inputs& in) {
-  AxisList axes = user_axes(input, at(in.given, input).shape(), in.options, in.with_heads);
+  AxisList axes = user_axes(input, at(in.tensors, input).shape(), in.options, in.with_heads);
   if (is_transposed(input, in)) axes.swap(0, 1);
   return axes;
 }

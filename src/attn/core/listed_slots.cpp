@@ -13,11 +13,11 @@ namespace attn {
 namespace {
 
 /// The numbers of batch items and of queries.
-std::pair<std::size_t, std::size_t> queries_of(const TensorMap& tensors, const Options& options) {
-  const Input input = contains(tensors, Input::Q) ? Input::Q : Input::embeddings;
-  const Tensor* rows = find(tensors, input);
+std::pair<std::size_t, std::size_t> queries_of(const AttentionArguments& given) {
+  const Input input = contains(given.tensors, Input::Q) ? Input::Q : Input::embeddings;
+  const Tensor* rows = find(given.tensors, input);
   if (rows == nullptr) return {0, 0};
-  const AxisList axes = user_axes(input, rows->shape(), options, true);
+  const AxisList axes = user_axes(input, rows->shape(), given.options, true);
   const auto length = [&](Axis axis, std::size_t without) {
     const auto at = axes.find(axis);
     return at ? rows->shape()[*at] : without;
@@ -45,11 +45,11 @@ std::string expected_lists(std::size_t B, std::size_t L) {
 
 }  // namespace
 
-TensorMap with_cut_lists(const TensorMap& tensors, const Options& options) {
+TensorMap with_cut_lists(const AttentionArguments& given) {
   ProblemList problems;
-  const auto [B, L] = queries_of(tensors, options);
-  const std::optional<Tensor> lists = whole_numbers(Input::key_indices, tensors, problems);
-  const std::optional<Tensor> lengths = whole_numbers(Input::index_counts, tensors, problems);
+  const auto [B, L] = queries_of(given);
+  const std::optional<Tensor> lists = whole_numbers(Input::key_indices, given.tensors, problems);
+  const std::optional<Tensor> lengths = whole_numbers(Input::index_counts, given.tensors, problems);
   if (!problems.empty()) problems.raise(ErrorKind::data);
   const Shape& shape = lists->shape();
   const Shape& of_lengths = lengths->shape();
@@ -64,8 +64,8 @@ TensorMap with_cut_lists(const TensorMap& tensors, const Options& options) {
     report(problems, Input::index_counts,
            "shape " + to_string({L}) + ", " + to_string({B, L}) + " or " + to_string({B, 1}),
            to_string(of_lengths));
-  const auto given = lengths->data<std::int64_t>();
-  for (const std::int64_t length : given)
+  const auto counts = lengths->data<std::int64_t>();
+  for (const std::int64_t length : counts)
     if (problems.empty() && (length < 0 || length > static_cast<std::int64_t>(n)))
       report(problems, Input::index_counts, "0 to " + std::to_string(n) + ", the length of lists",
              std::to_string(length));
@@ -84,21 +84,21 @@ TensorMap with_cut_lists(const TensorMap& tensors, const Options& options) {
     const std::size_t item = i / of_item, query = i / n % L;
     const std::size_t length =
         (items > 1 ? item : 0) * of_lengths.back() + (of_lengths.back() > 1 ? query : 0);
-    to[i] = static_cast<std::int64_t>(i % n) < given[length] ? from[i % from.size()] : -1;
+    to[i] = static_cast<std::int64_t>(i % n) < counts[length] ? from[i % from.size()] : -1;
   }
   TensorMap all;
-  for (const auto& [name, tensor] : tensors)
+  for (const auto& [name, tensor] : given.tensors)
     if (name != name_of(Input::index_counts)) all.set(name, tensor);
   all.set(std::string(name_of(Input::key_indices)), cut);
   return all;
 }
 
-std::optional<ListedSlots> ListedSlots::checked(const TensorMap& tensors, const Options& options,
-                                                std::size_t slots, ProblemList& problems) {
-  const std::optional<Tensor> numbers = whole_numbers(Input::key_indices, tensors, problems);
+std::optional<ListedSlots> ListedSlots::checked(const AttentionArguments& given, std::size_t slots,
+                                                ProblemList& problems) {
+  const std::optional<Tensor> numbers = whole_numbers(Input::key_indices, given.tensors, problems);
   if (!numbers) return std::nullopt;
   ListedSlots lists;
-  const auto [B, L] = queries_of(tensors, options);
+  const auto [B, L] = queries_of(given);
   const Shape& shape = numbers->shape();
   const std::size_t rank = shape.size();
   lists.items_ = B, lists.L_ = L;
@@ -119,7 +119,7 @@ std::optional<ListedSlots> ListedSlots::checked(const TensorMap& tensors, const 
              std::to_string(slot));
       return std::nullopt;
     }
-  const bool once = options.duplicates == Duplicates::error;
+  const bool once = given.options.duplicates == Duplicates::error;
   const std::size_t of_item = lists.heads_ * L, rows = once ? lists.given_items_ * of_item : 0;
   for (std::size_t row = 0; row < rows; ++row) {
     const auto its = numbers->data<std::int64_t>().subspan(row * lists.n_, lists.n_);

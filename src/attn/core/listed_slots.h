@@ -9,21 +9,21 @@
 #include <vector>
 
 #include "attn/base/error.h"
-#include "attn/core/options.h"
+#include "attn/core/attention_arguments.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
 
 /// key_indices in which numbers from index_counts on are -1. index_counts is (L) or (B, L), where
 /// 1 may replace L. Errors: data.
-TensorMap with_cut_lists(const TensorMap& tensors, const Options& options);
+TensorMap with_cut_lists(const AttentionArguments& given);
 
 /// A list of slots for each query of a job.
 class ListedSlots {
  public:
   /// `slots`: how many a pool has. nullopt if a problem was reported.
-  static std::optional<ListedSlots> checked(const TensorMap& tensors, const Options& options,
-                                            std::size_t slots, ProblemList& problems);
+  static std::optional<ListedSlots> checked(const AttentionArguments& given, std::size_t slots,
+                                            ProblemList& problems);
 
   std::size_t items() const { return items_; }  ///< batch items
   std::size_t bytes() const { return numbers_.bytes(); }

@@ -147,7 +147,7 @@ void add_named_rules(const TensorMap& numbers, const Inputs& in, std::vector<std
 
 std::string named_rule(const Inputs& in) {
   std::vector<std::string> rules = in.rules;
-  const bool has_prefix = contains(in.given, Input::prefix_lengths) && in.options.causal;
+  const bool has_prefix = contains(in.tensors, Input::prefix_lengths) && in.options.causal;
   if (has_prefix) rules.emplace_back("k < prefix_lengths[b] or q >= k");
   const bool is_of_user = rules.size() == 1 && rules.front() == in.options.mask_rule;
   if (is_of_user) return "";

@@ -12,12 +12,12 @@ namespace attn {
 namespace {
 
 /// The missing tensor or option that this output requires; "" if the problem has the output.
-std::string_view missing_for(Output output, const TensorMap& tensors, const Options& options) {
+std::string_view missing_for(Output output, const AttentionArguments& given) {
   if (output == Output::positions)
-    return options.position.kind == Position::Kind::none ? "position" : "";
+    return given.options.position.kind == Position::Kind::none ? "position" : "";
   const std::optional<Input> source = row_of(output).source, other = row_of(output).other_source;
-  const bool has_other = other && contains(tensors, *other);
-  return !source || has_other || contains(tensors, *source) ? "" : name_of(*source);
+  const bool has_other = other && contains(given.tensors, *other);
+  return !source || has_other || contains(given.tensors, *source) ? "" : name_of(*source);
 }
 
 std::vector<std::string> output_names() {
@@ -31,17 +31,16 @@ void add_problem(ProblemList& problems, std::string message) {
 }
 
 /// Why the problem has no such gradient; "" if it has.
-std::string missing_gradient(const Request& request, const TensorMap& tensors,
-                             const Options& options) {
-  const auto is_given = [&](const Seed& seed) { return contains(tensors, seed.input); };
+std::string missing_gradient(const Request& request, const AttentionArguments& given) {
+  const auto is_given = [&](const Seed& seed) { return contains(given.tensors, seed.input); };
   if (std::none_of(kSeeds.begin(), kSeeds.end(), is_given))
     return "requires grad_context, grad_output, grad_weights or grad_logsumexp";
-  if (options.normaliser == Normaliser::hardmax)
+  if (given.options.normaliser == Normaliser::hardmax)
     return "does not exist, because normaliser hardmax has no derivative";
   const Gradient* gradient = std::get_if<Gradient>(&request);
   if (!gradient) return "";
   const std::string name(name_of(gradient->of));
-  const Tensor* tensor = find(tensors, gradient->of);
+  const Tensor* tensor = find(given.tensors, gradient->of);
   if (tensor == nullptr) return "requires " + name;
   if (!is_float(tensor->dtype()))
     return "does not exist, because " + name + " has dtype " +
@@ -50,21 +49,21 @@ std::string missing_gradient(const Request& request, const TensorMap& tensors,
 }
 
 /// Adds an error unless this problem has the requested tensor.
-void require_available(const Request& request, const TensorMap& tensors, const Options& options,
+void require_available(const Request& request, const AttentionArguments& given,
                        ProblemList& problems) {
   if (is_of_gradients(request)) {
-    const std::string missing = missing_gradient(request, tensors, options);
+    const std::string missing = missing_gradient(request, given);
     if (!missing.empty())
       add_problem(problems, "'" + std::string(name_of(request)) + "' " + missing);
     return;
   }
   const Input* input = std::get_if<Input>(&request);
   const Output* output = std::get_if<Output>(&request);
-  const std::string_view missing = output ? missing_for(*output, tensors, options) : "";
+  const std::string_view missing = output ? missing_for(*output, given) : "";
   if (!missing.empty())
     add_problem(problems,
                 "'" + std::string(name_of(*output)) + "' requires " + std::string(missing));
-  else if (input && !contains(tensors, *input))
+  else if (input && !contains(given.tensors, *input))
     add_problem(problems,
                 "'" + std::string(name_of(*input)) + "' is not an input of this job" +
                     did_you_mean(std::string(name_of(*input)), output_names(), NameKind::output));
@@ -72,13 +71,12 @@ void require_available(const Request& request, const TensorMap& tensors, const O
 
 /// " (did you mean 'scores'?)", or "; the outputs are positions, inputs, ..." if no name is
 /// similar. Of several similar names, those that the problem lacks are left out.
-std::string nearest_or_all(const std::string& name, const TensorMap& tensors,
-                           const Options& options) {
+std::string nearest_or_all(const std::string& name, const AttentionArguments& given) {
   std::vector<std::string> known = request_names(), lacking;
   const std::vector<std::string> similar = similar_names(name, known, NameKind::output);
   for (const std::string& one : similar) {
     ProblemList problems;
-    require_available(*request_named(one), tensors, options, problems);
+    require_available(*request_named(one), given, problems);
     if (!problems.empty()) lacking.push_back(one);
   }
   if (lacking.size() < similar.size())
@@ -180,39 +178,38 @@ bool is_of_pairs(const Request& request) {
   return axes.size() >= 2 && axes[axes.size() - 2] == Axis::L && axes[axes.size() - 1] == Axis::S;
 }
 
-std::vector<Request> available_outputs(const TensorMap& tensors, const Options& options) {
+std::vector<Request> available_outputs(const AttentionArguments& given) {
   std::vector<Request> requests;
   for (const OutputRow& row : kOutputs)
-    if (row.phase == Phase::gradient ? missing_gradient(row.output, tensors, options).empty()
-                                     : missing_for(row.output, tensors, options).empty())
+    if (row.phase == Phase::gradient ? missing_gradient(row.output, given).empty()
+                                     : missing_for(row.output, given).empty())
       requests.emplace_back(row.output);
-  for (const auto& [name, tensor] : tensors)
+  for (const auto& [name, tensor] : given.tensors)
     if (const auto input = input_named(name)) requests.emplace_back(*input);
   return requests;
 }
 
-void check_outputs(const std::vector<Request>& requests, const TensorMap& tensors,
-                   const Options& options) {
+void check_outputs(const std::vector<Request>& requests, const AttentionArguments& given) {
   ProblemList problems;
-  for (const Request& request : requests) require_available(request, tensors, options, problems);
+  for (const Request& request : requests) require_available(request, given, problems);
   if (!problems.empty()) problems.raise(ErrorKind::usage);
 }
 
-std::vector<Request> requests_named(const std::vector<std::string>& names, const TensorMap& tensors,
-                                    const Options& options) {
+std::vector<Request> requests_named(const std::vector<std::string>& names,
+                                    const AttentionArguments& given) {
   std::vector<Request> requests;
   ProblemList problems;
   bool all_known = true;
   for (const std::string& name : names) {
     const std::optional<Request> request = request_named(name);
     if (request) {
-      require_available(*request, tensors, options, problems);
+      require_available(*request, given, problems);
       requests.push_back(*request);
     } else {
       all_known = false;
       add_problem(problems, name.empty() ? "expected the name of an output, found an empty string"
                                          : "unknown output '" + printable(name) + "'" +
-                                               nearest_or_all(name, tensors, options));
+                                               nearest_or_all(name, given));
     }
   }
   if (!all_known) problems.raise(ErrorKind::usage);

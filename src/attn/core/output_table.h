@@ -10,9 +10,9 @@
 #include <variant>
 #include <vector>
 
+#include "attn/core/attention_arguments.h"
 #include "attn/core/axis.h"
 #include "attn/core/input_table.h"
-#include "attn/core/options.h"
 #include "attn/core/table_lookup.h"
 
 namespace attn {
@@ -358,16 +358,15 @@ OutputSet outputs_among(const std::vector<Request>& requests);
 bool is_of_pairs(const Request& request);
 
 /// The outputs that this problem has, then the given tensors.
-std::vector<Request> available_outputs(const TensorMap& tensors, const Options& options);
+std::vector<Request> available_outputs(const AttentionArguments& given);
 
 /// Errors: usage, with a line for each request that this problem does not have (`output` without
 /// W_O).
-void check_outputs(const std::vector<Request>& requests, const TensorMap& tensors,
-                   const Options& options);
+void check_outputs(const std::vector<Request>& requests, const AttentionArguments& given);
 
 /// The requests with these names. Errors: usage, if a name is unknown, with a line for each unknown
 /// name and each request that this problem does not have.
-std::vector<Request> requests_named(const std::vector<std::string>& names, const TensorMap& tensors,
-                                    const Options& options);
+std::vector<Request> requests_named(const std::vector<std::string>& names,
+                                    const AttentionArguments& given);
 
 }  // namespace attn

@@ -61,20 +61,21 @@ bool fits(const Shape& shape, std::string_view axes) {
   return true;
 }
 
-std::optional<std::pair<Pool, Pool>> pools_of(Input input, const TensorMap& tensors,
-                                              const Options& options, ProblemList& problems) {
-  const Tensor& tensor = at(tensors, input);
+std::optional<std::pair<Pool, Pool>> pools_of(Input input, const AttentionArguments& given,
+                                              ProblemList& problems) {
+  const Tensor& tensor = at(given.tensors, input);
   const Storage& storage = input == Input::K_pe_pages
                                ? kRotaryStorage
                                : storage_of(input == Input::V_pages ? Input::V : Input::K);
-  const Stored stored = stored_elements(input, tensor, storage, options, problems);
-  if (const StoredType type = options.*storage.type; is_flashmla(type)) {
+  const Stored stored = stored_elements(input, tensor, storage, given.options, problems);
+  if (const StoredType type = given.options.*storage.type; is_flashmla(type)) {
     const std::optional<Pool> pool = flashmla_pool(input, stored, type, problems);
     return pool ? std::optional(std::pair(*pool, *pool)) : std::nullopt;
   }
   std::string expected;
   for (const PoolForm& form : kForms) {
-    if (form.kind != kind_of(input, options) || form.layout != options.page_layout) continue;
+    if (form.kind != kind_of(input, given.options) || form.layout != given.options.page_layout)
+      continue;
     if (fits(stored.data.shape(), form.axes))
       return pools_of(stored, stored.data.shape(), form.axes);
     expected += (expected.empty() ? "" : " or ") + text_of(form.axes);
@@ -301,7 +302,7 @@ void check_queries(const TensorMap& tensors, bool packed, std::size_t count,
 }
 
 /// Reports what depends on the positions of keys, which are unknown.
-void refuse_positions(const TensorMap& tensors, const Options& options, ProblemList& problems) {
+void refuse_positions(const AttentionArguments& given, ProblemList& problems) {
   const auto refuse = [&](bool is_given, std::string_view key) {
     if (is_given)
       problems.add({.subject = std::string(key),
@@ -311,14 +312,14 @@ void refuse_positions(const TensorMap& tensors, const Options& options, ProblemL
        {Input::mask, Input::key_mask, Input::bias, Input::dropout_mask, Input::alibi_slopes,
         Input::relative_bias, Input::key_lengths, Input::key_starts, Input::cu_seqlens_q,
         Input::token_ids, Input::prefix_lengths, Input::tree_parents, Input::blocks})
-    refuse(contains(tensors, input), name_of(input));
-  refuse(options.causal, "causal");
-  refuse(!(options.window == Window{}), "window");
-  refuse(!options.mask_rule.empty(), "mask_rule");
-  refuse(options.chunk > 0, "chunk");
-  refuse(!options.bias_rule.empty(), "bias_rule");
-  refuse(options.alibi, "alibi");
-  refuse(options.rotary.kind != Rotary::Kind::none, "rotary.kind");
+    refuse(contains(given.tensors, input), name_of(input));
+  refuse(given.options.causal, "causal");
+  refuse(!(given.options.window == Window{}), "window");
+  refuse(!given.options.mask_rule.empty(), "mask_rule");
+  refuse(given.options.chunk > 0, "chunk");
+  refuse(!given.options.bias_rule.empty(), "bias_rule");
+  refuse(given.options.alibi, "alibi");
+  refuse(given.options.rotary.kind != Rotary::Kind::none, "rotary.kind");
 }
 
 Tensor list(const std::vector<std::int64_t>& values) {
@@ -332,55 +333,53 @@ bool has_pages(const TensorMap& tensors) {
          contains(tensors, Input::CKV_pages);
 }
 
-PagedCache::PagedCache(const TensorMap& tensors, const Options& options)
-    : tensors_(tensors), options_(options) {
+PagedCache::PagedCache(const AttentionArguments& given) : given_(given) {
   ProblemList problems;
-  const Shape& Q = at(tensors, Input::Q).shape();
-  const bool has_heads = has_head_axis(Q, options);
+  const Shape& Q = at(given.tensors, Input::Q).shape();
+  const bool has_heads = has_head_axis(Q, given.options);
   if (!has_heads) report(problems, Input::Q, "4 axes, or 3 with layout thd", to_string(Q));
-  const bool combined = contains(tensors, Input::KV_pages);
-  if (combined && options.v_type == StoredType::as_given) options_.v_type = options.k_type;
-  if (combined && options_.v_type != options.k_type)
+  const bool combined = contains(given.tensors, Input::KV_pages);
+  if (combined && given.options.v_type == StoredType::as_given)
+    given_.options.v_type = given.options.k_type;
+  if (combined && given_.options.v_type != given.options.k_type)
     problems.add({.subject = "v_type",
                   .expected = "that of k_type, since KV_pages holds both",
                   .found = "another one"});
-  const bool is_split = contains(tensors, Input::CKV_pages);
+  const bool is_split = contains(given.tensors, Input::CKV_pages);
   const auto keys = pools_of(combined   ? Input::KV_pages
                              : is_split ? Input::CKV_pages
                                         : Input::K_pages,
-                             tensors, options, problems);
-  const auto values =
-      combined || is_split ? keys : pools_of(Input::V_pages, tensors, options, problems);
+                             given, problems);
+  const auto values = combined || is_split ? keys : pools_of(Input::V_pages, given, problems);
   if (is_split)
-    if (const auto pools = pools_of(Input::K_pe_pages, tensors, options, problems))
-      rotary_ = pools->first;
-  if (keys && !is_flashmla(options.k_type))
-    check_scales(keys->first, storage_of(Input::K), tensors, options_, problems);
-  if (values && options.value_width == 0)
-    check_scales(values->second, storage_of(Input::V), tensors, options_, problems);
-  if (rotary_) check_scales(*rotary_, kRotaryStorage, tensors, options_, problems);
+    if (const auto pools = pools_of(Input::K_pe_pages, given, problems)) rotary_ = pools->first;
+  if (keys && !is_flashmla(given.options.k_type))
+    check_scales(keys->first, storage_of(Input::K), given_, problems);
+  if (values && given.options.value_width == 0)
+    check_scales(values->second, storage_of(Input::V), given_, problems);
+  if (rotary_) check_scales(*rotary_, kRotaryStorage, given_, problems);
   if (!has_heads || !keys || !values || is_split != rotary_.has_value())
     problems.raise(ErrorKind::data);
   keys_ = keys->first, values_ = values->second;
-  if (options.value_width > 0)
+  if (given.options.value_width > 0)
     check_widths(keys_, rotary_ ? &*rotary_ : nullptr, Q.back(),
-                 static_cast<std::size_t>(options.value_width), problems);
+                 static_cast<std::size_t>(given.options.value_width), problems);
   if (values_.pages != keys_.pages || values_.slots != keys_.slots || values_.heads != keys_.heads)
     report(problems, Input::V_pages,
            "the pages, page size and heads of K_pages " + to_string(keys_.data.shape()),
            to_string(values_.data.shape()));
-  packed_ = contains(tensors, Input::cu_seqlens_q) || options.layout == Layout::thd;
-  if (options.index_space == IndexSpace::cache)
-    listed_ = ListedSlots::checked(tensors, options, keys_.pages * keys_.slots, problems);
-  if (!contains(tensors, Input::block_table) && !contains(tensors, Input::kv_indptr)) {
-    refuse_positions(tensors, options, problems);
+  packed_ = contains(given.tensors, Input::cu_seqlens_q) || given.options.layout == Layout::thd;
+  if (given.options.index_space == IndexSpace::cache)
+    listed_ = ListedSlots::checked(given, keys_.pages * keys_.slots, problems);
+  if (!contains(given.tensors, Input::block_table) && !contains(given.tensors, Input::kv_indptr)) {
+    refuse_positions(given, problems);
     if (!problems.empty()) problems.raise(ErrorKind::data);
     for (std::size_t item = 0; item < listed_->items(); ++item)
       lengths_.push_back(slots_.emplace_back(listed_->used(item)).size());
     return;
   }
-  std::optional<Sequences> sequences = sequences_of(tensors, keys_, problems);
-  if (sequences) check_queries(tensors, packed_, sequences->lengths.size(), problems);
+  std::optional<Sequences> sequences = sequences_of(given.tensors, keys_, problems);
+  if (sequences) check_queries(given.tensors, packed_, sequences->lengths.size(), problems);
   if (!problems.empty()) problems.raise(ErrorKind::data);
   lengths_ = std::move(sequences->lengths), pages_ = std::move(sequences->pages);
 }
@@ -400,9 +399,9 @@ std::size_t PagedCache::bytes() const {
        {std::pair(&keys_, &storage_of(Input::K)), std::pair(&values_, &storage_of(Input::V)),
         std::pair(rotary, &kRotaryStorage)}) {
     if (pool == nullptr) continue;
-    bytes = saturating_sum(bytes, is_flashmla(options_.*(storage->type))
+    bytes = saturating_sum(bytes, is_flashmla(given_.options.*(storage->type))
                                       ? bytes_of_flashmla_rows(rows)
-                                      : bytes_of_rows(pool->data, rows, *storage, tensors_));
+                                      : bytes_of_rows(pool->data, rows, *storage, given_.tensors));
     if (!is_float(pool->data.dtype()) && pool->code == Code::none)
       bytes = saturating_sum(
           bytes, saturating_product({rows, pool->heads, pool->width, size_of(pool->data.dtype())}));
@@ -461,28 +460,30 @@ Tensor PagedCache::key_indices(std::span<const std::int64_t> starts, ProblemList
 void PagedCache::gather(TensorMap& all, ProblemList& problems) const {
   const std::size_t S = keys_of_item();
   const auto set = [&](Input input, RowTable table) {
-    const Tensor rows = tensor_of(std::move(table), options_.layout == Layout::bhld);
+    const Tensor rows = tensor_of(std::move(table), given_.options.layout == Layout::bhld);
     const Shape& shape = rows.shape();
-    all.set(std::string(name_of(input)),
-            options_.layout == Layout::thd ? rows.reshaped({shape[1], shape[2], shape[3]}) : rows);
+    all.set(std::string(name_of(input)), given_.options.layout == Layout::thd
+                                             ? rows.reshaped({shape[1], shape[2], shape[3]})
+                                             : rows);
   };
   const auto set_latent = [&](RowTable keys, RowTable values) {
     set(Input::K, std::move(keys));
-    set(Input::V, limited_to(std::move(values), static_cast<std::size_t>(options_.value_width)));
+    set(Input::V,
+        limited_to(std::move(values), static_cast<std::size_t>(given_.options.value_width)));
   };
-  if (is_flashmla(options_.k_type)) {
-    FlashMlaRows rows(keys_, options_.k_type, items(), S);
+  if (is_flashmla(given_.options.k_type)) {
+    FlashMlaRows rows(keys_, given_.options.k_type, items(), S);
     fill(rows);
     const RowTable keys = std::move(rows).table();
     return set_latent(keys, keys);
   }
   const auto rows_of = [&](const Pool& pool, const Storage& storage, const PoolRows* like) {
-    PoolRows rows(pool, storage, tensors_, options_, items(), S, problems, like);
+    PoolRows rows(pool, storage, given_, items(), S, problems, like);
     fill(rows);
     return rows;
   };
   PoolRows rows = rows_of(keys_, storage_of(Input::K), nullptr);
-  if (options_.value_width == 0) {
+  if (given_.options.value_width == 0) {
     PoolRows values = rows_of(values_, storage_of(Input::V), &rows);
     set(Input::K, std::move(rows).table());
     return set(Input::V, std::move(values).table());
@@ -499,7 +500,7 @@ TensorMap PagedCache::gathered() const {
     return std::find(kPageInputs.begin(), kPageInputs.end(), input) != kPageInputs.end() ||
            input == Input::key_lengths || storage_described_by(input) != nullptr;
   };
-  for (const auto& [name, tensor] : tensors_)
+  for (const auto& [name, tensor] : given_.tensors)
     if (const auto input = input_named(name); !input || !is_replaced(*input)) all.set(name, tensor);
   ProblemList problems;
   gather(all, problems);
@@ -520,8 +521,8 @@ TensorMap PagedCache::gathered() const {
   std::vector<std::int64_t> ends{0}, queries;
   for (const std::size_t length : lengths_)
     ends.push_back(ends.back() + static_cast<std::int64_t>(length));
-  if (!contains(tensors_, Input::cu_seqlens_q)) {
-    const std::size_t rows = at(tensors_, Input::Q).shape()[0];
+  if (!contains(given_.tensors, Input::cu_seqlens_q)) {
+    const std::size_t rows = at(given_.tensors, Input::Q).shape()[0];
     for (std::size_t b = 0; b <= count; ++b)
       queries.push_back(static_cast<std::int64_t>(count == 1 ? b * rows : b));
     all.set(std::string(name_of(Input::cu_seqlens_q)), list(queries));

@@ -27,9 +27,9 @@
 #include <span>
 #include <vector>
 
+#include "attn/core/attention_arguments.h"
 #include "attn/core/input_table.h"
 #include "attn/core/listed_slots.h"
-#include "attn/core/options.h"
 #include "attn/core/stored_rows.h"
 #include "attn/tensor/tensor.h"
 
@@ -46,7 +46,7 @@ bool has_pages(const TensorMap& tensors);
 class PagedCache {
  public:
   /// Errors: data, with all problems.
-  PagedCache(const TensorMap& tensors, const Options& options);
+  PagedCache(const AttentionArguments& given);
 
   /// The memory of the tables of gathered(), and of keys and values that are gathered because they
   /// are integers without a scale; saturates.
@@ -83,8 +83,7 @@ class PagedCache {
   /// 1]).
   Tensor key_indices(std::span<const std::int64_t> starts, ProblemList& problems) const;
 
-  const TensorMap& tensors_;
-  Options options_;
+  AttentionArguments given_;
   bool packed_ = false;
   Pool keys_, values_;
   std::optional<Pool> rotary_;                    ///< of K_pe_pages

@@ -351,7 +351,7 @@ std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in, Copies c
 std::size_t bytes_of_fused_gradients(std::size_t made, const std::vector<Request>& outputs,
                                      const Inputs& in) {
   std::size_t given = 0, results = 0;  // elements in float64
-  for (const auto& [name, tensor] : in.given)
+  for (const auto& [name, tensor] : in.tensors)
     if (is_float(tensor.dtype()) && tensor.dtype() != DType::f64)
       given = saturating_sum(given, tensor.size());
   for (const Request& request : outputs)
@@ -426,7 +426,7 @@ std::size_t bytes_of_blocks(const Inputs& in) {
 }
 
 Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet& offered) {
-  check_outputs(outputs, in.given, in.options);
+  check_outputs(outputs, in);
   const OutputSet requested = outputs_among(outputs);
   const CostOps costs = costs_of(requested, in);
   Plan result;
@@ -440,7 +440,7 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
   const bool in_rows = is_fused && reads_rows(in, outputs);
   OutputSet kept;
   for (const Request& request : outputs) {
-    PlannedOutput output = planned(request, in.given, costs, in);
+    PlannedOutput output = planned(request, in.tensors, costs, in);
     const Output* computed = std::get_if<Output>(&request);
     if (computed != nullptr && is_of_formula(*computed)) {
       output.streamed =
@@ -476,8 +476,8 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
   const Copies copies = is_backward ? Copies::except_floats
                         : in_rows   ? Copies::except_rows
                                     : Copies::all;
-  result.bytes =
-      saturating_sum(result.bytes, saturating_sum(largest, bytes_of_inputs(in.given, in, copies)));
+  result.bytes = saturating_sum(result.bytes,
+                                saturating_sum(largest, bytes_of_inputs(in.tensors, in, copies)));
   if (std::any_of(outputs.begin(), outputs.end(), is_of_gradients))
     add_gradients(in, outputs, result);
   return result;

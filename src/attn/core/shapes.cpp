@@ -66,7 +66,7 @@ void check_relative_bias(const Tensor& table, const Options& options, AxisLength
 }
 
 /// The weights and biases of qk_norm: (D), (H, D), or (H * D) with QkNormAxis::all.
-void check_norms(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
+void check_norms(const AttentionArguments& given, AxisLengths& axes) {
   struct Norm {
     Input input;
     Axis heads, width, all;
@@ -76,9 +76,9 @@ void check_norms(const TensorMap& tensors, const Options& options, AxisLengths& 
         Norm{Input::q_norm_bias, Axis::H, Axis::D, Axis::HD},
         Norm{Input::k_norm, Axis::G, Axis::Dk, Axis::GD},
         Norm{Input::k_norm_bias, Axis::G, Axis::Dk, Axis::GD}}) {
-    const Tensor* tensor = find(tensors, input);
+    const Tensor* tensor = find(given.tensors, input);
     if (tensor == nullptr) continue;
-    if (options.qk_norm_axis == QkNormAxis::all) {
+    if (given.options.qk_norm_axis == QkNormAxis::all) {
       axes.take(input, *tensor, {all});
       continue;
     }
@@ -90,18 +90,18 @@ void check_norms(const TensorMap& tensors, const Options& options, AxisLengths& 
 
 }  // namespace
 
-void check_option_shapes(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
+void check_option_shapes(const AttentionArguments& given, AxisLengths& axes) {
   for (const InputRow& row : kInputs)
-    if (const Tensor* tensor = row.has_own_axes ? find(tensors, row.input) : nullptr)
+    if (const Tensor* tensor = row.has_own_axes ? find(given.tensors, row.input) : nullptr)
       axes.take(row.input, *tensor, row.axes);
-  if (const Tensor* slopes = find(tensors, Input::alibi_slopes)) {
+  if (const Tensor* slopes = find(given.tensors, Input::alibi_slopes)) {
     const bool each = slopes->rank() == 2 && axes.knows(Axis::B);
     axes.take(Input::alibi_slopes, *slopes, each ? AxisList{Axis::B, Axis::H} : AxisList{Axis::H});
   }
-  if (const Tensor* table = find(tensors, Input::relative_bias))
-    check_relative_bias(*table, options, axes);
-  check_norms(tensors, options, axes);
-  check_score_weights(tensors, options.score, axes);
+  if (const Tensor* table = find(given.tensors, Input::relative_bias))
+    check_relative_bias(*table, given.options, axes);
+  check_norms(given, axes);
+  check_score_weights(given.tensors, given.options.score, axes);
 }
 
 void check_names(const TensorMap& tensors, AxisLengths& axes) {
@@ -320,17 +320,17 @@ std::string advice_to_change(Layout layout) {
 
 /// Suggests the other layout if Q and K, with four axes, have compatible numbers of heads in it.
 /// The heads of keys in pages, G, do not depend on it.
-std::string advice_on_groups(const TensorMap& tensors, const Options& options, std::size_t G) {
-  const Tensor *Q = find(tensors, Input::Q), *K = find(tensors, Input::K);
+std::string advice_on_groups(const AttentionArguments& given, std::size_t G) {
+  const Tensor *Q = find(given.tensors, Input::Q), *K = find(given.tensors, Input::K);
   if (Q == nullptr || K == nullptr || Q->rank() != 4 || K->rank() != 4) return "";
-  const std::size_t axis = options.layout == Layout::bhld ? 2 : 1;
+  const std::size_t axis = given.options.layout == Layout::bhld ? 2 : 1;
   const std::size_t H = Q->shape()[axis], other = K->shape()[axis];
   const auto fits = [&](std::size_t heads) { return heads != 0 && H % heads == 0; };
-  const bool is_in_pages = contains(tensors, Input::key_lengths) && K->rows() != nullptr;
-  return fits(other) || (is_in_pages && fits(G)) ? advice_to_change(options.layout) : "";
+  const bool is_in_pages = contains(given.tensors, Input::key_lengths) && K->rows() != nullptr;
+  return fits(other) || (is_in_pages && fits(G)) ? advice_to_change(given.options.layout) : "";
 }
 
-void check_groups(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
+void check_groups(const AttentionArguments& given, AxisLengths& axes) {
   if (!axes.knows(Axis::H) || !axes.knows(Axis::G)) return;
   const AxisLengths::Length &H = axes[Axis::H], &G = axes[Axis::G];
   if (H.length == 0 || G.length == 0 || H.length % G.length != 0)
@@ -338,7 +338,7 @@ void check_groups(const TensorMap& tensors, const Options& options, AxisLengths&
                   .expected = "a divisor of " + std::to_string(H.length) +
                               ", the number of query heads (from " + std::string(H.name) + ")",
                   .found = std::to_string(G.length),
-                  .hint = advice_on_groups(tensors, options, G.length)});
+                  .hint = advice_on_groups(given, G.length)});
 }
 
 /// Without W_K, the source has to be as wide as the keys.
@@ -352,41 +352,42 @@ void check_identity_keys(AxisLengths& axes) {
                   .found = "none"});
 }
 
-void check_projected(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
-  const Tensor& embeddings = at(tensors, Input::embeddings);
+void check_projected(const AttentionArguments& given, AxisLengths& axes) {
+  const Tensor& embeddings = at(given.tensors, Input::embeddings);
   if (!check_rank(Input::embeddings, embeddings, 3, axes)) return;
   const bool batched = embeddings.rank() == 3;
   const auto rows = [&](Axis count, Axis width) {
-    return with_batch(batched, {count, width}, options.batch_second);
+    return with_batch(batched, {count, width}, given.options.batch_second);
   };
   const auto key_rows = [&](const Tensor& tensor, Axis width) {
     return is_shared(tensor, batched) ? AxisList{Axis::N, width} : rows(Axis::N, width);
   };
   axes.take(Input::embeddings, embeddings, rows(Axis::L, Axis::M));
-  if (const Tensor* memory = find(tensors, Input::memory)) {
+  if (const Tensor* memory = find(given.tensors, Input::memory)) {
     axes.take(Input::memory, *memory, key_rows(*memory, Axis::Mk));
   } else {
     axes.equate(Axis::N, Axis::L);
     axes.equate(Axis::Mk, Axis::M);
   }
-  if (const Tensor* memory_V = find(tensors, Input::memory_V))
+  if (const Tensor* memory_V = find(given.tensors, Input::memory_V))
     axes.take(Input::memory_V, *memory_V, key_rows(*memory_V, Axis::Mv));
   else
     axes.equate(Axis::Mv, Axis::Mk);
-  if (const Tensor* W_Q = find(tensors, Input::W_Q))
-    take_weights(Input::W_Q, *W_Q, options, axes);
+  if (const Tensor* W_Q = find(given.tensors, Input::W_Q))
+    take_weights(Input::W_Q, *W_Q, given.options, axes);
   else
     axes.equate(Axis::HD, Axis::M);
-  settle_packed_heads(options.score, axes);
-  if (const Tensor* W_K = find(tensors, Input::W_K))
-    take_weights(Input::W_K, *W_K, options, axes, advice_on_groups(*W_K, options, axes));
-  else if (keys_have_own_width(options.score))
+  settle_packed_heads(given.options.score, axes);
+  if (const Tensor* W_K = find(given.tensors, Input::W_K))
+    take_weights(Input::W_K, *W_K, given.options, axes,
+                 advice_on_groups(*W_K, given.options, axes));
+  else if (keys_have_own_width(given.options.score))
     axes.equate(Axis::GD, Axis::Mk);
   else
     check_identity_keys(axes);
-  if (keys_have_own_width(options.score)) split_axis(Axis::GD, Axis::G, Axis::Dk, axes);
-  if (const Tensor* W_V = find(tensors, Input::W_V))
-    take_weights(Input::W_V, *W_V, options, axes);
+  if (keys_have_own_width(given.options.score)) split_axis(Axis::GD, Axis::G, Axis::Dk, axes);
+  if (const Tensor* W_V = find(given.tensors, Input::W_V))
+    take_weights(Input::W_V, *W_V, given.options, axes);
   else
     axes.equate(Axis::GDv, Axis::Mv);
   split_axis(Axis::GDv, Axis::G, Axis::Dv, axes);
@@ -432,16 +433,16 @@ void check_packed(const Tensor& Q, const Tensor& K, const Tensor* V, const Optio
   split_axis(Axis::GDv, Axis::G, Axis::Dv, axes);
 }
 
-void check_given(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
-  const Tensor &Q = at(tensors, Input::Q), &K = at(tensors, Input::K);
+void check_given(const AttentionArguments& given, AxisLengths& axes) {
+  const Tensor &Q = at(given.tensors, Input::Q), &K = at(given.tensors, Input::K);
   if (!check_rank(Input::Q, Q, 4, axes)) return;
-  if (options.layout == Layout::thd && Q.rank() != 3)
+  if (given.options.layout == Layout::thd && Q.rank() != 3)
     return axes.problem(Input::Q,
                         {.expected = "3 axes with layout thd", .found = to_string(Q.shape())});
-  if (has_head_axis(Q.shape(), options))
-    check_split(Q, K, find(tensors, Input::V), options, axes);
+  if (has_head_axis(Q.shape(), given.options))
+    check_split(Q, K, find(given.tensors, Input::V), given.options, axes);
   else
-    check_packed(Q, K, find(tensors, Input::V), options, axes);
+    check_packed(Q, K, find(given.tensors, Input::V), given.options, axes);
 }
 
 /// The cache, shaped as the user's keys, or with all four axes.
@@ -458,14 +459,15 @@ void check_past(const TensorMap& tensors, bool with_heads, AxisLengths& axes) {
 }
 
 /// S: past, new and appended keys.
-void settle_keys(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
+void settle_keys(const AttentionArguments& given, AxisLengths& axes) {
   if (!axes.knows(Axis::N)) return;
   AxisLengths::Length keys = axes[Axis::N];
   if (axes.knows(Axis::P)) {
     keys.length += axes[Axis::P].length;
     keys.remark += " after past_K " + axes[Axis::P].found();
   }
-  keys.length += (contains(tensors, Input::bias_K) ? 1u : 0u) + (options.zero_key ? 1u : 0u);
+  keys.length +=
+      (contains(given.tensors, Input::bias_K) ? 1u : 0u) + (given.options.zero_key ? 1u : 0u);
   axes.set_length(Axis::S, std::move(keys));
 }
 
@@ -481,22 +483,25 @@ void check_gate(const Tensor& gate, bool split, const Options& options, AxisLeng
               with_batch(options.layout == Layout::blhd, {Axis::L, Axis::H, Axis::Dv}));
 }
 
-void check_parts(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
+void check_parts(const AttentionArguments& given, AxisLengths& axes) {
   join_axis(Axis::HD, Axis::H, Axis::D, axes);
   join_axis(Axis::HDv, Axis::H, Axis::Dv, axes);
   join_axis(Axis::GD, Axis::G, Axis::Dk, axes);
   join_axis(Axis::GDv, Axis::G, Axis::Dv, axes);
-  if (const Tensor* W_UV = find(tensors, Input::W_UV))
+  if (const Tensor* W_UV = find(given.tensors, Input::W_UV))
     axes.take(Input::W_UV, *W_UV, row_of(Input::W_UV).axes);
   join_axis(Axis::HDu, Axis::H, Axis::Du, axes);
-  if (const Tensor* W_O = find(tensors, Input::W_O)) take_weights(Input::W_O, *W_O, options, axes);
-  if (const Tensor* W_gate = find(tensors, Input::W_gate))
-    take_weights(Input::W_gate, *W_gate, options, axes);
-  const Tensor* Q = find(tensors, Input::Q);
-  if (const Tensor* gate = find(tensors, Input::gate))
-    check_gate(*gate, Q != nullptr && has_head_axis(Q->shape(), options), options, axes);
+  if (const Tensor* W_O = find(given.tensors, Input::W_O))
+    take_weights(Input::W_O, *W_O, given.options, axes);
+  if (const Tensor* W_gate = find(given.tensors, Input::W_gate))
+    take_weights(Input::W_gate, *W_gate, given.options, axes);
+  const Tensor* Q = find(given.tensors, Input::Q);
+  if (const Tensor* gate = find(given.tensors, Input::gate))
+    check_gate(*gate, Q != nullptr && has_head_axis(Q->shape(), given.options), given.options,
+               axes);
   for (const Input bias : {Input::b_Q, Input::b_K, Input::b_V, Input::b_O, Input::b_gate})
-    if (const Tensor* tensor = find(tensors, bias)) axes.take(bias, *tensor, row_of(bias).axes);
+    if (const Tensor* tensor = find(given.tensors, bias))
+      axes.take(bias, *tensor, row_of(bias).axes);
 }
 
 void check_scale(const Options& options, AxisLengths& axes) {
@@ -509,20 +514,21 @@ void check_scale(const Options& options, AxisLengths& axes) {
 
 }  // namespace
 
-void check_shapes(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
-  settle_heads(options, axes);
-  if (contains(tensors, Input::Q) && contains(tensors, Input::K))
-    check_given(tensors, options, axes);
-  else if (contains(tensors, Input::embeddings))
-    check_projected(tensors, options, axes);
-  check_groups(tensors, options, axes);
-  const Tensor* Q = find(tensors, Input::Q);
-  check_past(tensors, options.heads > 0 || (Q != nullptr && has_head_axis(Q->shape(), options)),
+void check_shapes(const AttentionArguments& given, AxisLengths& axes) {
+  settle_heads(given.options, axes);
+  if (contains(given.tensors, Input::Q) && contains(given.tensors, Input::K))
+    check_given(given, axes);
+  else if (contains(given.tensors, Input::embeddings))
+    check_projected(given, axes);
+  check_groups(given, axes);
+  const Tensor* Q = find(given.tensors, Input::Q);
+  check_past(given.tensors,
+             given.options.heads > 0 || (Q != nullptr && has_head_axis(Q->shape(), given.options)),
              axes);
-  settle_keys(tensors, options, axes);
-  check_parts(tensors, options, axes);
-  check_option_shapes(tensors, options, axes);
-  check_scale(options, axes);
+  settle_keys(given, axes);
+  check_parts(given, axes);
+  check_option_shapes(given, axes);
+  check_scale(given.options, axes);
 }
 
 }  // namespace attn

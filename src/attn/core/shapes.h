@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "attn/core/attention_arguments.h"
 #include "attn/core/axis_lengths.h"
 #include "attn/core/inputs.h"
-#include "attn/core/options.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -19,7 +19,7 @@ namespace attn {
 ///   alibi_slopes (H) or (B, H) · relative_bias (buckets, H)
 ///   W_score (D, Dk) or, of Score::concat, (D + Dk, A) · W_score_Q (D, A) · W_score_K (Dk, A)
 ///   b_score and v_score (A) · g_score () or (1)
-void check_option_shapes(const TensorMap& tensors, const Options& options, AxisLengths& axes);
+void check_option_shapes(const AttentionArguments& given, AxisLengths& axes);
 
 /// The positions of queries and new keys for rotary and query_scale, from position_ids (L) or (B,
 /// L) and key_position_ids (N) or (B, N), by default counted from the end of the past; cos and sin
@@ -65,6 +65,6 @@ std::vector<std::size_t> chosen_rows(const std::vector<std::int64_t>& rows, std:
 /// and those of the tensors of options (check_option_shapes()).
 /// Dk is D unless the score function has weights between queries and keys. If no problem was
 /// reported, the axes up to S are known.
-void check_shapes(const TensorMap& tensors, const Options& options, AxisLengths& axes);
+void check_shapes(const AttentionArguments& given, AxisLengths& axes);
 
 }  // namespace attn

@@ -140,12 +140,12 @@ std::vector<double> elements(const Tensor& numbers) {
 /// The axes of the scale, or without one of the zero point; nullopt: the pool has no scales, or
 /// some do not fit, which is reported.
 std::optional<std::string> checked_axes(const Pool& pool, const Storage& storage,
-                                        const TensorMap& tensors, const Options& options,
-                                        ProblemList& problems) {
-  const Tensor* scale = find(tensors, storage.scale);
-  const Tensor* zero = storage.zero_point ? find(tensors, *storage.zero_point) : nullptr;
-  const Tensor* global = storage.global_scale ? find(tensors, *storage.global_scale) : nullptr;
-  const StoredType type = options.*storage.type;
+                                        const AttentionArguments& given, ProblemList& problems) {
+  const Tensor* scale = find(given.tensors, storage.scale);
+  const Tensor* zero = storage.zero_point ? find(given.tensors, *storage.zero_point) : nullptr;
+  const Tensor* global =
+      storage.global_scale ? find(given.tensors, *storage.global_scale) : nullptr;
+  const StoredType type = given.options.*storage.type;
   const std::size_t block = block_of(type);
   if (scale == nullptr && zero == nullptr && global == nullptr && block == 0) return std::nullopt;
   const auto refuse = [&](Input input, std::string expected, std::string found) {
@@ -238,14 +238,13 @@ std::pair<Pool, Pool> pools_of(const Stored& stored, const Shape& shape, std::st
   return both;
 }
 
-void check_scales(const Pool& pool, const Storage& storage, const TensorMap& tensors,
-                  const Options& options, ProblemList& problems) {
-  checked_axes(pool, storage, tensors, options, problems);
+void check_scales(const Pool& pool, const Storage& storage, const AttentionArguments& given,
+                  ProblemList& problems) {
+  checked_axes(pool, storage, given, problems);
 }
 
-PoolRows::PoolRows(const Pool& pool, const Storage& storage, const TensorMap& tensors,
-                   const Options& options, std::size_t items, std::size_t keys,
-                   ProblemList& problems, const PoolRows* like)
+PoolRows::PoolRows(const Pool& pool, const Storage& storage, const AttentionArguments& given,
+                   std::size_t items, std::size_t keys, ProblemList& problems, const PoolRows* like)
     : pool_(pool),
       table_{pool.data, items, keys, pool.heads, pool.width, pool.head, {}, pool.first, pool.code},
       shares_rows_(like != nullptr && like->pool_.page == pool.page &&
@@ -253,26 +252,28 @@ PoolRows::PoolRows(const Pool& pool, const Storage& storage, const TensorMap& te
   rows_ = shares_rows_ ? like->rows_
                        : std::make_shared<RowTable::Starts>(items * keys, RowTable::kZeros);
   table_.rows = rows_;
-  add_factors(storage, tensors, options, problems);
+  add_factors(storage, given, problems);
   const bool is_number =
       pool.code == Code::none && (is_float(pool.data.dtype()) || !table_.factors);
   if (is_number) table_.own_dtype = pool.data.dtype();
 }
 
-void PoolRows::add_factors(const Storage& storage, const TensorMap& tensors, const Options& options,
+void PoolRows::add_factors(const Storage& storage, const AttentionArguments& given,
                            ProblemList& problems) {
-  const std::optional<std::string> axes = checked_axes(pool_, storage, tensors, options, problems);
+  const std::optional<std::string> axes = checked_axes(pool_, storage, given, problems);
   if (!axes) return;
-  const Tensor* scale = find(tensors, storage.scale);
-  const Tensor* zero = storage.zero_point ? find(tensors, *storage.zero_point) : nullptr;
-  const Tensor* global = storage.global_scale ? find(tensors, *storage.global_scale) : nullptr;
+  const Tensor* scale = find(given.tensors, storage.scale);
+  const Tensor* zero = storage.zero_point ? find(given.tensors, *storage.zero_point) : nullptr;
+  const Tensor* global =
+      storage.global_scale ? find(given.tensors, *storage.global_scale) : nullptr;
   const Shape shape = scale ? scale->shape() : zero ? zero->shape() : Shape{};
   const DType dtype = table_.pool.dtype();
   if (!is_float(dtype) && dtype != DType::i8 && dtype != DType::u8)
     table_.pool = cast(table_.pool, DType::f64);
   RowFactors& factors = table_.factors.emplace();
   factors.factors.assign(element_count(shape), 1.0);
-  if (scale != nullptr) factors.factors = elements(scale_numbers(*scale, options.*storage.type));
+  if (scale != nullptr)
+    factors.factors = elements(scale_numbers(*scale, given.options.*storage.type));
   if (global != nullptr) factors.global = cast(*global, DType::f64).data<double>()[0];
   for (double& factor : factors.factors) factor *= factors.global;
   if (zero != nullptr) {
@@ -344,14 +345,14 @@ std::optional<GivenAxes> axes_of(Input input, const Shape& shape, const Options&
 /// Whether keys or values become a table of rows, which the kernels read without a copy: numbers in
 /// 16 bits, which are not converted, and large tensors with heads behind keys, which are not
 /// transposed. Below kLarge, a copy takes no longer than a table.
-bool is_read_in_rows(const Storage& storage, const TensorMap& tensors, const Options& options) {
+bool is_read_in_rows(const Storage& storage, const AttentionArguments& given) {
   constexpr std::size_t kLarge = std::size_t{1} << 20;
-  const Tensor& tensor = at(tensors, storage.of);
+  const Tensor& tensor = at(given.tensors, storage.of);
   if (storage.of == Input::Q || !is_float(tensor.dtype())) return false;
   const bool is_half = size_of(tensor.dtype()) == 2;
   if (!is_half && tensor.bytes() < kLarge) return false;
-  const Tensor* queries = find(tensors, Input::Q);
-  const std::optional<GivenAxes> axes = axes_of(storage.of, tensor.shape(), options);
+  const Tensor* queries = find(given.tensors, Input::Q);
+  const std::optional<GivenAxes> axes = axes_of(storage.of, tensor.shape(), given.options);
   if (!axes || (queries != nullptr && queries->rank() != tensor.rank())) return false;
   const auto place = [&](char axis) { return axes->letters.find(axis); };
   const auto is_behind_keys = [&](char axis) {
@@ -361,23 +362,24 @@ bool is_read_in_rows(const Storage& storage, const TensorMap& tensors, const Opt
   return !is_behind_keys('P') && (is_half || is_behind_keys('G'));
 }
 
-bool is_stored(const Storage& storage, const TensorMap& tensors, const Options& options) {
-  const Tensor* tensor = find(tensors, storage.of);
+bool is_stored(const Storage& storage, const AttentionArguments& given) {
+  const Tensor* tensor = find(given.tensors, storage.of);
   if (tensor == nullptr) return false;
   const GatheredRows* rows = tensor->rows();
   const bool is_coded = rows != nullptr && rows->table()->code != Code::none;
-  const bool has_columns_of_values = storage.of == Input::K && options.value_width > 0;
-  return is_coded || is_read_in_rows(storage, tensors, options) || has_columns_of_values ||
-         options.*storage.type != StoredType::as_given || contains(tensors, storage.scale) ||
-         contains(tensors, *storage.zero_point) || contains(tensors, *storage.global_scale);
+  const bool has_columns_of_values = storage.of == Input::K && given.options.value_width > 0;
+  return is_coded || is_read_in_rows(storage, given) || has_columns_of_values ||
+         given.options.*storage.type != StoredType::as_given ||
+         contains(given.tensors, storage.scale) || contains(given.tensors, *storage.zero_point) ||
+         contains(given.tensors, *storage.global_scale);
 }
 
 /// The numbers of a stored tensor with the axes in which it is given.
-Tensor numbers_of_tensor(const Storage& storage, const TensorMap& tensors, const Options& options,
+Tensor numbers_of_tensor(const Storage& storage, const AttentionArguments& given,
                          ProblemList& problems) {
-  const Tensor& tensor = at(tensors, storage.of);
-  const Stored stored = stored_elements(storage.of, tensor, storage, options, problems);
-  const std::optional<GivenAxes> axes = axes_of(storage.of, stored.data.shape(), options);
+  const Tensor& tensor = at(given.tensors, storage.of);
+  const Stored stored = stored_elements(storage.of, tensor, storage, given.options, problems);
+  const std::optional<GivenAxes> axes = axes_of(storage.of, stored.data.shape(), given.options);
   if (!axes) {
     report(problems, storage.of, "2 to 4 axes", to_string(tensor.shape()));
     return tensor;
@@ -389,7 +391,7 @@ Tensor numbers_of_tensor(const Storage& storage, const TensorMap& tensors, const
   const bool has_items = pool.pages == 1 || before('P', 's');
   const std::size_t items = has_items ? pool.pages : 1;
   const std::size_t keys = has_items ? pool.slots : pool.pages * pool.slots;
-  PoolRows rows(pool, storage, tensors, options, items, keys, problems);
+  PoolRows rows(pool, storage, given, items, keys, problems);
   for (std::size_t page = 0; page < pool.pages; ++page)
     if (has_items)
       rows.set(page * keys, page, 0, keys);
@@ -419,9 +421,9 @@ Tensor values_of(const Tensor& K, const Options& options, ProblemList& problems)
 
 }  // namespace
 
-bool has_stored(const TensorMap& tensors, const Options& options) {
+bool has_stored(const AttentionArguments& given) {
   return std::any_of(kStorage.begin(), kStorage.end(),
-                     [&](const Storage& storage) { return is_stored(storage, tensors, options); });
+                     [&](const Storage& storage) { return is_stored(storage, given); });
 }
 
 std::size_t bytes_of_rows(const Tensor& stored, std::size_t rows, const Storage& storage,
@@ -438,34 +440,34 @@ std::size_t bytes_of_rows(const Tensor& stored, std::size_t rows, const Storage&
   return saturating_sum(bytes, saturating_product({stored.size(), sizeof(double)}));
 }
 
-std::size_t bytes_of_stored(const TensorMap& tensors, const Options& options) {
+std::size_t bytes_of_stored(const AttentionArguments& given) {
   std::size_t bytes = 0;
   for (const Storage& storage : kStorage)
-    if (is_stored(storage, tensors, options)) {
-      const Tensor& stored = at(tensors, storage.of);
-      const std::optional<GivenAxes> axes = axes_of(storage.of, stored.shape(), options);
+    if (is_stored(storage, given)) {
+      const Tensor& stored = at(given.tensors, storage.of);
+      const std::optional<GivenAxes> axes = axes_of(storage.of, stored.shape(), given.options);
       std::size_t rows = axes ? 1 : stored.size();
       for (std::size_t i = 0; axes && i < axes->shape.size(); ++i)
         if (axes->letters[i] == 'P' || axes->letters[i] == 's') rows *= axes->shape[i];
-      bytes = saturating_sum(bytes, bytes_of_rows(stored, rows, storage, tensors));
+      bytes = saturating_sum(bytes, bytes_of_rows(stored, rows, storage, given.tensors));
     }
   return bytes;
 }
 
-TensorMap with_stored_numbers(const TensorMap& tensors, const Options& options) {
+TensorMap with_stored_numbers(const AttentionArguments& given) {
   ProblemList problems;
   TensorMap all;
-  for (const auto& [name, tensor] : tensors) {
+  for (const auto& [name, tensor] : given.tensors) {
     const std::optional<Input> input = input_named(name);
     const Storage* described = input ? storage_described_by(*input) : nullptr;
-    if (described != nullptr && contains(tensors, described->of)) continue;
+    if (described != nullptr && contains(given.tensors, described->of)) continue;
     const bool is_one = input && (input == Input::Q || input == Input::K || input == Input::V) &&
-                        is_stored(storage_of(*input), tensors, options);
-    all.set(name,
-            is_one ? numbers_of_tensor(storage_of(*input), tensors, options, problems) : tensor);
+                        is_stored(storage_of(*input), given);
+    all.set(name, is_one ? numbers_of_tensor(storage_of(*input), given, problems) : tensor);
   }
-  if (const Tensor* K = find(all, Input::K); K != nullptr && options.value_width > 0)
-    if (problems.empty()) all.set(std::string(name_of(Input::V)), values_of(*K, options, problems));
+  if (const Tensor* K = find(all, Input::K); K != nullptr && given.options.value_width > 0)
+    if (problems.empty())
+      all.set(std::string(name_of(Input::V)), values_of(*K, given.options, problems));
   if (!problems.empty()) problems.raise(ErrorKind::data);
   return all;
 }

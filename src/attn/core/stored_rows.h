@@ -26,8 +26,8 @@
 #include <utility>
 
 #include "attn/base/error.h"
+#include "attn/core/attention_arguments.h"
 #include "attn/core/input_table.h"
-#include "attn/core/options.h"
 #include "attn/tensor/gathered_rows.h"
 
 namespace attn {
@@ -87,16 +87,16 @@ struct Pool {
 std::pair<Pool, Pool> pools_of(const Stored& stored, const Shape& shape, std::string_view axes);
 
 /// Reports scales, zero points and global scales that do not fit.
-void check_scales(const Pool& pool, const Storage& storage, const TensorMap& tensors,
-                  const Options& options, ProblemList& problems);
+void check_scales(const Pool& pool, const Storage& storage, const AttentionArguments& given,
+                  ProblemList& problems);
 
 /// A table of keys or values with the scales of their pool.
 class PoolRows {
  public:
   /// All rows are zeros. Reports scales that do not fit. `like`: a table of as many items and keys
   /// for which set() is called first, with the same arguments.
-  PoolRows(const Pool& pool, const Storage& storage, const TensorMap& tensors,
-           const Options& options, std::size_t items, std::size_t keys, ProblemList& problems,
+  PoolRows(const Pool& pool, const Storage& storage, const AttentionArguments& given,
+           std::size_t items, std::size_t keys, ProblemList& problems,
            const PoolRows* like = nullptr);
 
   /// Rows [row, row + count) of the items * keys rows are those of slots [slot, slot + count).
@@ -105,8 +105,7 @@ class PoolRows {
   RowTable table() && { return std::move(table_); }
 
  private:
-  void add_factors(const Storage& storage, const TensorMap& tensors, const Options& options,
-                   ProblemList& problems);
+  void add_factors(const Storage& storage, const AttentionArguments& given, ProblemList& problems);
 
   const Pool& pool_;
   std::shared_ptr<RowTable::Starts> rows_;
@@ -120,14 +119,14 @@ std::size_t bytes_of_rows(const Tensor& stored, std::size_t rows, const Storage&
                           const TensorMap& tensors);
 
 /// Whether with_stored_numbers() changes Q, K or V.
-bool has_stored(const TensorMap& tensors, const Options& options);
+bool has_stored(const AttentionArguments& given);
 
 /// The memory of with_stored_numbers(); saturates.
-std::size_t bytes_of_stored(const TensorMap& tensors, const Options& options);
+std::size_t bytes_of_stored(const AttentionArguments& given);
 
 /// The tensors with tables of rows of Q, K and V, which are decoded when they are read, instead of
 /// what is stored, and of K and V that are not copied; with Options::value_width, V if it is not
 /// given. Errors: data, for scales that do not fit.
-TensorMap with_stored_numbers(const TensorMap& tensors, const Options& options);
+TensorMap with_stored_numbers(const AttentionArguments& given);
 
 }  // namespace attn

@@ -80,7 +80,7 @@ std::vector<double> shared_direction(const Inputs& in) {
 }  // namespace
 
 TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed) {
-  const Inputs in = make_inputs(given.tensors, given.options);
+  const Inputs in = make_inputs(given);
   Normal normal(seed);
   const std::vector<double> direction = shared_direction(in);
   const double D = static_cast<double>(std::max<std::size_t>(1, in.D));
@@ -319,8 +319,7 @@ TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed) {
     plain.erase({Input::sinks});
     report_natural_logsumexp(plain.options);
     plain.options.compute = Compute::f64;
-    const Tensor sums =
-        attend(plain.tensors, plain.options, {Output::logsumexp}).at(name_of(Output::logsumexp));
+    const Tensor sums = attend(plain, {Output::logsumexp}).at(name_of(Output::logsumexp));
     std::vector<double> all(sums.data<double>().begin(), sums.data<double>().end());
     std::erase_if(all, [](double x) { return !std::isfinite(x); });
     std::sort(all.begin(), all.end());

@@ -52,7 +52,7 @@ Inputs checked(Variant variant) {
   variant.erase({Input::gate});
   report_natural_logsumexp(variant.options);
   variant.options.path = Path::automatic;
-  Inputs in = make_inputs(variant.tensors, variant.options);
+  Inputs in = make_inputs(variant);
   if (in.options.score != Score::dot || in.options.normaliser != Normaliser::softmax ||
       in.options.softmax_axis != SoftmaxAxis::keys || in.options.empty_rows == EmptyRows::uniform ||
       variant.row_change != RowChange::none)
@@ -675,7 +675,7 @@ Tensor BackwardPass::gradient(const Variant& variant, const std::vector<KvHead>*
 
 std::size_t bytes_of_backward_pass(const Inputs& given, std::size_t threads) {
   std::size_t inputs = 0;  // each with its derivative, in two layouts
-  for (const auto& [name, tensor] : given.given) inputs = saturating_sum(inputs, tensor.size());
+  for (const auto& [name, tensor] : given.tensors) inputs = saturating_sum(inputs, tensor.size());
   const std::size_t columns = given.D + given.Dv, R = given.rows.size();
   const std::size_t of_head = saturating_sum(
       saturating_product({8, saturating_sum(R, given.S), columns}),

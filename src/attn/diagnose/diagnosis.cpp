@@ -101,11 +101,11 @@ class Search {
     if (!is_backward)
       if (const Output* output = std::get_if<Output>(&evidence.output)) output_ = *output;
     by_score_ = output_ && needs_scores(*output_);
-    given_in_ = make_inputs(given_.tensors, given_.options);
+    given_in_ = make_inputs(given_);
     if (by_score_ || is_backward) {
       base_ = attention_only(given_);
       if (is_backward) base_.options.rows = given_.options.rows;
-      in_ = make_inputs(base_.tensors, base_.options);
+      in_ = make_inputs(base_);
     }
     if (is_backward) backward_.emplace(given_in_, base_, evidence.output);
     if (by_score_) choose_heads();
@@ -212,7 +212,7 @@ class Search {
     if (sample_.heads.empty()) return;
     all_ = Complete{base_, in_};
     base_ = with_chosen_heads(base_, sample_);
-    in_ = make_inputs(base_.tensors, base_.options);
+    in_ = make_inputs(base_);
     found_.heads = in_.B * in_.G, found_.all_heads = all_->in.B * all_->in.G;
   }
 
@@ -541,7 +541,7 @@ class Search {
     if (!backward_ || variant.is_attention_only) return false;
     Options options = variant.options;
     options.path = Path::automatic;
-    const Inputs in = make_inputs(variant.tensors, options);
+    const Inputs in = make_inputs({variant.tensors, options});
     return saturating_product({in.B, in.H, in.rows.size(), in.S}) > kMostKeptScores &&
            gradient_fallback_reason(in, {evidence_.output}) != nullptr;
   }
@@ -679,7 +679,7 @@ class Search {
     if (second != nullptr) {
       if (second->stage == Hypothesis::Stage::attention) project();
       if (!second->reads_all_heads()) choose();
-      if (!apply(*second, make_inputs(variant.tensors, variant.options))) return result;
+      if (!apply(*second, make_inputs(variant))) return result;
     }
     project();
     choose();
@@ -1320,7 +1320,7 @@ class Search {
     Changed job = changed(hypothesis);
     if (job.claims.empty() || job.too_large) return;
     Variant& variant = job.variant;
-    Inputs in = make_inputs(variant.tensors, variant.options);
+    Inputs in = make_inputs(variant);
     if (evidence_.precision != nullptr)
       for (Part& part : parts_)
         if (part.bounds) earlier_stages(part);  // those of the job itself

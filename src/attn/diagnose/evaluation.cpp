@@ -225,7 +225,7 @@ Inputs inputs_of_rows(const Variant& variant, const std::vector<std::size_t>& ro
   options.path = Path::automatic;
   options.rows.clear();
   for (const std::size_t row : rows) options.rows.push_back(static_cast<std::int64_t>(row));
-  return make_inputs(variant.tensors, options);
+  return make_inputs({variant.tensors, options});
 }
 
 Evaluated evaluate(const Variant& given, Output output, const std::vector<std::size_t>& rows,
@@ -255,7 +255,7 @@ Evaluated evaluate(const Variant& given, Output output, const std::vector<std::s
   const bool is_expanded = projects && variant.has(Input::W_UV);
   if (variant.row_change != RowChange::none && (!is_changed || is_expanded))
     throw Error(ErrorKind::usage, "a change without effect on this output");
-  check_outputs(requests, variant.tensors, in.options);
+  check_outputs(requests, {variant.tensors, in.options});
   if (counts_hidden && !projects)
     return evaluate_with_hidden(variant, wanted, rows, precision, known);
   const Outputs outputs(in, requests);
@@ -292,8 +292,8 @@ Evaluated evaluate(const Variant& given, Output output, const std::vector<std::s
 Evaluated evaluate_given(const Variant& given, const Request& output, const Precision* precision) {
   Options options = given.options;
   options.compute = Compute::f64;
-  const Inputs in = make_inputs(given.tensors, options);
-  check_outputs({output}, given.tensors, options);
+  const Inputs in = make_inputs({given.tensors, options});
+  check_outputs({output}, in);
   const Outputs outputs(in, {output});
   Evaluated result{outputs.matrices(output), std::nullopt};
   if (precision != nullptr && missing_bound_reason(output, options).empty())

@@ -492,7 +492,7 @@ Found softmax_over_matrix(Variant& variant, const Inputs& in) {
   options.path = Path::automatic;
   options.rows.clear();
   const Tensor of_rows =
-      attend(variant.tensors, options, {Output::logsumexp}).at(name_of(Output::logsumexp));
+      attend({variant.tensors, options}, {Output::logsumexp}).at(name_of(Output::logsumexp));
   Tensor terms(DType::f64, {in.B, in.H});
   for (std::size_t i = 0; i < terms.size(); ++i) {
     double sum = kNothing;
@@ -536,7 +536,7 @@ Found softmax_over_queries(Variant& variant, const Inputs& in) {
     const std::size_t count = std::min(block, in.L - first);
     for (std::size_t i = 0; i < count; ++i)
       options.rows.push_back(static_cast<std::int64_t>(first + i));
-    const Tensor scores = attend(variant.tensors, options, {Output::masked_scores})
+    const Tensor scores = attend({variant.tensors, options}, {Output::masked_scores})
                               .at(name_of(Output::masked_scores));
     const auto x = scores.data<double>();
     for (std::size_t row = 0; row < in.B * in.H * count; ++row)

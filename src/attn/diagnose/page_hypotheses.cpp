@@ -19,7 +19,7 @@ using PageClaim = std::optional<Claim>;
 class PageTable {
  public:
   explicit PageTable(const Variant& variant)
-      : cache_(*variant.cache, variant.options), sequences_(cache_.sequences()) {
+      : cache_({*variant.cache, variant.options}), sequences_(cache_.sequences()) {
     const bool is_table = contains(*variant.cache, Input::block_table);
     const auto numbers = [&](Input input) { return cast(at(*variant.cache, input), DType::i64); };
     pages_ = numbers(is_table ? Input::block_table : Input::kv_indices);
@@ -73,7 +73,7 @@ class PageTable {
   /// Sets only the scales of keys and values. False: they are those of the job.
   bool apply_scales(Variant& variant) {
     bool is_changed = false;
-    Variant other{.tensors = gathered_pages(), .options = variant.options};
+    Variant other{{gathered_pages(), variant.options}};
     for (const Input input : {Input::K, Input::V}) {
       const RowTable *given = table_of_stored(variant, input),
                      *changed = table_of_stored(other, input);

@@ -56,7 +56,7 @@ std::pair<std::size_t, std::size_t> worst_head(const Evidence& evidence, const T
 
 std::string recovered_weights(const Evidence& evidence, const Variant& job, std::size_t row,
                               std::size_t query) {
-  const Inputs in = make_inputs(job.tensors, job.options);
+  const Inputs in = make_inputs(job);
   if ((evidence.output != Request{Output::context} &&
        evidence.output != Request{Output::head_context}) ||
       in.S > in.Dv || in.S == 0 || in.S > 512 || in[Input::gate])
@@ -65,8 +65,7 @@ std::string recovered_weights(const Evidence& evidence, const Variant& job, std:
   const Tensor reference = taken(evidence.reference, evidence.view, {row});
   const auto [item, head] = worst_head(evidence, result, reference);
   const Evaluated weights = evaluate(job, Output::weights, {query}, nullptr);
-  const Tensor values =
-      attend(job.tensors, job.options, {Output::present_V}).at(name_of(Output::present_V));
+  const Tensor values = attend(job, {Output::present_V}).at(name_of(Output::present_V));
   const std::size_t S = in.S, Dv = in.Dv, from = (item * in.G + head / (in.H / in.G)) * S * Dv;
   if (in.E > 0 || values.size() != in.B * in.G * S * Dv) return "";
   const auto V = values.data<double>().subspan(from, S * Dv);

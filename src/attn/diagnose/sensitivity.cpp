@@ -121,10 +121,10 @@ struct Base {
     given.options.compute = Compute::f64;
     for (const auto& [name, tensor] : job.tensors)
       if (is_float(tensor.dtype())) given.tensors.set(name, cast(tensor, DType::f64));
-    given_in = make_inputs(given.tensors, given.options);
+    given_in = make_inputs(given);
     attention = attention_only(given);
     attention.options.rows = given.options.rows;
-    in = make_inputs(attention.tensors, attention.options);
+    in = make_inputs(attention);
   }
 
   /// The changed job; nullopt if the hypothesis does not apply.
@@ -199,7 +199,7 @@ Sensitivity sensitivity(const Variant& given, Output output, const Test& test,
   const std::string why = missing_bound_reason(output, given.options);
   if (!test.tolerance && !test.gate && !why.empty())
     throw Error(ErrorKind::usage, "no error bound is known " + why + "; set --rtol or --atol");
-  if (const Inputs in = make_inputs(given.tensors, given.options); in.B == 0 || in.rows.empty())
+  if (const Inputs in = make_inputs(given); in.B == 0 || in.rows.empty())
     throw Error(ErrorKind::data, std::string(name_of(output)) +
                                      " has no elements, in which a test could see mistakes");
   const Subject subject(given, output, why.empty() && test.precision ? &*test.precision : nullptr);

@@ -216,7 +216,7 @@ Variant attention_only(const Variant& given) {
   variant.is_attention_only = true;
   variant.options.compute = Compute::f64;
   variant.options.rows.clear();
-  const Inputs in = make_inputs(variant.tensors, variant.options);
+  const Inputs in = make_inputs(variant);
   std::vector<Request> requests;
   const bool is_given = are_used_as_given(in);
   if (!is_given) requests = {Output::queries, Output::keys, Output::values};

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "attn/core/attention_arguments.h"
 #include "attn/core/inputs.h"
-#include "attn/core/options.h"
 #include "attn/core/output_table.h"
 #include "attn/tensor/gathered_rows.h"
 #include "attn/tensor/tensor.h"
@@ -82,9 +82,7 @@ enum class BackwardChange {
 using BackwardChanges = std::set<BackwardChange>;
 
 /// Tensors and options of a job, with the changes that a hypothesis makes.
-struct Variant {
-  TensorMap tensors;  ///< by the names of core/input_table.h
-  Options options;
+struct Variant : AttentionArguments {
   RowChange row_change = RowChange::none;
   std::size_t block = 0;                ///< keys at a time, for an online softmax
   std::optional<Tensor> of_heads = {};  ///< (B, H), added to the natural logsumexp of times_sum

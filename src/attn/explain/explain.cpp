@@ -580,7 +580,7 @@ class Explainer {
 }  // namespace
 
 std::vector<Request> explained_outputs(const Job& job) {
-  const OutputSet available = outputs_among(available_outputs(job.tensors, job.options));
+  const OutputSet available = outputs_among(available_outputs(job));
   std::vector<Request> outputs;
   for (const Output needed : kNeeded)
     if (available.contains(needed)) outputs.emplace_back(needed);

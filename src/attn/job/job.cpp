@@ -326,8 +326,8 @@ const std::string& origin_of(const Job& job, Input input) {
 
 /// Replaces stored queries, keys and values by their numbers.
 void decode_stored(Job& job, TensorFiles& files) {
-  files.budget().charge(bytes_of_stored(job.tensors, job.options), "inputs", "read");
-  const TensorMap numbers = with_stored_numbers(job.tensors, job.options);
+  files.budget().charge(bytes_of_stored(job), "inputs", "read");
+  const TensorMap numbers = with_stored_numbers(job);
   for (const auto& [name, tensor] : job.tensors)
     if (const Tensor* now = numbers.find(name); now == nullptr || now->rows() != tensor.rows())
       job.replaced.set(name, tensor);
@@ -346,7 +346,7 @@ void keep_given(Job& job, Input input) {
 
 /// Cuts the lists of keys to their lengths.
 void cut_lists(Job& job) {
-  const TensorMap cut = with_cut_lists(job.tensors, job.options);
+  const TensorMap cut = with_cut_lists(job);
   keep_given(job, Input::key_indices);
   keep_given(job, Input::index_counts);
   job.tensors = cut;
@@ -373,7 +373,7 @@ void gather_pages(Job& job, TensorFiles& files) {
   if (job.options.index_space == IndexSpace::cache) keep_given(job, Input::key_indices);
   const bool combined = contains(job.tensors, Input::KV_pages);
   const bool is_latent = contains(job.tensors, Input::CKV_pages);
-  const PagedCache cache(job.tensors, job.options);
+  const PagedCache cache(job);
   files.budget().charge(cache.bytes(), "pages", "gather");
   const TensorMap gathered = cache.gathered();
   for (const auto& [name, tensor] : job.tensors)
@@ -566,7 +566,7 @@ Job make_job(Document given, TensorFiles& files) {
   const Entry* const tokens = document.find("tokens");
   job.tokens = tokens == nullptr ? default_tokens(job, files) : strings(tokens);
   check_key_requirements(job);
-  if (has_stored(job.tensors, job.options)) with_origins(job, [&] { decode_stored(job, files); });
+  if (has_stored(job)) with_origins(job, [&] { decode_stored(job, files); });
   if (is_flashmla(job.options.k_type) && job.options.value_width == 0)
     job.options.value_width = kFlashMlaValues;
   if (has_latent(job.tensors)) with_origins(job, [&] { join_latent(job, files); });
@@ -581,14 +581,14 @@ Job make_job(Document given, TensorFiles& files) {
   if (job.outputs.empty())
     job.outputs =
         default_outputs(contains(job.tensors, Input::W_O) || contains(job.tensors, Input::W_UV));
-  files.budget().charge(bytes_of_conversions(job.tensors, job.options), "inputs", "convert");
+  files.budget().charge(bytes_of_conversions(job), "inputs", "convert");
   if (without_drawn) job.document = *std::move(without_drawn);
   return job;
 }
 
 std::vector<Request> outputs_named(const std::vector<std::string>& names, const Job& job) {
   const std::vector<Request> requests =
-      with_origins(job, [&] { return requests_named(names, job.tensors, job.options); });
+      with_origins(job, [&] { return requests_named(names, job); });
   std::vector<Request> outputs;
   for (const Request& request : requests)
     if (std::find(outputs.begin(), outputs.end(), request) == outputs.end())
@@ -598,7 +598,7 @@ std::vector<Request> outputs_named(const std::vector<std::string>& names, const 
 
 PreparedJob prepare_job(const Job& job, const OutputSet& offered) {
   return with_origins(job, [&] {
-    Inputs inputs = make_inputs(job.tensors, job.options);
+    Inputs inputs = make_inputs(job);
     Plan planned = plan(inputs, job.outputs, offered);
     planned.bytes = saturating_sum(planned.bytes, bytes_of_rule_tables(job.tensors));
     if (needs_visibility(job.outputs))

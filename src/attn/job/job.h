@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "attn/core/options.h"
+#include "attn/core/attention_arguments.h"
 #include "attn/core/output_table.h"
 #include "attn/core/plan.h"
 #include "attn/core/row_block.h"
@@ -31,12 +31,10 @@ std::string size_text(std::size_t bytes);
 std::size_t default_memory();
 
 /// A job with parsed options and all tensors in memory.
-struct Job {
+struct Job : AttentionArguments {
   Document document;   ///< as given: for messages, and for made_by
-  TensorMap tensors;   ///< by the names of core/input_table.h
   TensorMap replaced;  ///< as given, if `tensors` has them in another form: pages, stored
   std::map<std::string, std::string> origins;  ///< where each tensor came from, for messages
-  Options options;
   /// Square weights from arrays named *.weight, used as (in, out) by default.
   std::vector<std::string> ambiguous_weights;
   std::vector<std::string> unused_tables;  ///< TableUse::warning
