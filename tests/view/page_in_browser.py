@@ -642,6 +642,98 @@ def test_finding_a_query_does_not_select_a_hidden_key(page, model, folder):
     assert page.text("key") == "5: word5", "the key that was selected is seen"
 
 
+def test_another_head_replaces_a_tile_that_is_being_computed(page, folder):
+    w = np.random.default_rng(3).random((6, 1, 6, 400, 400), dtype=np.float32)
+    np.savez(folder / "slow2.npz", weights=w / w.sum(-1, keepdims=True))
+    attn("view", "slow2.npz", "-o", "slow2.html", "--force", cwd=folder)
+    show(page, folder / "slow2.html", "#head=3&row=7&column=9")
+    page.run("attn.chooseHead(47); setTimeout(() => attn.chooseHead(4), 40)")
+    page.wait("return attn.data.tiles.computed.get(47) !== undefined && attn.state.head === 4")
+    page.run("return attn.data.tiles.computed.get(47).then(() => true)")
+    time.sleep(0.6)
+    assert page.text("panel") == "layer 0, head 4"
+
+
+def test_shortcuts_work_after_a_click_on_a_control(page, model, folder):
+    show(page, folder / "model.html", "#head=3&row=60&column=5")
+    for name, keys in (("input[value=keys]", "]"), ("#locked", "]"), ("#colours", "]"), ("#after", "[")):
+        before = page.run("return attn.state.head")
+        page.run("const e = document.querySelector(arguments[0]); if (e.tagName !== 'SELECT') e.click(); e.focus()", name)
+        before = page.run("return attn.state.head")
+        page.press(keys)
+        assert page.run("return attn.state.head") == before + (1 if keys == "]" else -1), name
+    page.run("document.querySelector('#menu summary').click(); document.querySelector('#menu summary').focus()")
+    assert page.run("return document.getElementById('menu').open")
+    page.press("Escape")
+    assert not page.run("return document.getElementById('menu').open")
+    assert page.text("locked") == "locked", "the first Escape closes the menu"
+    page.press("Escape")
+    assert page.text("locked") == "lock"
+    page.press("/", "d", "7")
+    assert page.text("found") == "1 found"
+    page.press("Escape")
+    assert page.text("found") == "" and page.run("return attn.state.find + document.getElementById('find').value") == ""
+
+
+def test_labels_of_the_matrix_select_rows_and_columns(page, model, folder):
+    show(page, folder / "model.html", "#head=3&row=60&column=5")
+    left, top, *_ = page.box(".matrix")
+    x, y = cell(page, 20, 9)
+    inner = page.run("return [attn.figures[0].left, attn.figures[0].top]")
+    page.move(left + inner[0] - 20, y)
+    assert (page.text("query"), page.text("key")) == ("20: word20", "5: word5")
+    page.move(x, top + inner[1] - 15, click=True)
+    assert (page.text("query"), page.text("key"), page.text("locked")) == ("60: word60", "9: word9", "locked")
+
+
+def test_a_seventh_added_head_is_refused(page, model, folder):
+    show(page, folder / "model.html", "#head=0&pinned=1.2.3.4.5.6")
+    page.run("document.getElementById('overview').focus()")
+    page.press(" ")
+    assert page.text("shown") == "lines of at most 7 heads; Space removes those of one"
+    assert len(page.run("return attn.state.pinned")) == 6
+
+
+def test_the_second_result_has_its_lines(page, model, folder):
+    show(page, folder / "both.html")
+    set_to(page, "set", "1")
+    assert page.text("colour-key") == "lines in model.npz"
+    top = page.run("const li = document.querySelector('#strongest li'); return [Number(li.dataset.index), Number(li.title)]")
+    row = model[2, 0, 5, 40]
+    assert top == [row.argmax(), row.max()]
+    set_to(page, "order", "entropy")
+    entropies = [page.run("return [...document.querySelectorAll('#least, #most')].map(e => Number(e.placeholder))")]
+    set_to(page, "set", "2")
+    entropies.append(page.run("return [...document.querySelectorAll('#least, #most')].map(e => Number(e.placeholder))"))
+    assert entropies[0] != entropies[1], "the range is that of the overview"
+    assert "first minus second" in page.text("shown")
+
+
+def test_values_that_are_not_weights_have_their_own_words(page, folder):
+    np.savez(folder / "raw.npz", scores=np.random.default_rng(3).standard_normal((1, 2, 9, 9)))
+    attn("view", "raw.npz", "-o", "raw.html", "--force", cwd=folder)
+    show(page, folder / "raw.html", "#row=8&column=2")
+    assert page.run("return document.querySelector('#strongest h3').textContent") == "largest magnitudes of 8"
+    assert page.text("colour-key") == "dashed: negative"
+    bars = page.run("return [...document.querySelectorAll('#strongest li')].map(li => [Number(li.title) < 0, li.querySelector('i').className])")
+    assert all((name == "negative") == is_negative for is_negative, name in bars) and len({name for _, name in bars}) == 2
+
+
+def test_a_ring_leaves_a_thin_bar_visible(page, folder):
+    q, k = np.ones((1, 1, 1, 4)), np.zeros((1, 1, 4000, 4))
+    k[0, 0, 740] = 4
+    np.savez(folder / "thin_in.npz", Q=q, K=k, V=k)
+    (folder / "thin.json").write_text(json.dumps({name: f"thin_in.npz#{name}" for name in "QKV"} | {"outputs": ["weights"]}))
+    attn("run", "thin.json", "-o", "thin.npz", "--force", cwd=folder)
+    attn("view", "thin.npz", "-o", "thin.html", "--force", cwd=folder)
+    show(page, folder / "thin.html", "#row=0&column=740")
+    assert "the strongest of those that share a pixel" in page.run("return attn.figures[0].caption")
+    covered = page.run("""const f = attn.figures[0], r = f.over.width / f.box.clientWidth;
+      const data = f.over.getContext('2d').getImageData((f.xOf(740) - 1.5) * r, (f.top + 40) * r, 3 * r, 1).data;
+      return data.filter((_, i) => i % 4 === 3).some(alpha => alpha > 0)""")
+    assert not covered
+
+
 def test_the_matrix_of_a_tile_with_a_long_caption_is_on_the_screen(page, model, folder):
     page.size(1280, 720)
     show(page, folder / "model.html", "#head=0&row=63&column=3")

@@ -6,7 +6,7 @@ import {test} from 'node:test';
 const folder = new URL('../../src/attn/report/page/', import.meta.url);
 const load = name => import(new URL(`${name}.mjs`, folder));
 const {codeOf, codeValues, halfBits, levelFor} = await load('codes');
-const {Scale, brief, inkOn, luminance, paletteOf, shortest32, written} = await load('scale');
+const {Scale, brief, inkOn, luminance, paletteOf, shortest32, threeDigits, written} = await load('scale');
 const {paintPixels, ranges} = await load('paint');
 const {Camera, fit} = await load('camera');
 const {orderedHeads, rowsOfHeads, statistic} = await load('order');
@@ -225,13 +225,13 @@ test('the page opens at a head of little entropy and a pair of words', () => {
 });
 
 /** A page of layers x 2 heads of n x n; null: hidden. */
-function pageOf(layers, n, value, rounding = 0) {
+function pageOf(layers, n, value, rounding = 0, sum = 1) {
   const labels = Array.from({length: n}, (_, i) => String(i));
   const facts = {rows: labels, columns: labels, sets: ['a'], step: 1, unit: 2 ** -14, statistics: [],
                  heads: Array.from({length: 2 * layers}, (_, h) => `head ${h % 2}`),
                  groups: Array.from({length: layers}, (_, g) => `layer ${g}`), groupEnds: Array.from({length: layers}, (_, g) => 2 * g + 2)};
   const data = {facts, compares: false, headCount: 2 * layers,
-                matrix: async (_, head) => ({value: (i, j) => value(head, i, j), error: () => rounding})};
+                matrix: async (_, head) => ({value: (i, j) => value(head, i, j), error: () => rounding, row: () => sum})};
   return Object.assign(data, {tiles: new Tiles(data, true)});
 }
 
@@ -244,6 +244,17 @@ test('the mean of heads skips hidden keys, and rounding errors are averaged', as
   Object.assign(mean.facts, {zeros: [true], hidden: [false]});
   assert.deepEqual([...(await mean.level()).codes].map(code => code === 2), [false, true, false, false], 'exactly 0');
   assert.equal(mean.row(1, 0), 1);
+});
+
+test('the sum of a row of the mean is that of the exact numbers of the file', async () => {
+  const mean = await pageOf(1, 2, () => .25, .01, .9375).tiles.matrix(2);
+  assert.equal(mean.row(1, 0), .9375, 'that of rounded cells would be .5');
+  assert.deepEqual([mean.isRough(0), (await pageOf(1, 2, () => .25, 1e-5).tiles.matrix(2)).isRough(0)], [true, false]);
+});
+
+test('limits of a statistic are rounded outwards', () => {
+  assert.deepEqual([[.00171, Math.floor], [4.1138, Math.ceil], [-1.3849, Math.floor], [.93, Math.ceil], [0, Math.floor], [1 / 3, Math.ceil]]
+                       .map(([number, round]) => threeDigits(number, round)), ['0.00171', '4.12', '-1.39', '0.93', '0', '0.334']);
 });
 
 test('the rollout multiplies the layers with their residual connections', async () => {

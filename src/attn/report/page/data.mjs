@@ -25,14 +25,14 @@ const digits = new Uint8Array(128);
 '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%()*+,-./:;=?@[]^_{|'
     .split('').forEach((letter, digit) => { digits[letter.charCodeAt(0)] = digit; });
 
-const channel = new MessageChannel();
-/** @type {(() => void)[]} */
-const resumes = [];
-channel.port1.onmessage = () => resumes.shift()?.();
 /** The next task of the page, after input that waits. Timers would wait for the end of a document that is being read. */
 export const nextTask = () => new Promise(resume => {
-  resumes.push(() => resume(null));
-  channel.port2.postMessage(null);
+  const {port1, port2} = new MessageChannel();
+  port1.onmessage = () => {
+    port1.close();
+    resume(null);
+  };
+  port2.postMessage(null);
 });
 
 /** Ends the task if it has taken long, so that the browser can handle input. */

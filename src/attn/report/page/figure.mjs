@@ -14,7 +14,8 @@ import {CanvasPainter} from './paint.mjs';
 /** Of labels and numbers. */
 const labelSize = () => 12 * em();
 const kMostBar = 320;
-const kRing = 3;  // pixels of a ring outside of its cell
+const kRing = 4;  // pixels of a ring outside of its cell
+const kLeastBar = 7;  // inside of a ring
 const kLeastShare = .001;  // of the colour scale; smaller numbers are less dark
 
 export class Figure {
@@ -194,7 +195,7 @@ export class Figure {
     context.beginPath();
     context.rect(left - kRing, top - kRing, camera.shownWidth + 2 * kRing, camera.shownHeight + 2 * kRing);
     context.clip();
-    const tall = this.isBars ? camera.shownHeight : Math.max(camera.scaleY, 2), wide = Math.max(camera.scaleX, 2);
+    const tall = this.isBars ? camera.shownHeight : Math.max(camera.scaleY, 2), wide = Math.max(camera.scaleX, this.isBars ? kLeastBar : 2);
     const y = this.isBars ? top : this.yOf(state.row) - tall / 2, x = this.xOf(state.column) - wide / 2;
     const line = (/** @type {number} */ at, /** @type {string} */ style) => {
       context.strokeStyle = style;
@@ -232,6 +233,13 @@ export class Figure {
     }
     this.bar.setAttribute('role', 'img');
     this.bar.setAttribute('aria-label', `colours from ${brief(scale.low)} to ${brief(scale.high)}`);
+  }
+
+  /** The row or column whose label is at a pointer's position. @param {PointerEvent | MouseEvent} event @returns {{row?: number, column?: number}} */
+  labelAt(event) {
+    const box = this.box.getBoundingClientRect(), x = event.clientX - box.left - this.left, y = event.clientY - box.top - this.top;
+    if (x < 0 && !this.isBars) return {row: this.camera.at(0, y)?.row};
+    return y < 0 ? {column: this.camera.at(x, 0)?.column} : {};
   }
 
   /** The cell at a pointer's position, or null. Only positions of moves have fractions. @param {PointerEvent | MouseEvent | WheelEvent} event */

@@ -12,7 +12,7 @@ import {Overview} from './overview.mjs';
 import {CanvasPainter} from './paint.mjs';
 import {device, isStacked} from './pen.mjs';
 import {savedPicture} from './saved_picture.mjs';
-import {Scale, brief, paletteOf, written} from './scale.mjs';
+import {Scale, brief, paletteOf, threeDigits, written} from './scale.mjs';
 import {insideOf, sentencesOf} from './sentences.mjs';
 import {SelectedWeights, kSelected} from './selected.mjs';
 import {SideBox} from './side_box.mjs';
@@ -106,8 +106,10 @@ function scaleOfFigure({head: {matrix}, set}) {
 
 // ---- what is drawn
 
+const kWideBars = 1000;  // more may share pixels
+
 const overview = new Overview(byId('overview'), data, state, (set, head) => scaleOf(set, head, state.scale === 'head'));
-const axes = rows === 1 ? `${facts.columnAxis} across`
+const axes = rows === 1 ? `${facts.columnAxis} across${columns > kWideBars ? ', the strongest of those that share a pixel' : ''}`
                         : `${facts.rowAxis} down, ${facts.columnAxis} across`;
 const figures = setNames.map((name, set) =>
     new Figure(byId('matrices'), data, state, set, compares ? name : axes));
@@ -121,7 +123,11 @@ function alignCameras(from) {
   }
 }
 const side = new SideBox(data, state, {
-  values: () => weights, scaleOf: (head, own) => scaleOf(0, head, own), found: () => found(),
+  values: () => {
+    const second = compares && state.set === 1 ? figures[1].head.matrix : null;
+    return second instanceof Matrix ? second : weights;
+  },
+  scaleOf, found: () => found(),
   titleOf: head => overview.title(head), isStage: () => shownStage() !== 'weights'});
 const {lines, text, strongest: strongestList} = side;
 /** Of the selected head, in the first result. @type {import('./data.mjs').Matrix | import('./data.mjs').Difference | null} */
@@ -162,7 +168,7 @@ async function drawHead() {
   if (isLate) {
     for (const figure of figures) figure.head = {levels: [], matrix: null};
     drawMatrices();
-    const report = () => { byId('panel').textContent = `${overview.title(head)} (${data.tiles?.progress ?? 0} % computed)`; };
+    const report = () => { if (key === wanted) byId('panel').textContent = `${overview.title(head)} (${data.tiles?.progress ?? 0} % computed)`; };
     const watch = window.setInterval(report, 250);
     report();
     await loadTile(head);
@@ -221,16 +227,20 @@ function shownStage() { return data.tile(state.head) ? 'weights' : state.stage; 
 /** Names what the matrix shows. */
 function nameStage() {
   const stage = shownStage(), [name, letter] = kStages[stage], tile = data.tile(state.head);
-  byId('first-name').textContent = tile ? tile.kind : stages.length > 0 ? `${name} ${letter}` : 'value';
+  byId('first-name').textContent = tile ? tile.kind : stages.length > 0 ? `${name} ${letter}` : hasSums ? 'weight' : 'value';
   figures[0].title = !tile ? (stages.length > 0 ? `${name}s ${letter.toUpperCase()}: ` : '') + axes
       : tile.kind === 'mean' ? `${tile.title}: ${axes}`
       : `rollout: how much queries (down) depend on the tokens of the input (across), through all layers up to this one`;
   const isRollout = tile?.kind === 'rollout';
-  byId('reads').textContent = isRollout ? 'what this query depends on' : 'what this query reads';
-  byId('read-by').textContent = isRollout ? 'what this key is part of' : 'who reads this key';
+  if (!facts.signed) byId('reads').textContent = isRollout ? 'what this query depends on' : 'what this query reads';
+  if (!facts.signed) byId('read-by').textContent = isRollout ? 'what this key is part of' : 'who reads this key';
   /** @type {HTMLFieldSetElement} */ (byId('stages')).disabled = tile !== undefined;
   document.body.classList.toggle('plain', !hasSums || stage !== 'weights');
   checkRadios('stage', stage);
+  if (facts.signed) return;
+  const log = /** @type {HTMLOptionElement} */ (select('colours').querySelector('[value=log]'));
+  log.disabled = stage !== 'weights';  // scores have both signs
+  select('colours').value = log.disabled && state.mode === 'log' ? 'linear' : state.mode;
 }
 
 /** What the patterns of cells mean that are shown. */
@@ -300,7 +310,8 @@ function writeFacts() {
     writeNumber('difference', cellText(kDifference));
   }
   writeOfRow('sum', kSum, sum => String(Number(sum.toPrecision(6))));
-  writeOfRow('entropy', kEntropy, entropy => entropy.toFixed(compares ? 2 : 3));
+  const {matrix} = figures[0].head, isRough = matrix instanceof TileMatrix && matrix.isRough(row);
+  writeOfRow('entropy', kEntropy, entropy => isRough ? `≈ ${entropy.toFixed(1)}` : entropy.toFixed(compares ? 2 : 3));
   if (state.find !== '') countFound();
   byId('locked').textContent = state.locked ? 'locked' : 'lock';
   byId('locked').setAttribute('aria-pressed', String(state.locked));
@@ -381,11 +392,16 @@ function stepHead(step) {
   }
 }
 
+/** What is wrong with the limits of a statistic, or why the lines of a head are not added. */
+let refused = '';
+const kMostPinned = 6;
 /** @param {number} head */
 function pin(head) {
   const at = state.pinned.indexOf(head);
   if (at >= 0) state.pinned.splice(at, 1);
-  else if (state.pinned.length < 6) state.pinned.push(head);
+  else if (state.pinned.length < kMostPinned) state.pinned.push(head);
+  refused = at < 0 && !state.pinned.includes(head) ? `lines of at most ${kMostPinned + 1} heads; Space removes those of one` : '';
+  arrange();
   overview.drawRings();
   saveSoon();
   loadTile(head).then(() => side.draw());
@@ -398,13 +414,12 @@ function lock(locked) {
   drawFocus();
 }
 
-/** What is wrong with the limits of a statistic. */
-let refused = '';
 function arrange() {
   overview.arrange(orderedHeads(facts, state.order, state.set, state.least, state.most), state.order === 'file');
   const {length} = overview.heads.filter(head => !data.tile(head));
   const shown = length === data.headCount ? `${length} heads` : `${length} of ${data.headCount} heads`;
-  byId('shown').textContent = refused || [shown, shownStage() === 'weights' ? '' : 'weights', overview.scrolls ? 'scroll for more' : '',
+  const isChange = state.set === kDifference && !['file', 'difference', kSelected].includes(state.order);
+  byId('shown').textContent = refused || [shown, shownStage() === 'weights' ? '' : 'weights', isChange ? 'first minus second' : '', overview.scrolls ? 'scroll for more' : '',
                                           overview.initials].filter(Boolean).join(', ');
 }
 
@@ -520,6 +535,16 @@ function showTip(words, left, top, isAbove = false) {
 const hideTip = () => { byId('tip').hidden = true; };
 Object.assign(side.why, {showTip, hideTip});
 
+/** Pointing at the label of a row or column selects it, a click also locks it. @param {Figure} figure @param {MouseEvent} event @param {boolean} click */
+function labelEvent(figure, event, click) {
+  const {row, column} = figure.labelAt(event);
+  if (row === undefined && column === undefined) return endPreview();
+  hideTip();
+  if (state.locked && !click) return;
+  if (click) state.locked = true;
+  focusOn(row ?? state.chosen.row, column ?? state.chosen.column, {preview: !click});
+}
+
 for (const figure of figures) {
   const draw = () => {
     alignCameras(figure.camera);
@@ -528,7 +553,7 @@ for (const figure of figures) {
   const moved = draggable(figure.box, figure.camera, draw);
   figure.box.addEventListener('pointermove', event => {
     const cell = figure.cellAt(event);
-    if (!cell) return endPreview();
+    if (!cell) return labelEvent(figure, event, false);
     if (!state.locked) focusOn(cell.row, cell.column, {preview: true});
     const {matrix} = figure.head;
     const value = matrix?.value(cell.row, cell.column), error = matrix ? errorOf(matrix, cell.row, cell.column) : 0;
@@ -538,7 +563,8 @@ for (const figure of figures) {
   figure.box.addEventListener('pointerleave', () => endPreview());
   figure.box.addEventListener('click', event => {
     const cell = figure.cellAt(event);
-    if (!cell || moved()) return;
+    if (moved()) return;
+    if (!cell) return labelEvent(figure, event, true);
     const again = state.locked && cell.row === state.row && cell.column === state.column;
     state.select(cell.row, cell.column);
     lock(!again);
@@ -699,7 +725,11 @@ function showStage(stage) {
 }
 /** @type {Record<string, () => void>} */
 const pageKeys = {
-  Escape: () => lock(false),
+  Escape: () => {
+    const menu = /** @type {HTMLDetailsElement} */ (byId('menu'));
+    if (menu.open) menu.open = false;
+    else lock(false);
+  },
   '[': () => stepHead(-1),
   ']': () => stepHead(1),
   '/': () => byId('find').focus(),
@@ -723,10 +753,15 @@ document.addEventListener('keydown', event => {
     event.preventDefault();
     return findNext(event.shiftKey);
   }
-  if (/INPUT|SELECT|SUMMARY|BUTTON/.test(target.tagName)) {
-    if (key === 'Escape') target.blur();
-    return;
+  if (target.id === 'find' && key === 'Escape') {
+    event.preventDefault();
+    input('find').value = '';
+    find();
+    return target.blur();
   }
+  const isText = target instanceof HTMLInputElement && !/radio|file/.test(target.type);
+  if (isText && key === 'Escape') return target.blur();
+  if (isText || (target.tagName === 'SELECT' && /^\w$/.test(key))) return;  // which choose from the list
   const own = target.id === 'matrices' || target === document.body ? matrixKeys : target.id === 'overview' ? overviewKeys
       : target.id === 'why' ? whyKeys : target.id === 'strongest' ? strongestKeys : {};
   // Keys that scroll do so unless the matrix has the focus.
@@ -735,7 +770,7 @@ document.addEventListener('keydown', event => {
   if (!action) return;
   event.preventDefault();
   action();
-  if (target.id === 'overview') byId('status').textContent = byId('panel').textContent;
+  if (target.id === 'overview') say(refused || (byId('panel').textContent ?? ''));
 });
 
 /** @param {string} id @param {(value: string) => void} set */
@@ -747,7 +782,9 @@ function onChange(id, set) {
 }
 onChange('set', value => {
   state.set = Number(value);
+  showRange();
   arrange();
+  side.draw();
   loadOverview();
 });
 onChange('scale', value => { state.scale = /** @type {import('./state.mjs').ScaleChoice} */ (value); redraw(); });
@@ -773,7 +810,9 @@ onChange('order', value => {
 function showRange() {
   byId('range').hidden = state.order === 'file';
   const numbers = statistic(facts, state.order, state.set).filter(value => value !== null);
-  [input('least').placeholder, input('most').placeholder] = numbers.length > 0 ? [brief(Math.min(...numbers)), brief(Math.max(...numbers))] : ['', ''];
+  const [least, most] = [Math.min(...numbers), Math.max(...numbers)];
+  [input('least').placeholder, input('most').placeholder] =
+      numbers.length > 0 ? [threeDigits(least, Math.floor), threeDigits(most, Math.ceil)] : ['', ''];
 }
 for (const [id, none] of /** @type {[('least' | 'most'), number][]} */ ([['least', -Infinity], ['most', Infinity]]))
   onChange(id, value => {
@@ -821,12 +860,14 @@ function countFound() {
   byId('found').textContent = state.find === '' ? '' : places.length === 0 ? 'not found'
       : at < 0 ? `${places.length} found` : `${at + 1} of ${places.length} found`;
 }
-byId('find').addEventListener('input', event => {
-  state.find = /** @type {HTMLInputElement} */ (event.target).value;
+/** Marks the tokens with the words of the field. */
+function find() {
+  state.find = input('find').value;
   countFound();
   drawMatrices();
   saveSoon();
-});
+}
+byId('find').addEventListener('input', find);
 document.addEventListener('pointerdown', event => {
   const menu = /** @type {HTMLDetailsElement} */ (byId('menu'));
   if (menu.open && event.target instanceof Node && !menu.contains(event.target)) menu.open = false;
@@ -940,6 +981,8 @@ setNames.forEach((name, set) => select('set').append(new Option(name, String(set
 const several = facts.groups.length > 1;
 select('order').append(new Option(several ? 'of layers and heads' : 'of the file', 'file'),
     ...facts.statistics.map(({name, title}) => new Option(`by ${title}`, name)));
+if (typeof facts.why === 'object' && facts.why?.sinks) byId('sum-name').textContent = 'row sum without sink';
+if (facts.signed) [byId('reads').textContent, byId('read-by').textContent] = [`text of this ${one(facts.rowAxis)}`, `text of this ${one(facts.columnAxis)}`];
 if (facts.signed) /** @type {HTMLOptionElement} */ (select('colours').querySelector('[value=log]')).remove();
 byId('mode-name').textContent = rows === 1 ? 'heights' : 'colours';
 document.body.classList.toggle('compares', compares);
@@ -950,7 +993,7 @@ document.body.classList.toggle('plain', !hasSums);
 const parts = [facts.rows, facts.columns].map(sentencesOf);
 byId('sentences').hidden = parts.some(sentences => sentences.length === 0);
 select('between').append(new Option('all', ''), ...parts[0].flatMap(a => parts[1].map(b =>
-    new Option(`${a.name} → ${b.name}`, a.name + b.name))));
+    new Option(`sentence ${a.name} → ${b.name}`, a.name + b.name))));
 theme();
 readFragment();
 undecided = !/\b(row|column)=/.test(location.hash);

@@ -130,6 +130,13 @@ export function brief(value) {
   return String(Number(value.toPrecision(size >= 100 ? 5 : size >= 1 ? 3 : size >= .01 ? 2 : 1)));
 }
 
+/** Three digits of a number, rounded by Math.floor or Math.ceil. @param {number} number @param {(x: number) => number} round */
+export function threeDigits(number, round) {
+  if (number === 0 || !Number.isFinite(number)) return brief(number);
+  const unit = 10 ** (Math.floor(Math.log10(Math.abs(number))) - 2);
+  return String(Number((round(Number((number / unit).toPrecision(12))) * unit).toPrecision(3)));
+}
+
 /**
  * All digits of an exact value, otherwise value ± error up to one digit below the error's.
  * @param {number | null} value null: hidden

@@ -9,10 +9,10 @@ import {WhyPanel} from './why_panel.mjs';
 
 /** @typedef {import('./scale.mjs').Scale} Scale */
 /**
- * What the rest of the page provides: the values of the selected head in the first result, a scale, whether a label is
+ * What the rest of the page provides: the values of the selected head in the result of the overview (the first for a difference), a scale, whether a label is
  * found, the name of a head, and whether the matrix shows a stage before the weights.
  * @typedef {{values: () => import('./data.mjs').Matrix | import('./data.mjs').Difference | null,
- *   scaleOf: (head: number, own?: boolean) => Scale, found: () => (label: string) => boolean,
+ *   scaleOf: (set: number, head: number, own?: boolean) => Scale, found: () => (label: string) => boolean,
  *   titleOf: (head: number) => string, isStage: () => boolean}} Around
  */
 
@@ -35,7 +35,7 @@ export class SideBox {
     byId('why-choice').hidden = !data.facts.why;
   }
 
-  /** The selected head; of its first result if two are compared. */
+  /** The selected head; of two results, that of the overview, or the first if it shows their difference. */
   async draw() {
     const {state, data, around} = this, {facts} = data, {head} = state;
     byId('scroll').hidden = byId('strongest').hidden = state.side === 'why';
@@ -50,30 +50,34 @@ export class SideBox {
     }
     const inside = insideOf(facts.rows, facts.columns, state.between), {row, column} = state;
     const toKey = state.side === 'keys', isRollout = data.tile(head)?.kind === 'rollout';
-    const ofSet = (data.compares ? ` in ${facts.sets[0]}` : '') + (around.isStage() ? ', by weight' : '');
+    const set = data.compares && state.set === 1 ? 1 : 0;
+    const ofSet = (data.compares ? ` in ${facts.sets[set]}` : '') + (around.isStage() ? ', by weight' : '');
     const query = named(facts.rows, row), key = named(facts.columns, column);
+    const sentence = state.between === '' ? '' : ` in sentence ${state.between[toKey ? 0 : 1]}`;
     this.strongest.draw(
-        (toKey ? `${isRollout ? 'depend on' : 'read'} ${key} most` : `${query} ${isRollout ? 'depends on' : 'reads'} most`) + ofSet,
+        (facts.signed ? `largest magnitudes of ${toKey ? key : query}`
+         : toKey ? `${isRollout ? 'depend on' : 'read'} ${key} most` : `${query} ${isRollout ? 'depends on' : 'reads'} most`) + sentence + ofSet,
         strongest(toKey ? facts.rows.length : facts.columns.length,
                   i => toKey ? (inside.query(i) ? values.value(i, column) : null)
                              : inside.key(i) ? values.value(row, i) : null, 10),
         i => named(toKey ? facts.rows : facts.columns, i), toKey ? row : column);
     if (state.side !== 'lines') {
       byId('colour-key').textContent =
-          (toKey ? `${one(facts.columnAxis)} ${key} ${isRollout ? 'is part of' : 'is read by'}`
-                 : `${one(facts.rowAxis)} ${query} ${isRollout ? 'depends on' : 'reads'}`) + `${ofSet}:`;
-      return this.text.draw(values, around.scaleOf(head), around.found());
+          (toKey ? `${one(facts.columnAxis)} ${key}${facts.signed ? '' : isRollout ? ' is part of' : ' is read by'}`
+                 : `${one(facts.rowAxis)} ${query}${facts.signed ? '' : isRollout ? ' depends on' : ' reads'}`) + `${ofSet}:`;
+      return this.text.draw(values, around.scaleOf(set, head), around.found());
     }
     const heads = [head, ...state.pinned.filter(pin => pin !== head)];
-    const all = await Promise.all(heads.map(other => data.matrix(0, other)));
+    const all = await Promise.all(heads.map(other => data.matrix(set, other)));
     if (head !== state.head || state.side !== 'lines') return;
     const {lines} = this;
     lines.heads = heads.map((other, k) => ({
-      values: all[k], scale: around.scaleOf(other, heads.length === 1 && state.scale !== 'shared'), title: around.titleOf(other),
+      values: all[k], scale: around.scaleOf(set, other, heads.length === 1 && state.scale !== 'shared'), title: around.titleOf(other),
       colour: headColour(k === 0 ? 0 : state.pinned.indexOf(other) + 1, state.dark)}));
     lines.marked = around.found();
     lines.inside = inside;
-    const about = ofSet && `lines${ofSet}`;
+    const about = [ofSet && `lines${ofSet}`, lines.isAxis ? `axis: all ${facts.columns.length} ${facts.columnAxis}, labels of the strongest` : '',
+                   facts.signed ? 'dashed: negative' : ''].filter(Boolean).join(' · ');
     byId('colour-key').replaceChildren(about, ...(lines.heads.length < 2 ? [] : lines.heads.map(lined => {
       const item = document.createElement('span'), swatch = document.createElement('i');
       swatch.style.background = lined.colour;

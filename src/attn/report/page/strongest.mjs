@@ -53,6 +53,7 @@ export class StrongestList {
       });
       item.dataset.index = String(index);
       item.title = String(value);
+      bar.className = value < 0 ? 'negative' : '';
       bar.style.width = `${95 * Math.abs(value) / reach}%`;
       item.classList.toggle('focus', index === selected);
       item.append(name, number, bar);

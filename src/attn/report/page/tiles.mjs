@@ -17,9 +17,11 @@ export class TileMatrix {
    * @param {Facts} facts
    * @param {Float64Array} cells
    * @param {Float64Array} errors of each row
+   * @param {Float64Array | null} sums of the rows of the file; null: those of the cells
    * @param {boolean} isRollout its zeros are tokens that a query does not depend on
    */
-  constructor(facts, cells, errors, isRollout) {
+  constructor(facts, cells, errors, sums, isRollout) {
+    this.sums = sums;
     this.isRollout = isRollout;
     this.facts = facts;
     this.step = 1;
@@ -42,9 +44,11 @@ export class TileMatrix {
   /** @param {number} i @param {number} what */
   row(i, what) {
     const numbers = this.seen(i), sum = numbers.reduce((a, b) => a + b, 0);
-    if (what === kSum) return sum;
+    if (what === kSum) return this.sums?.[i] ?? sum;
     return what === kEntropy ? numbers.reduce((total, x) => total - (x > 0 ? x / sum * Math.log(x / sum) : 0), 0) : NaN;
   }
+  /** Whether the entropy of a row is uncertain, because many small cells are rounded. @param {number} i */
+  isRough(i) { return this.errors[i] * this.facts.columns.length > .002; }
   async level() {
     const {facts} = this, level = await levelFrom(facts, 1, facts.unit, (i, j) => this.value(i, j));
     // Cells without a value are what they are in the heads.
@@ -112,12 +116,14 @@ export class Tiles {
   /** The mean of the heads of a group. Keys that all heads hide are hidden. @param {number} group @param {number} done percent, of a rollout */
   async mean(group, done = -1) {
     const {facts} = this.data, rows = facts.rows.length, columns = facts.columns.length, heads = this.headsOf(group), pauses = new Pauses();
-    const cells = new Float64Array(rows * columns), seen = new Uint8Array(rows * columns), errors = new Float64Array(rows);
+    const cells = new Float64Array(rows * columns), seen = new Uint8Array(rows * columns);
+    const errors = new Float64Array(rows), sums = new Float64Array(rows);
     for (const head of heads) {
       const matrix = await this.data.matrix(0, head);
       if (done < 0) this.progress = Math.round(100 * heads.indexOf(head) / heads.length);
       for (let i = 0; i < rows; ++i) {
         errors[i] += matrix.error(i) / heads.length;
+        sums[i] += matrix.row(i, kSum) / heads.length;
         for (let j = 0, at = i * columns; j < columns; ++j, ++at) {
           const value = matrix.value(i, j);
           if (value === null) continue;
@@ -128,7 +134,7 @@ export class Tiles {
       }
     }
     for (let at = 0; at < cells.length; ++at) cells[at] = seen[at] ? cells[at] / heads.length : -Infinity;
-    return new TileMatrix(facts, cells, errors, false);
+    return new TileMatrix(facts, cells, errors, sums, false);
   }
 
   /** A R, with R of the layer before and A = the mean of heads and the residual connection. @param {number} group @returns {Promise<Float64Array>} */
@@ -166,6 +172,6 @@ export class Tiles {
       const all = await Promise.all(this.headsOf(layer).map(head => this.data.matrix(0, head)));
       errors.forEach((_, i) => { errors[i] += all.reduce((sum, matrix) => sum + matrix.error(i), 0) / all.length; });
     }
-    return new TileMatrix(facts, cells, errors, true);
+    return new TileMatrix(facts, cells, errors, null, true);
   }
 }
