@@ -48,7 +48,7 @@ void describe(Result& result, const ExecutionRequest& request, Document document
 
 }  // namespace
 
-Execution execute(ExecutionRequest request, RowReceiver* receiver) {
+Execution execute(const ExecutionRequest& request, RowReceiver* receiver) {
   const auto& [job, prepared, files, outputs, nan, ignored] = request;
   Execution execution;
   Result& result = execution.result;

@@ -50,6 +50,6 @@ struct Execution {
 
 /// Computes the job's outputs and checks them. Errors: data and usage, naming the file or flag of
 /// each tensor or option; data for NaN under NanPolicy::refuse; what `receiver` throws.
-Execution execute(ExecutionRequest request, RowReceiver* receiver = nullptr);
+Execution execute(const ExecutionRequest& request, RowReceiver* receiver = nullptr);
 
 }  // namespace attn
