@@ -252,7 +252,7 @@ TensorMap adversarial(const RandomArgs& args, TensorFiles& files) {
   prepare_job(job);
   refuse_stored(job);
   VisibleInputs visible = within(job.document.name, [&] {
-    return visible_inputs({{job}}, usual_output(job), std::stoull(seed));
+    return visible_inputs({{job.tensors, job.options}}, usual_output(job), std::stoull(seed));
   });
   if (visible.hidden > 0)
     note("a test at rtol = atol = 1e-2 with these inputs sees " +

@@ -21,7 +21,7 @@ std::shared_ptr<const TensorMap> given_cache(const Job& job) {
 }  // namespace
 
 Variant variant_of(const Job& job) {
-  Variant variant{{job}};
+  Variant variant{{job.tensors, job.options}};
   variant.cache = given_cache(job);
   return variant;
 }
