@@ -8,8 +8,8 @@ using namespace attn;
 TEST_CASE("numbers in cells are short", "[heat_map]") {
   const std::pair<double, const char*> cases[] = {
       {0, "0"},          {1, "1"},          {0.25, "0.25"},    {0.4567, "0.46"},
-      {0.0456, "0.046"}, {0.0074, "0.007"}, {0.00052, "5e-4"}, {-12.34, "-12.3"},
-      {1e-12, "1e-12"},  {123456, "1e5"},   {INFINITY, "inf"}};
+      {0.0456, "0.046"}, {0.0074, "0.007"}, {0.00052, "5e-4"}, {0.00096, "0.001"},
+      {-12.34, "-12.3"}, {1e-12, "1e-12"},  {123456, "1e5"},   {INFINITY, "inf"}};
   for (const auto& [value, text] : cases) CHECK(short_number(value) == text);
 }
 

@@ -250,6 +250,7 @@ def test_lines_join_the_tokens_of_two_sentences(page, sentences, folder):
     assert options == ["all", *(f"sentence {pair}" for pair in ("A → A", "A → B", "B → A", "B → B"))]
     set_to(page, "between", "AB")
     assert page.run("return document.querySelector('#strongest h3').textContent").endswith(" reads most in sentence B")
+    assert int(page.text("key").split(":")[0]) >= 6, "the strongest key of the sentence"
     assert int(page.text("query").split(":")[0]) < 6
     names = strongest_keys(page)
     assert [int(name.split(":")[0]) >= 6 for name, _ in names] == [True] * 6
@@ -600,7 +601,7 @@ def test_a_rollout_has_its_own_words_and_exact_zeros(page, model, folder):
     assert page.run(labels)[:3] == ["lines", "what this query depends on", "what this key is part of"]
     heading = "return document.querySelector('#strongest h3').textContent"
     for side, words, most in (("text", "query 4: word4 depends on:", "4: word4 depends on most"),
-                              ("keys", "key 9: word9 is part of:", "depend on 9: word9 most")):
+                              ("keys", "queries that depend on key 9: word9:", "depend on 9: word9 most")):
         page.run("document.querySelector(`input[value=${arguments[0]}]`).click()", side)
         assert page.text("colour-key") == words
         assert page.run(heading) == most
@@ -675,6 +676,17 @@ def test_shortcuts_work_after_a_click_on_a_control(page, model, folder):
     assert page.text("found") == "1 found"
     page.press("Escape")
     assert page.text("found") == "" and page.run("return attn.state.find + document.getElementById('find').value") == ""
+
+
+def test_the_tip_of_a_head_is_hidden_when_keys_select_another(page, model, folder):
+    show(page, folder / "model.html", "#head=3&row=60&column=5")
+    left, top, *_ = page.box("#overview")
+    place = page.run("const b = attn.overview.boxOf(0, 1); return [b.left + b.width / 2, b.top + b.height / 2]")
+    page.move(left + place[0], top + place[1], click=True)
+    page.run("document.getElementById('overview').focus()")
+    assert not page.run("return document.getElementById('tip').hidden")
+    page.press("ArrowRight")
+    assert page.text("panel") == "layer 0, head 2" and page.run("return document.getElementById('tip').hidden")
 
 
 def test_labels_of_the_matrix_select_rows_and_columns(page, model, folder):

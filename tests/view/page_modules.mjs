@@ -252,6 +252,11 @@ test('the sum of a row of the mean is that of the exact numbers of the file', as
   assert.deepEqual([mean.isRough(0), (await pageOf(1, 2, () => .25, 1e-5).tiles.matrix(2)).isRough(0)], [true, false]);
 });
 
+test('short numbers are those of pictures', () => {
+  assert.deepEqual([0, .25, .0074, .00052, .00096, -12.34, 123456, Infinity].map(brief),
+                   ['0', '0.25', '0.007', '5e-4', '0.001', '-12.3', '1e5', 'inf']);
+});
+
 test('limits of a statistic are rounded outwards', () => {
   assert.deepEqual([[.00171, Math.floor], [4.1138, Math.ceil], [-1.3849, Math.floor], [.93, Math.ceil], [0, Math.floor], [1 / 3, Math.ceil]]
                        .map(([number, round]) => threeDigits(number, round)), ['0.00171', '4.12', '-1.39', '0.93', '0', '0.334']);

@@ -242,7 +242,7 @@ TensorMap attend(const Inputs& in, const std::vector<Request>& outputs,
     if (computation.stream(output)) continue;
     Tensor result;
     if (row_of(output).phase == Phase::given) {
-      result = weight_heads(output, in.tensors, in);
+      result = weight_heads(output, in);
     } else {
       result = to_user_layout(output, computation.at(output), in);
       if (float_dtype_of(output, in) == in.result) result = rounding.rounded(output, result);

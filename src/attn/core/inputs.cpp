@@ -78,28 +78,28 @@ Tensor with_hidden_columns(const Tensor& mask, std::size_t keys, MaskPolarity po
   return wide;
 }
 
-void set_dropout_mask(const TensorMap& tensors, Inputs& in, AxisLengths& axes) {
-  const Tensor* given = find(tensors, Input::dropout_mask);
+void set_dropout_mask(Inputs& in, AxisLengths& axes) {
+  const Tensor* given = find(in.tensors, Input::dropout_mask);
   if (given == nullptr) return;
   set_mask_of(Input::dropout_mask, as_flags(Input::dropout_mask, *given, axes),
               {in.B, in.H, in.L, in.S}, in, axes, Output::weights);
 }
 
-void set_mask(const TensorMap& tensors, Inputs& in, AxisLengths& axes) {
+void set_mask(Inputs& in, AxisLengths& axes) {
   const std::size_t keys = in.P + in.N;
-  if (const Tensor* given = find(tensors, Input::mask)) {
+  if (const Tensor* given = find(in.tensors, Input::mask)) {
     Tensor mask = as_mask(Input::mask, *given, in.compute, axes);
     if (in.options.short_mask == ShortMask::hide)
       mask = with_hidden_columns(mask, keys, in.options.mask_polarity);
     set_mask_of(Input::mask, mask, {in.B, in.H, in.L, keys}, in, axes);
   }
-  if (const Tensor* given = find(tensors, Input::bias)) {
+  if (const Tensor* given = find(in.tensors, Input::bias)) {
     if (given->dtype() == DType::boolean)
       axes.problem(Input::bias,
                    {.expected = "numbers to add", .found = "booleans", .hint = "use mask"});
     set_mask_of(Input::bias, cast(*given, in.compute), {in.B, in.H, in.L, keys}, in, axes);
   }
-  if (const Tensor* given = find(tensors, Input::key_mask)) {
+  if (const Tensor* given = find(in.tensors, Input::key_mask)) {
     const Tensor mask = as_mask(Input::key_mask, *given, in.compute, axes);
     const bool fits = mask.shape() == Shape{keys} || mask.shape() == Shape{in.B, keys};
     if (!fits)
@@ -165,14 +165,14 @@ void set_key_lists(const TensorMap& numbers, Inputs& in, AxisLengths& axes) {
 }
 
 /// Errors: data, for a rule or a table that is not valid.
-void set_rules(const TensorMap& tensors, const TensorMap& numbers, Inputs& in, AxisLengths& axes) {
+void set_rules(const TensorMap& numbers, Inputs& in, AxisLengths& axes) {
   if (!in.options.bias_rule.empty())
-    in.bias_rule = std::make_shared<const BiasRule>(in.options.bias_rule, tensors, in);
+    in.bias_rule = std::make_shared<const BiasRule>(in.options.bias_rule, in.tensors, in);
   const Options& options = in.options;
   if (options.mask_rule.empty() && options.chunk == 0 && options.sink_tokens == 0 &&
       !contains(numbers, Input::tree_parents) && !contains(numbers, Input::blocks))
     return;
-  TensorMap tables = tensors;
+  TensorMap tables = in.tensors;
   if (!in.options.mask_rule.empty()) in.rules.push_back(in.options.mask_rule);
   add_named_rules(numbers, in, in.rules, tables, axes);
   if (axes.problems().empty() && !in.rules.empty())
@@ -248,12 +248,12 @@ Inputs make_inputs(const AttentionArguments& given) {
   set_lengths(in, axes);
   if (axes.knows(Axis::L)) in.rows = chosen_rows(given.options.rows, in.L, axes);
   if (axes.knows(Axis::L) && axes.knows(Axis::S) && axes.knows(Axis::H)) {
-    set_mask(given.tensors, in, axes);
-    set_dropout_mask(given.tensors, in, axes);
+    set_mask(in, axes);
+    set_dropout_mask(in, axes);
     if (axes.knows(Axis::D)) set_rotary(numbers, in, axes);
-    if (axes.knows(Axis::D)) set_rotary_divisors(given.tensors, in, axes);
+    if (axes.knows(Axis::D)) set_rotary_divisors(in, axes);
     in.token_positions = make_token_positions(numbers, in, axes);
-    if (axes.problems().empty()) set_rules(given.tensors, numbers, in, axes);
+    if (axes.problems().empty()) set_rules(numbers, in, axes);
     if (axes.problems().empty()) set_key_lists(numbers, in, axes);
     separate_items(in);
     set_token_ids(numbers, in, axes);

@@ -241,10 +241,9 @@ std::size_t bytes_of(Output output, const Cost& cost, const Inputs& in) {
                              size_of(cost.is_integer ? DType::i64 : in.compute) + visible});
 }
 
-PlannedOutput planned(const Request& request, const TensorMap& tensors, const CostOps& costs,
-                      const Inputs& in) {
+PlannedOutput planned(const Request& request, const CostOps& costs, const Inputs& in) {
   if (const Input* input = std::get_if<Input>(&request)) {
-    const Tensor& tensor = at(tensors, *input);
+    const Tensor& tensor = at(in.tensors, *input);
     return {.request = request,
             .shape = tensor.shape(),
             .dtype = tensor.dtype(),
@@ -269,7 +268,7 @@ PlannedOutput planned(const Request& request, const TensorMap& tensors, const Co
             .axes = user_axes(output, in)};
   }
   if (row_of(output).phase == Phase::given) {
-    const Tensor& W = at(tensors, *row_of(output).source);
+    const Tensor& W = at(in.tensors, *row_of(output).source);
     const std::size_t heads = row_of(output).axes[0] == Axis::H ? in.H : in.G;
     return {.request = request,
             .shape = {heads, W.shape()[0], W.shape()[1] / heads},
@@ -313,10 +312,10 @@ bool reads_rows(const Inputs& in, const std::vector<Request>& outputs) {
 enum class Copies { all, except_rows, except_floats };
 
 /// Bytes of the tensors and of these copies.
-std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in, Copies copies) {
+std::size_t bytes_of_inputs(const Inputs& in, Copies copies) {
   std::size_t bytes = 0;
   std::set<const std::byte*> pools;
-  for (const auto& [name, tensor] : tensors) {
+  for (const auto& [name, tensor] : in.tensors) {
     if (const GatheredRows* rows = tensor.rows()) {
       for (const RowTable* part = rows->table().get(); part != nullptr; part = part->rest.get()) {
         bytes = saturating_sum(bytes, part->rows->size() * sizeof(std::int64_t));
@@ -341,7 +340,7 @@ std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in, Copies c
   if (in.B > 1)  // copies of those that the batch shares
     for (const auto& [input, whole] : {std::pair{Input::memory, &in[Input::memory]},
                                        std::pair{Input::memory_V, &in[Input::memory_V]}})
-      if (contains(tensors, input) && at(tensors, input).rank() == 2)
+      if (contains(in.tensors, input) && at(in.tensors, input).rank() == 2)
         bytes = saturating_sum(bytes, (*whole)->bytes());
   return bytes;
 }
@@ -440,7 +439,7 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
   const bool in_rows = is_fused && reads_rows(in, outputs);
   OutputSet kept;
   for (const Request& request : outputs) {
-    PlannedOutput output = planned(request, in.tensors, costs, in);
+    PlannedOutput output = planned(request, costs, in);
     const Output* computed = std::get_if<Output>(&request);
     if (computed != nullptr && is_of_formula(*computed)) {
       output.streamed =
@@ -476,8 +475,7 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
   const Copies copies = is_backward ? Copies::except_floats
                         : in_rows   ? Copies::except_rows
                                     : Copies::all;
-  result.bytes = saturating_sum(result.bytes,
-                                saturating_sum(largest, bytes_of_inputs(in.tensors, in, copies)));
+  result.bytes = saturating_sum(result.bytes, saturating_sum(largest, bytes_of_inputs(in, copies)));
   if (std::any_of(outputs.begin(), outputs.end(), is_of_gradients))
     add_gradients(in, outputs, result);
   return result;

@@ -137,8 +137,8 @@ Tensor project(const Tensor& x, const std::optional<Tensor>& W, const std::optio
   return b ? add_bias(y, *b, stage) : y;
 }
 
-Tensor weight_heads(Output output, const TensorMap& tensors, const Inputs& in) {
-  const Tensor& W = at(tensors, *row_of(output).source);
+Tensor weight_heads(Output output, const Inputs& in) {
+  const Tensor& W = at(in.tensors, *row_of(output).source);
   const std::size_t heads = row_of(output).axes.contains(Axis::H) ? in.H : in.G;
   const std::size_t M = W.shape()[0], width = W.shape()[1];
   return split_heads(W.reshaped({1, M, width}), heads).reshaped({heads, M, width / heads});

@@ -45,6 +45,6 @@ Tensor project(const Tensor& x, const std::optional<Tensor>& W, const std::optio
 
 /// W_Q_heads, W_K_heads or W_V_heads: the columns (M, heads * D) of the given weights as (heads, M,
 /// D), in the dtype in which they were given.
-Tensor weight_heads(Output output, const TensorMap& tensors, const Inputs& in);
+Tensor weight_heads(Output output, const Inputs& in);
 
 }  // namespace attn

@@ -278,12 +278,12 @@ void set_rotary(const TensorMap& numbers, Inputs& in, AxisLengths& axes) {
          .found = std::to_string(width)});
 }
 
-void set_rotary_divisors(const TensorMap& tensors, Inputs& in, AxisLengths& axes) {
+void set_rotary_divisors(Inputs& in, AxisLengths& axes) {
   const Rotary& rotary = in.options.rotary;
   if (rotary.kind == Rotary::Kind::none || rotary.scaling != Rotary::Scaling::longrope) return;
   const std::size_t r = rotated_columns(rotary, in);
   for (const Input input : {Input::short_factor, Input::long_factor}) {
-    const Tensor divisors = cast(at(tensors, input), DType::f64);
+    const Tensor divisors = cast(at(in.tensors, input), DType::f64);
     const auto is_divisor = [](double x) { return x > 0 && std::isfinite(x); };
     const auto all = divisors.data<double>();
     if (divisors.shape() != Shape{r / 2})

@@ -27,7 +27,7 @@ void check_option_shapes(const AttentionArguments& given, AxisLengths& axes);
 void set_rotary(const TensorMap& numbers, Inputs& in, AxisLengths& axes);
 
 /// The factors of longrope in full precision, for the context length that set_rotary() determined.
-void set_rotary_divisors(const TensorMap& tensors, Inputs& in, AxisLengths& axes);
+void set_rotary_divisors(Inputs& in, AxisLengths& axes);
 
 /// Reports unknown tensors, and problems with neither embeddings nor Q and K. All other
 /// requirements are in the field table (job/fields.h) and are not checked here.

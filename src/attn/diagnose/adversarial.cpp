@@ -315,7 +315,7 @@ TensorMap adversarial_inputs(const Variant& given, std::uint64_t seed) {
     result.set(name, changed);
   }
   if (const Tensor* sinks = given.find(Input::sinks)) {
-    Variant plain{result, given.options, RowChange::none};
+    Variant plain{{result, given.options}};
     plain.erase({Input::sinks});
     report_natural_logsumexp(plain.options);
     plain.options.compute = Compute::f64;

@@ -203,7 +203,7 @@ Sensitivity sensitivity(const Variant& given, Output output, const Test& test,
     throw Error(ErrorKind::data, std::string(name_of(output)) +
                                      " has no elements, in which a test could see mistakes");
   const Subject subject(given, output, why.empty() && test.precision ? &*test.precision : nullptr);
-  Variant other{adversarial_inputs(given, 0), given.options, RowChange::none};
+  Variant other{{adversarial_inputs(given, 0), given.options}};
   std::optional<Subject> adversarial;  // made when first used
   Sensitivity found;
   found.queries = subject.queries, found.all_queries = subject.base.in.rows.size();

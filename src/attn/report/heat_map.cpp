@@ -435,7 +435,7 @@ std::size_t round_step(double least) {
 std::string short_number(double value) {
   char text[32];
   const double size = std::abs(value);
-  const bool plain = value == 0 || (size >= 0.001 && size < 99999.5) || !std::isfinite(value);
+  const bool plain = value == 0 || (size >= 0.00095 && size < 99999.5) || !std::isfinite(value);
   const int digits = size >= 100 ? 5 : size >= 1 ? 3 : size >= 0.01 ? 2 : 1;
   const auto end =
       plain ? std::to_chars(text, text + sizeof text, value, std::chars_format::general, digits)

@@ -311,7 +311,8 @@ function writeFacts() {
   }
   writeOfRow('sum', kSum, sum => String(Number(sum.toPrecision(6))));
   const {matrix} = figures[0].head, isRough = matrix instanceof TileMatrix && matrix.isRough(row);
-  writeOfRow('entropy', kEntropy, entropy => isRough ? `≈ ${entropy.toFixed(1)}` : entropy.toFixed(compares ? 2 : 3));
+  writeOfRow('entropy', kEntropy, entropy => isRough ? `≈ ${entropy.toFixed(1)}`
+      : entropy > 0 && entropy < 5e-4 ? brief(entropy) : entropy.toFixed(compares ? 2 : 3));
   if (state.find !== '') countFound();
   byId('locked').textContent = state.locked ? 'locked' : 'lock';
   byId('locked').setAttribute('aria-pressed', String(state.locked));
@@ -376,6 +377,7 @@ function endPreview(inLines = false) {
 /** @param {number | null} head */
 function chooseHead(head) {
   if (head === null || head === state.head) return;
+  hideTip();
   state.head = (head + data.count) % data.count;
   overview.reveal();
   drawHead();
@@ -790,9 +792,11 @@ onChange('set', value => {
 onChange('scale', value => { state.scale = /** @type {import('./state.mjs').ScaleChoice} */ (value); redraw(); });
 onChange('between', value => {
   state.between = value;
-  const {query} = insideOf(facts.rows, facts.columns, value);
-  if (query(state.row)) drawFocus();
-  else focusOn(facts.rows.findIndex((_, i) => query(i)), state.column);
+  const {query, key} = insideOf(facts.rows, facts.columns, value);
+  const row = query(state.row) ? state.row : facts.rows.findIndex((_, i) => query(i));
+  const [most] = strongest(columns, j => key(j) ? weights?.value(row, j) ?? null : null, 1);
+  const column = key(state.column) ? state.column : most?.index ?? facts.columns.findIndex((_, j) => key(j));
+  focusOn(row, column);
 });
 onChange('colours', value => { state.mode = /** @type {import('./scale.mjs').Mode} */ (value); redraw(); });
 onChange('order', value => {
@@ -981,7 +985,11 @@ setNames.forEach((name, set) => select('set').append(new Option(name, String(set
 const several = facts.groups.length > 1;
 select('order').append(new Option(several ? 'of layers and heads' : 'of the file', 'file'),
     ...facts.statistics.map(({name, title}) => new Option(`by ${title}`, name)));
-if (typeof facts.why === 'object' && facts.why?.sinks) byId('sum-name').textContent = 'row sum without sink';
+if (typeof facts.why === 'object' && facts.why?.sinks) {
+  byId('sum-name').textContent = 'sum without sink';
+  byId('sum-name').title = 'of the weights of the row';
+  byId('entropy-name').title = 'of the weights of the row as they are, without the sink';
+}
 if (facts.signed) [byId('reads').textContent, byId('read-by').textContent] = [`text of this ${one(facts.rowAxis)}`, `text of this ${one(facts.columnAxis)}`];
 if (facts.signed) /** @type {HTMLOptionElement} */ (select('colours').querySelector('[value=log]')).remove();
 byId('mode-name').textContent = rows === 1 ? 'heights' : 'colours';

@@ -125,7 +125,7 @@ export function brief(value) {
   if (Number.isNaN(value)) return 'nan';
   if (!Number.isFinite(value)) return value > 0 ? 'inf' : '-inf';
   const size = Math.abs(value);
-  if (size !== 0 && (size < .001 || size >= 99999.5))
+  if (size !== 0 && (size < .00095 || size >= 99999.5))
     return value.toExponential(0).replace('e+', 'e');
   return String(Number(value.toPrecision(size >= 100 ? 5 : size >= 1 ? 3 : size >= .01 ? 2 : 1)));
 }

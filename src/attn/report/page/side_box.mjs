@@ -63,7 +63,7 @@ export class SideBox {
         i => named(toKey ? facts.rows : facts.columns, i), toKey ? row : column);
     if (state.side !== 'lines') {
       byId('colour-key').textContent =
-          (toKey ? `${one(facts.columnAxis)} ${key}${facts.signed ? '' : isRollout ? ' is part of' : ' is read by'}`
+          (toKey ? `${facts.signed ? '' : isRollout ? `${facts.rowAxis} that depend on ` : 'readers of '}${one(facts.columnAxis)} ${key}`
                  : `${one(facts.rowAxis)} ${query}${facts.signed ? '' : isRollout ? ' depends on' : ' reads'}`) + `${ofSet}:`;
       return this.text.draw(values, around.scaleOf(set, head), around.found());
     }
