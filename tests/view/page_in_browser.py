@@ -84,6 +84,13 @@ def model(folder):
     return w
 
 
+def write_page(folder, name, shape):
+    """Random weights, on NAME.html."""
+    w = np.random.default_rng(2).random(shape, dtype=np.float32)
+    np.savez(folder / f"{name}.npz", weights=w / w.sum(-1, keepdims=True))
+    attn("view", f"{name}.npz", "-o", f"{name}.html", "--force", cwd=folder)
+
+
 def show(page, path, fragment=""):
     """Opens a page and waits until it is complete."""
     page.open(path, fragment)
@@ -575,10 +582,7 @@ def test_tiles_are_the_mean_of_the_heads_and_the_rollout(page, model, folder):
 
 
 def test_a_tile_shows_no_numbers_until_it_is_computed(page, folder):
-    rng = np.random.default_rng(2)
-    w = rng.random((6, 1, 6, 400, 400), dtype=np.float32)
-    np.savez(folder / "slow.npz", weights=w / w.sum(-1, keepdims=True))
-    attn("view", "slow.npz", "-o", "slow.html", "--force", cwd=folder)
+    write_page(folder, "slow", (6, 1, 6, 400, 400))
     show(page, folder / "slow.html", "#head=3&row=7&column=9")
     assert page.run("return attn.data.overviews[0][36]") is None
     seen = page.run("""attn.chooseHead(47);
@@ -648,10 +652,8 @@ def test_finding_a_query_does_not_select_a_hidden_key(page, model, folder):
 
 
 def test_another_head_replaces_a_tile_that_is_being_computed(page, folder):
-    w = np.random.default_rng(3).random((6, 1, 6, 400, 400), dtype=np.float32)
-    np.savez(folder / "slow2.npz", weights=w / w.sum(-1, keepdims=True))
-    attn("view", "slow2.npz", "-o", "slow2.html", "--force", cwd=folder)
-    show(page, folder / "slow2.html", "#head=3&row=7&column=9")
+    write_page(folder, "slow", (6, 1, 6, 400, 400))
+    show(page, folder / "slow.html", "#head=3&row=7&column=9")
     page.run("attn.chooseHead(47); setTimeout(() => attn.chooseHead(4), 40)")
     page.wait("return attn.data.tiles.computed.get(47) !== undefined && attn.state.head === 4")
     page.run("return attn.data.tiles.computed.get(47).then(() => true)")
@@ -761,9 +763,7 @@ def test_the_matrix_of_a_tile_with_a_long_caption_is_on_the_screen(page, model, 
 
 def test_numbers_of_another_cell_are_not_shown(page, folder):
     """While the selected weight is read from all heads."""
-    w = np.random.default_rng(2).random((4, 1, 6, 300, 300), dtype=np.float32)
-    np.savez(folder / "read.npz", weights=w / w.sum(-1, keepdims=True))
-    attn("view", "read.npz", "-o", "read.html", "--force", cwd=folder)
+    write_page(folder, "read", (4, 1, 6, 300, 300))
     show(page, folder / "read.html", "#row=7&column=9&order=selected")
     page.wait("return document.getElementById('most').placeholder !== ''")
     page.run("""window.seen = [];
