@@ -11,7 +11,7 @@ const {paintPixels, ranges} = await load('paint');
 const {Camera, fit} = await load('camera');
 const {orderedHeads, rowsOfHeads, statistic} = await load('order');
 const {State} = await load('state');
-const {isWord, openingCell, openingHead} = await load('opening');
+const {isWord, openingCell} = await load('opening');
 const {insideOf, sentencesOf} = await load('sentences');
 const {strongest} = await load('strongest');
 const {SelectedWeights} = await load('selected');
@@ -215,10 +215,8 @@ test('words are neither special tokens nor punctuation', () => {
                    [true, true, true, false, false, false, false, false, false]);
 });
 
-test('the page opens at a head of little entropy and a pair of words', () => {
-  const facts = {sets: ['x'], heads: ['0', '1', '2'], rows: ['[CLS]', 'it', 'animal'], columns: ['[CLS]', 'it', 'animal'],
-                 statistics: [{name: 'entropy', of: [[.1, .9, .5]]}, {name: 'first', of: [[.95, .2, .3]]}]};
-  assert.equal(openingHead(facts), 2);
+test('the page opens at a pair of words', () => {
+  const facts = {rows: ['[CLS]', 'it', 'animal'], columns: ['[CLS]', 'it', 'animal']};
   const level = {tall: 1, wide: 1, rows: 3, columns: 3, codes: Uint16Array.of(9, 9, 9, 9, 9, 5, 9, 4, 9)};
   assert.deepEqual(openingCell(facts, level, false), {row: 1, column: 2});
   assert.deepEqual(openingCell({...facts, rows: ['0', '1', '2']}, level, false), {row: 2, column: 0});

@@ -497,6 +497,26 @@ class TestStatistics:
         np.testing.assert_allclose(Numbers(page(tmp_path, "w.npz")[0]).statistic(name)[0],
                                    [float(line[column]) for line in lines], rtol=1e-5)
 
+    def opening(self, folder, *arguments):
+        """The matrix that the page shows first, whose elements must follow those of the overview."""
+        text, _ = page(folder, *arguments)
+        kinds = [name for name in Elements(text).ids if name != "attn"]
+        first = Numbers(text).facts["opening"]
+        overviews = sum(name.startswith("overview") for name in kinds)
+        sets = 2 if any(name.startswith("overview-2") for name in kinds) else 1
+        assert set(kinds[overviews:overviews + sets]) == {f"values-{k}-{first}" for k in range(sets)}
+        return first
+
+    def test_choose_the_head_that_is_shown_first(self, tmp_path):
+        even, sink = np.full((4, 4), 0.25), np.eye(4)[[0] * 4]
+        sharp = 0.1 * even + 0.9 * np.eye(4)[[0, 1, 2, 1]]
+        np.savez(tmp_path / "a.npz", weights=np.stack([even, sink, sharp, 0.5 * (sharp + even)]))
+        np.savez(tmp_path / "b.npz", weights=np.stack([even, sink, sharp, sharp]))
+        np.savez(tmp_path / "s.npz", weights=np.stack([0.5 * (even + sink), sink]))
+        assert self.opening(tmp_path, "a.npz") == 2, "the least entropy, but no sink"
+        assert self.opening(tmp_path, "s.npz") == 1, "all have sinks"
+        assert self.opening(tmp_path, "a.npz", "b.npz") == 3, "the largest difference"
+
     def test_have_titles(self, tmp_path):
         np.savez(tmp_path / "w.npz", weights=np.eye(3))
         found = {one["name"]: one["title"] for one in Numbers(page(tmp_path, "w.npz", "w.npz")[0]).facts["statistics"]}

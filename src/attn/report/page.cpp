@@ -205,6 +205,7 @@ std::string facts(const std::vector<PageSet>& sets, const PagePrecision& precisi
     return "[" + std::to_string(size.tall) + "," + std::to_string(size.wide) + "]";
   };
   text += member("unit", python_repr(layout.unit)) + member("overview", blocks(layout.overview));
+  text += member("opening", std::to_string(layout.opening));
   text += member("chunk", std::to_string(kPageChunk));
   text += member("pyramid", "[" + join(layout.pyramid, ",", blocks) + "]");
   text += member("statistics", "[" + statistics(survey) + "]") + member("why", steps);
@@ -319,7 +320,8 @@ Page make_page(const std::vector<PageSet>& sets, std::size_t max_bytes, std::siz
     if (fixed < max_bytes)
       elements = page_elements(sets, survey, layout, precision, max_bytes - fixed, pool);
     if (elements) {
-      std::vector<std::string_view> parts = {elements->overview, elements->pyramid};
+      std::vector<std::string_view> parts = {elements->overview, elements->opening,
+                                             elements->pyramid};
       parts.insert(parts.end(), elements->values.begin(), elements->values.end());
       // Values of blocks do not say which keys are hidden.
       if (steps && precision.step == 1 &&

@@ -8,6 +8,8 @@
 //   pyramid-S-P    further levels of one matrix
 //   values-S-P     the values of one matrix (report/page_values.h)
 //   steps-0-P, keyed-0-G   how weights came about (report/page_steps.h)
+// They have this order, but the pyramid and the values of the matrix that is shown first follow the
+// overview: the page is usable before the browser has read all of it.
 // S is 0 or 1 for a result, or 2 for their difference, first minus second, which has no values.
 //
 // Tokens are untrusted: the page contains them only as JSON strings and draws them as text. Its

@@ -90,11 +90,12 @@ class ElementsJoiner {
     joined_.values.resize(sets);
   }
 
-  void add(const MatrixElements& elements) {
+  void add(const MatrixElements& elements, bool opens) {
     for (std::size_t s = 0; s < codes_.size(); ++s)
       codes_[s].insert(codes_[s].end(), elements.overview[s].begin(), elements.overview[s].end());
-    joined_.pyramid += elements.pyramid;
-    for (std::size_t s = 0; s < joined_.values.size(); ++s) joined_.values[s] += elements.values[s];
+    (opens ? joined_.opening : joined_.pyramid) += elements.pyramid;
+    for (std::size_t s = 0; s < joined_.values.size(); ++s)
+      (opens ? joined_.opening : joined_.values[s]) += elements.values[s];
     if (++count_ % kPageChunk == 0) end_chunk();
   }
 
@@ -141,15 +142,17 @@ PageLayout layout_of(const std::vector<PageSet>& sets, const PageSurvey& survey,
                      const PagePrecision& precision) {
   const HeatMap& map = sets[0].map;
   const std::size_t matrices = map.panels.size();
-  PageLayout layout{
-      code_unit(survey.largest), overview_blocks(matrices, map.rows(), map.columns()), {}};
+  PageLayout layout{code_unit(survey.largest),
+                    overview_blocks(matrices, map.rows(), map.columns()),
+                    {},
+                    opening_matrix(survey)};
   for (const BlockSize& size : pyramid_blocks(matrices, map.rows(), map.columns()))
     if (size.tall > precision.step) layout.pyramid.push_back(size);
   return layout;
 }
 
 std::size_t PageElements::size() const {
-  std::size_t size = overview.size() + pyramid.size();
+  std::size_t size = overview.size() + opening.size() + pyramid.size();
   for (const std::string& of_set : values) size += of_set.size();
   return size;
 }
@@ -173,7 +176,7 @@ std::optional<PageElements> page_elements(const std::vector<PageSet>& sets,
     std::vector<MatrixElements> elements(count);
     pool.run(count, workers,
              [&](std::size_t k, std::size_t) { elements[k] = writer.matrix(number(k)); });
-    for (const MatrixElements& one : elements) joiner.add(one);
+    for (std::size_t k = 0; k < count; ++k) joiner.add(elements[k], number(k) == layout.opening);
   };
   const auto expected = [&](std::size_t bytes, std::size_t count) {
     return static_cast<double>(bytes) / static_cast<double>(count) * static_cast<double>(matrices);

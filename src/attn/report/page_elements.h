@@ -23,6 +23,7 @@ struct PageLayout {
   double unit = 1;  ///< of strength_codes()
   BlockSize overview;
   std::vector<BlockSize> pyramid;  ///< larger than the blocks of the values
+  std::size_t opening = 0;         ///< opening_matrix()
 };
 inline constexpr std::size_t kPageChunk = 32;  ///< matrices in an element overview-S-C
 
@@ -30,8 +31,8 @@ PageLayout layout_of(const std::vector<PageSet>& sets, const PageSurvey& survey,
                      const PagePrecision& precision);
 
 struct PageElements {
-  std::string overview, pyramid;
-  std::vector<std::string> values;  ///< of each set
+  std::string overview, opening, pyramid;  ///< `opening`: pyramid and values of this matrix
+  std::vector<std::string> values;         ///< of each set
   std::size_t size() const;
 };
 

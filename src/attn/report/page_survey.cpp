@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace attn {
 namespace {
@@ -54,6 +55,29 @@ bool PageSurvey::has_statistics() const {
     for (const HeadSummary& head : heads)
       if (std::any_of(head.statistics.begin(), head.statistics.end(), is_known)) return true;
   return false;
+}
+
+std::size_t opening_matrix(const PageSurvey& survey) {
+  constexpr std::size_t kEntropy = statistic_index(Output::entropy);
+  constexpr std::size_t kFirstKey = statistic_index(Output::first_key_weight);
+  std::size_t best = 0;
+  if (const std::vector<double>& differences = survey.differences; !differences.empty()) {
+    for (std::size_t p = 1; p < differences.size(); ++p)
+      if (differences[p] > differences[best]) best = p;
+    return best;
+  }
+  const std::vector<HeadSummary>& heads = survey.summaries[0];
+  const auto rank = [&](std::size_t p) {  // the least is best
+    const auto& of = heads[p].statistics;
+    const bool reads_first_key = of[kFirstKey] >= 0.5;
+    return std::pair(std::isnan(of[kEntropy]) ? 2
+                     : reads_first_key        ? 1
+                                              : 0,
+                     std::isnan(of[kEntropy]) ? 0 : of[kEntropy]);
+  };
+  for (std::size_t p = 1; p < heads.size(); ++p)
+    if (rank(p) < rank(best)) best = p;
+  return best;
 }
 
 PageSpans reduced(const PageSpans& spans, std::size_t step) {

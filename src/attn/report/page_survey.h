@@ -33,6 +33,11 @@ struct PageSurvey {
 /// The sets have the same shape.
 PageSurvey survey_of(const std::vector<PageSet>& sets, kernel::ThreadPool& pool);
 
+/// The matrix that a page shows first. Of weights, the head of the least entropy, among those that
+/// give the first key less than half of their weight if there are any. Of two sets, the matrix of
+/// the largest difference.
+std::size_t opening_matrix(const PageSurvey& survey);
+
 /// a - b. A cell is hidden if it is hidden in either.
 HeatRow row_difference(const HeatRow& a, const HeatRow& b);
 

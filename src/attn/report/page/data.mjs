@@ -14,7 +14,7 @@ import {Scores, vectorsOf} from './why.mjs';
  *   sources: {file: string, size: number, dtype: string, offset: number, packed: number[] | null, places: number[]}[] | null,
  *   hidden: boolean[], zeros: boolean[], nan: boolean, limits: number[], signed: boolean, curve: 'linear' | 'root' | 'log', chosenLimits: boolean,
  *   maps: {paper: string, night: string, diverging: string, divergingNight: string},
- *   unit: number, overview: number[], chunk: number, pyramid: number[][],
+ *   unit: number, overview: number[], opening: number, chunk: number, pyramid: number[][],
  *   statistics: {name: string, title: string, of: (number | null)[][]}[], why: import('./why.mjs').Why | string | null}} Facts
  */
 
@@ -290,6 +290,9 @@ class Recent {
  * @typedef {{levels: Level[], matrix: Matrix | Difference | StageMatrix | null}} Head
  */
 
+/** Parts of the overview that are expanded at the same time: each waits for tasks of the browser that read the page. */
+const kChunksAtOnce = 16;
+
 export class Data {
   /**
    * @param {Facts} facts
@@ -344,10 +347,13 @@ export class Data {
    */
   async loadOverview(set, ready) {
     const {facts} = this, of = this.overviews[set], pauses = new Pauses();
-    for (let chunk = 0; chunk * facts.chunk < this.headCount; ++chunk) {
+    /** @type {Promise<Uint8Array>[]} */
+    const parts = [], chunks = Math.ceil(this.headCount / facts.chunk);
+    for (let chunk = 0; chunk < chunks; ++chunk) {
       const first = chunk * facts.chunk, end = Math.min(first + facts.chunk, this.headCount);
       if (!of[first]) {
-        const bytes = await this.bytes(`overview-${set}-${chunk}`);
+        for (let next = chunk; next < Math.min(chunk + kChunksAtOnce, chunks); ++next) parts[next] ??= this.bytes(`overview-${set}-${next}`);
+        const bytes = await parts[chunk];
         for (let head = first; head < end; ++head) {
           const level = levelOf(facts.rows.length, facts.columns.length, facts.overview);
           const count = level.rows * level.columns;

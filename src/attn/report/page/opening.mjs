@@ -1,6 +1,4 @@
-// What a page shows first: a head with a clear pattern, and a pair of words.
-
-import {orderedHeads, statistic} from './order.mjs';
+// The cell that a page selects first: a pair of words.
 
 /** @typedef {import('./data.mjs').Facts} Facts */
 /** @typedef {import('./codes.mjs').Level} Level */
@@ -8,18 +6,6 @@ import {orderedHeads, statistic} from './order.mjs';
 /** Whether a token is a word: neither a special token such as [SEP] or <s>, nor punctuation or a number. @param {string} label */
 export function isWord(label) {
   return /\p{L}{2}|\p{Lo}/u.test(label) && !/^\s*(\[.*\]|<.*>)\s*$/.test(label);
-}
-
-/**
- * The head of the least entropy, among those that give the first key less than half of their weight if there are any.
- * Of two results, that of the largest difference.
- * @param {Facts} facts
- */
-export function openingHead(facts) {
-  if (facts.sets.length > 1) return orderedHeads(facts, 'difference', 0)[0] ?? 0;
-  const entropies = statistic(facts, 'entropy', 0), first = statistic(facts, 'first', 0);
-  const heads = orderedHeads(facts, 'entropy', 0).filter(head => entropies[head] !== null).reverse();
-  return heads.find(head => (first[head] ?? 0) < .5) ?? heads[0] ?? 0;
 }
 
 const kMostCells = 1e6;

@@ -3,6 +3,7 @@
 
 import {Camera} from './camera.mjs';
 import {levelFor} from './codes.mjs';
+import {nextTask} from './data.mjs';
 import {colour, contextOf, cutTo, device, em, headColour, hexColour, isStacked, kFont, ring, sized, targetOf, widest} from './pen.mjs';
 import {CanvasPainter} from './paint.mjs';
 import {rowsOfHeads, statistic} from './order.mjs';
@@ -202,11 +203,12 @@ export class Overview {
         }
       }
       if (next < slots.length) {
-        requestAnimationFrame(some);
+        nextTask().then(some);
       } else {
         this.drawTitles(context, ink, soft);
         const complete = slots.every(([, , head]) => data.tile(head) !== undefined || data.overviews[state.set][head] !== undefined);
         document.body.dataset.overview = complete ? 'complete' : 'loading';
+        if (complete) performance.mark('overview');
       }
     };
     some();

@@ -6,7 +6,7 @@ import {byId, input, named, one, select, shortened} from './dom.mjs';
 import {Figure} from './figure.mjs';
 import {draggable, wheel} from './gestures.mjs';
 import {GlPainter} from './gl.mjs';
-import {openingCell, openingHead} from './opening.mjs';
+import {openingCell} from './opening.mjs';
 import {orderedHeads, statistic} from './order.mjs';
 import {Overview} from './overview.mjs';
 import {CanvasPainter} from './paint.mjs';
@@ -54,7 +54,7 @@ const state = new State({
   dark: night.matches,
   side: rows > 1 ? 'lines' : stages.length > 0 ? 'why' : 'text',  // lines of one query would repeat its bars
   orders: ['file', kSelected, ...facts.statistics.map(({name}) => name)], order: compares ? 'difference' : 'file',
-  head: openingHead(facts), scale: facts.chosenLimits ? 'shared' : 'matrix', stages,
+  head: facts.opening, scale: facts.chosenLimits ? 'shared' : 'matrix', stages,
 });
 
 const selected = data.headCount > 1 ? new SelectedWeights(data, state, `selected ${hasSums ? 'weight' : 'value'}`) : null;
@@ -143,6 +143,7 @@ function newPainter() {
   }
 }
 let painter = newPainter();
+await nextTask();  // so that no task is long
 
 const found = () => {
   const words = state.find.toLowerCase();
@@ -193,6 +194,7 @@ async function drawHead() {
   if (before) figures[0].head = before;
   drawMatrices();
   document.body.dataset.head = `${head}`;
+  performance.mark('head');
   side.draw();
   readFile(head);
 }
@@ -1010,9 +1012,12 @@ const resized = new ResizeObserver(() => {
   side.revealed = false;
   redraw();
 });
+await nextTask();
 for (const figure of figures) figure.layout();
 restoreCamera();
+await nextTask();
 redraw();
+await nextTask();
 drawHead();
 loadOverview();
 orderBySelected();
