@@ -12,13 +12,12 @@
 
 namespace attn::kernel::HWY_NAMESPACE {
 
-/// A matrix with contiguous rows, `stride` elements apart.
-template <class T>
-struct Factor {
-  const T* data;
-  std::size_t stride;
-  bool finite = true;  ///< otherwise NaN and infinite elements were replaced with zeros
-};
+/// Calls f(Constant<vectors>, first column) for each panel of a matrix of `columns` columns.
+template <class T, class F>
+void in_panels_of_columns(std::size_t columns, F f) {
+  in_powers_of_two<kTileVectors>((columns + kLanes<T> - 1) / kLanes<T>,
+                                 [&](auto v, std::size_t at) ATTN_INLINE { f(v, at * kLanes<T>); });
+}
 
 /// Rows [first, first + count) of a matrix, contiguous: in place, or converted into `buffer`.
 template <class T>
@@ -35,19 +34,42 @@ const T* contiguous_rows(const Matrix& matrix, std::size_t first, std::size_t co
   return buffer;
 }
 
-/// The right factor of a product, in whole vectors: `rows` times `scale`, in place if possible. A
-/// product with a hidden key or query is 0 * x, so NaN and infinite elements become 0.
+/// Packs the right factor of a product, `rows` times `scale`, in panels of columns; the last ones
+/// have fewer vectors. A product with a hidden key or query is 0 * x, so NaN and infinite elements
+/// become 0. Returns whether there are none.
 template <class T>
-Factor<T> finite_factor(const T* rows, std::size_t count, std::size_t columns, std::size_t stride,
-                        T scale, T* buffer) {
-  if (scale == 1 && columns == stride && all_finite(rows, count * columns)) return {rows, stride};
-  Factor<T> factor{buffer, stride};
-  for (std::size_t i = 0; i < count; ++i) {
-    T* to = buffer + i * stride;
-    factor.finite &= copy_row(rows + i * columns, columns, stride, to);
-    for (std::size_t j = 0; j < columns; ++j) to[j] = is_finite(to[j]) ? to[j] * scale : T(0);
-  }
-  return factor;
+HWY_NOINLINE bool pack_factor(const T* rows, std::size_t count, std::size_t columns, T scale,
+                              T* panels) {
+  const Tag<T> d;
+  bool finite = true;
+  in_panels_of_columns<T>(columns, [&](auto v, std::size_t column) ATTN_INLINE {
+    constexpr std::size_t kVectors = decltype(v)::value, kWidth = kVectors * kLanes<T>;
+    T* const panel = panels + column * count;
+    Vec<T> probes[kVectors];  // 0 * x + probe is 0 as long as every x is finite
+    unrolled<kVectors>([&](std::size_t n) ATTN_INLINE { probes[n] = hn::Zero(d); });
+    if (column + kWidth <= columns) {
+      for (std::size_t i = 0; i < count; ++i)
+        unrolled<kVectors>([&](std::size_t n) ATTN_INLINE {
+          const Vec<T> x = hn::LoadU(d, rows + i * columns + column + n * kLanes<T>);
+          probes[n] = hn::MulAdd(x, hn::Zero(d), probes[n]);
+          hn::Store(hn::Mul(x, hn::Set(d, scale)), d, panel + i * kWidth + n * kLanes<T>);
+        });
+    } else {
+      for (std::size_t i = 0; i < count; ++i)
+        for (std::size_t j = 0; j < kWidth; ++j) {
+          const T x = column + j < columns ? rows[i * columns + column + j] : T(0);
+          if (!is_finite(x)) probes[0] = hn::Set(d, x - x);
+          panel[i * kWidth + j] = x * scale;
+        }
+    }
+    Vec<T> probe = probes[0];
+    for (std::size_t n = 1; n < kVectors; ++n) probe = hn::Add(probe, probes[n]);
+    if (is_finite(total<T>(probe))) return;
+    finite = false;
+    for (std::size_t j = 0; j < count * kWidth; ++j)
+      if (!is_finite(panel[j])) panel[j] = 0;
+  });
+  return finite;
 }
 
 template <class T>
@@ -77,21 +99,22 @@ struct Columns {
   bool empty() const { return from == to; }
 };
 
-/// A tile of A^T B, added to rows of `out`: sums over rows [from, to) of `a` and `b`, whose columns
-/// are the rows and columns of the tile.
+/// A tile of A^T B, added to rows of `out`: sums over rows [from, to) of `a` and of the panel `b`,
+/// whose columns are the rows and columns of the tile.
 template <class T, std::size_t Rows, std::size_t Vectors>
 HWY_INLINE void add_transposed_tile(std::size_t from, std::size_t to, const T* a,
-                                    std::size_t a_stride, const T* b, std::size_t b_stride, T* out,
+                                    std::size_t a_stride, const T* b, T* out,
                                     std::size_t out_stride) {
+  constexpr std::size_t kWidth = Vectors * kLanes<T>;
   const Tag<T> d;
   Vec<T> sums[Rows][Vectors];
   unrolled<Rows>([&](std::size_t i) ATTN_INLINE {
     unrolled<Vectors>([&](std::size_t j) ATTN_INLINE { sums[i][j] = hn::Zero(d); });
   });
   a += from * a_stride;
-  b += from * b_stride;
+  b += from * kWidth;
 #pragma GCC unroll 1
-  for (std::size_t k = from; k < to; ++k, a += a_stride, b += b_stride) {
+  for (std::size_t k = from; k < to; ++k, a += a_stride, b += kWidth) {
     Vec<T> b_row[Vectors];
 #pragma GCC unroll 8
     for (std::size_t j = 0; j < Vectors; ++j) b_row[j] = hn::LoadU(d, b + j * kLanes<T>);
@@ -112,13 +135,20 @@ HWY_INLINE void add_transposed_tile(std::size_t from, std::size_t to, const T* a
     }
 }
 
-/// Adds the transpose of a step's `weights` (rows, weights_stride) times `factor` to the sums of
-/// keys [keys.from, keys.to), in tiles of keys. Each tile uses only the rows that may see it.
+/// Adds the transpose of a step's `weights` (rows, weights_stride) times a packed factor of
+/// `columns` columns to the sums of keys [keys.from, keys.to), `width` apart, in tiles of keys.
+/// Each tile uses only the rows that may see it. All tiles are multiplied by a panel, which the
+/// level 1 cache holds, before the next one.
 template <class T>
 HWY_NOINLINE void add_transposed(const Columns* visible, std::size_t rows, const Columns& keys,
-                                 const T* weights, std::size_t weights_stride,
-                                 const Factor<T>& factor, std::size_t width, T* out) {
+                                 const T* weights, std::size_t weights_stride, const T* panels,
+                                 std::size_t columns, T* out, std::size_t width) {
   const std::size_t tiles = (rows + kTileRows - 1) / kTileRows;
+  struct Tile {
+    std::size_t key, keys, from, to;
+  };
+  Tile visited[kBackwardKeys / kTileRows];
+  std::size_t count = 0;
   for (std::size_t key = keys.from; key < keys.to; key += kTileRows) {
     const std::size_t end = HWY_MIN(key + kTileRows, keys.to);
     const auto sees = [&](std::size_t t) { return visible[t].from < end && key < visible[t].to; };
@@ -126,15 +156,19 @@ HWY_NOINLINE void add_transposed(const Columns* visible, std::size_t rows, const
     while (first < last && !sees(first)) ++first;
     while (first < last && !sees(last - 1)) --last;
     if (first == last) continue;
-    const std::size_t from = first * kTileRows, to = HWY_MIN(last * kTileRows, rows);
-    with_constant<kTileRows>(end - key, [&](auto r) ATTN_INLINE {
-      in_powers_of_two<kTileVectors>(width / kLanes<T>, [&](auto v, std::size_t at) ATTN_INLINE {
-        add_transposed_tile<T, decltype(r)::value, decltype(v)::value>(
-            from, to, weights + key, weights_stride, factor.data + at * kLanes<T>, factor.stride,
-            out + key * width + at * kLanes<T>, width);
-      });
-    });
+    visited[count++] = {key, end - key, first * kTileRows, HWY_MIN(last * kTileRows, rows)};
   }
+  in_panels_of_columns<T>(columns, [&](auto v, std::size_t column) ATTN_INLINE {
+    constexpr std::size_t kVectors = decltype(v)::value;
+    for (std::size_t t = 0; t < count; ++t) {
+      const Tile& tile = visited[t];
+      with_constant<kTileRows>(tile.keys, [&](auto r) ATTN_INLINE {
+        add_transposed_tile<T, decltype(r)::value, kVectors>(
+            tile.from, tile.to, weights + tile.key, weights_stride, panels + column * rows,
+            out + tile.key * width + column, width);
+      });
+    }
+  });
 }
 
 /// One step of the backward pass.
@@ -358,16 +392,16 @@ class BackwardStep {
   void add_to_keys(const T* query) {
     const Columns keys{hull_.from, HWY_MIN(hull_.to, keys_.count)};
     if (keys_.out.v) {
-      const Factor<T> factor =
-          finite_factor(grad_, rows_, p_.Dv, s_.value_depth, T(1), s_.grad_factor);
-      add_transposed(visible_, rows_, keys, s_.weights, s_.stride, factor, s_.value_depth,
-                     s_.grad_value);
-      if (!factor.finite) add_non_finite_grads(keys);
+      const bool finite = pack_factor(grad_, rows_, p_.Dv, T(1), s_.panels);
+      add_transposed(visible_, rows_, keys, s_.weights, s_.stride, s_.panels, p_.Dv, s_.grad_value,
+                     s_.value_depth);
+      if (!finite) add_non_finite_grads(keys);
     }
     if (keys_.out.k) {
       const T scale = s_.raw == nullptr ? T(1) : s_.row[0].head_scale;  // or `query` has it
-      const Factor<T> factor = finite_factor(query, rows_, p_.D, s_.depth, scale, s_.query_factor);
-      add_transposed(visible_, rows_, keys, s_.slopes, s_.stride, factor, s_.depth, s_.grad_key);
+      pack_factor(query, rows_, p_.D, scale, s_.panels);
+      add_transposed(visible_, rows_, keys, s_.slopes, s_.stride, s_.panels, p_.D, s_.grad_key,
+                     s_.depth);
     }
   }
 

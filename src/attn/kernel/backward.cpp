@@ -31,8 +31,7 @@ std::size_t lay_out(const Problem<T>& p, const Geometry& geometry, std::byte* me
   take(s.reach, kBackwardRows);
   take(s.query, kBackwardRows * p.D);
   take(s.grad, kBackwardRows * p.Dv);
-  take(s.query_factor, kBackwardRows * s.depth);
-  take(s.grad_factor, kBackwardRows * s.value_depth);
+  take(s.panels, kBackwardRows * std::max(s.depth, s.value_depth));
   take(s.weights, kBackwardRows * s.stride);
   take(s.slopes, kBackwardRows * s.stride);
   if (p.softcap > 0)

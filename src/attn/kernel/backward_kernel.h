@@ -18,14 +18,13 @@ inline constexpr std::size_t kBackwardKeys = 192, kBackwardRows = 96;
 
 template <class T>
 struct BackwardScratch {
-  Row<T>* row = nullptr;      ///< (rows)
-  Reach* reach = nullptr;     ///< of each tile of rows
-  T* query = nullptr;         ///< (rows, D), if queries cannot be read in place
-  T* grad = nullptr;          ///< (rows, Dv), of the context, likewise
-  T* query_factor = nullptr;  ///< (rows, depth): queries times their head's scale, all finite
-  T* grad_factor = nullptr;   ///< (rows, value_depth): gradients of the context, all finite
-  T* weights = nullptr;       ///< (rows, stride): scores, then weights after dropout
-  T* slopes = nullptr;        ///< (rows, stride): grad_A, then grad_scaled
+  Row<T>* row = nullptr;   ///< (rows)
+  Reach* reach = nullptr;  ///< of each tile of rows
+  T* query = nullptr;      ///< (rows, D), if queries cannot be read in place
+  T* grad = nullptr;       ///< (rows, Dv), of the context, likewise
+  T* panels = nullptr;     ///< (rows, max(depth, value_depth)): a right factor, packed
+  T* weights = nullptr;    ///< (rows, stride): scores, then weights after dropout
+  T* slopes = nullptr;     ///< (rows, stride): grad_A, then grad_scaled
   T *raw = nullptr, *scaled = nullptr, *masked = nullptr;  ///< (rows, stride), with a softcap
   T* running_max = nullptr;                                ///< (rows, lanes)
   T* widened = nullptr;                                    ///< (panel, max(D, Dv))
