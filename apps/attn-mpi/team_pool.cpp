@@ -16,15 +16,13 @@
 #include <vector>
 
 #include "attn/base/error.h"
-#include "attn/batch/manifest.h"
 #include "attn/batch/message.h"
 #include "attn/batch/recent_mean.h"
+#include "attn/batch/scheduler.h"
 #include "attn/batch/signal_blocker.h"
 
 namespace attn {
 namespace {
-
-using TeamClock = std::chrono::steady_clock;
 
 /// Waits longer each time nothing has arrived, so that the processor is free for others.
 class PollPause {
@@ -144,17 +142,16 @@ struct TeamMember {
   std::map<std::size_t, Item> unfinished = {};  ///< by sequence
   std::size_t line_bytes = 0;                   ///< of the lines of unfinished items
   RecentMean mean = {};                         ///< of finished items
-  TeamClock::time_point last_reply = TeamClock::now();
+  Transport::Clock::time_point last_reply = Transport::Clock::now();
   std::string to_send = {}, received = {};
 };
 
-constexpr double kTeamWorkAhead = 20e-3;  // seconds of work of a member
-constexpr auto kTeamTick =
-    std::chrono::milliseconds(50);  // also: a member that has not replied for this long is slow
+constexpr double kTeamWorkAhead = 20e-3;                    // seconds of work of a member
+constexpr auto kSlowReply = std::chrono::milliseconds(50);  // a member without replies is slow
 constexpr std::size_t kMaxItemsOfMember = 4096;
 constexpr std::size_t kMaxLinesOfMember = std::size_t{1} << 20;  // bytes
 
-class TeamPool {
+class TeamPool final : public Transport {
  public:
   TeamPool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls, Team& team,
            std::atomic<bool>& stop)
@@ -164,32 +161,31 @@ class TeamPool {
         team_(team),
         stop_(stop),
         own_items_(team, stop_own_),
-        members_(team.size()),
-        finished_(options.in_order) {
+        members_(team.size()) {
     members_[0].workers = options.threads;
   }
 
   PoolEnd run();
 
  private:
+  std::size_t workers() const override { return members_.size(); }
+  std::size_t items_of(std::size_t rank) const override { return members_[rank].unfinished.size(); }
+  bool can_take_another(std::size_t rank) const override;
+  void assign(std::size_t rank, Assignment assignment) override;
+  void send() override;
+  void collect(Scheduler& scheduler, Clock::time_point end) override;
+  void tick() override;
+
   void start_own_member();
   bool have_all_announced() const {
     return std::all_of(members_.begin(), members_.end(),
                        [](const TeamMember& member) { return member.workers > 0; });
   }
-  bool feed();
-  std::optional<Assignment> next_item();
-  TeamMember* freest_member();
-  bool can_take_another(const TeamMember& member) const;
   bool is_slow(const TeamMember& member) const {
-    return TeamClock::now() - member.last_reply >= kTeamTick;
+    return Clock::now() - member.last_reply >= kSlowReply;
   }
-  void assign(TeamMember& member, Assignment assignment);
-  bool collect();
-  void handle(TeamMember& member, WorkerReply reply);
-  void tick();
-  void withdraw_waiting_items();
-  void report();
+  void handle(Scheduler& scheduler, TeamMember& member, WorkerReply reply,
+              std::deque<Assignment>& returned);
 
   ItemSource& source_;
   const PoolOptions options_;
@@ -201,31 +197,17 @@ class TeamPool {
   PoolEnd own_end_;
   std::thread own_member_;
   std::vector<TeamMember> members_;
-  std::deque<Assignment> returned_;
-  std::size_t started_ = 0;  ///< items taken from the source
-  bool source_ended_ = false;
-  FinishedItems finished_;
-  TeamClock::time_point next_tick_ = TeamClock::now();
+  PollPause pause_;
 };
 
 PoolEnd TeamPool::run() {
   std::exception_ptr fault;
   try {
     start_own_member();
-    PollPause pause;
-    while (feed()) {
-      if (collect())
-        pause.reset();
-      else
-        pause.wait();
-      if (finished_.size() >= kMaxWaitingItems / 2 || finished_.bytes() >= options_.max_waiting / 2)
-        report();  // before no item may start
-      tick();
-      if (has_own_ended_) throw Error(ErrorKind::internal, "the workers of rank 0 have ended");
-    }
+    Scheduler scheduler(source_, options_, calls_, stop_, false);
+    scheduler.run(*this);
     while (!have_all_announced())  // no message may be left when MPI ends
-      if (!collect()) pause.wait();
-    report();
+      collect(scheduler, Clock::now());
     std::string end;
     append_end(end);
     for (std::size_t rank = 0; rank < members_.size(); ++rank)
@@ -251,50 +233,8 @@ void TeamPool::start_own_member() {
   }
 }
 
-/// Gives items to members. Returns false when all are done.
-bool TeamPool::feed() {
-  for (TeamMember* member = nullptr; (member = freest_member()) != nullptr;) {
-    std::optional<Assignment> assignment = next_item();
-    if (!assignment) break;
-    assign(*member, std::move(*assignment));
-  }
-  bool is_waiting = false;
-  for (std::size_t rank = 0; rank < members_.size(); ++rank) {
-    TeamMember& member = members_[rank];
-    if (!member.to_send.empty())
-      team_.post(rank, Mailbox::requests, std::exchange(member.to_send, {}));
-    is_waiting = is_waiting || !member.unfinished.empty();
-  }
-  return is_waiting || !returned_.empty() || !(source_ended_ || stop_);
-}
-
-std::optional<Assignment> TeamPool::next_item() {
-  if (!returned_.empty()) {
-    Assignment first = std::move(returned_.front());
-    returned_.pop_front();
-    return first;
-  }
-  const std::size_t bytes = finished_.bytes();
-  const bool is_full =
-      finished_.size() >= kMaxWaitingItems || (bytes > 0 && bytes >= options_.max_waiting);
-  if (stop_ || source_ended_ || is_full || !source_.is_ready()) return std::nullopt;
-  std::optional<Item> item = source_.next();
-  source_ended_ = !item;
-  if (!item) return std::nullopt;
-  return Assignment{started_++, std::move(*item)};
-}
-
-/// The member with the fewest items among those that can take another; nullptr if there is none.
-TeamMember* TeamPool::freest_member() {
-  TeamMember* best = nullptr;
-  for (TeamMember& member : members_)
-    if ((best == nullptr || member.unfinished.size() < best->unfinished.size()) &&
-        can_take_another(member))
-      best = &member;
-  return best;
-}
-
-bool TeamPool::can_take_another(const TeamMember& member) const {
+bool TeamPool::can_take_another(std::size_t rank) const {
+  const TeamMember& member = members_[rank];
   const std::size_t count = member.unfinished.size();
   if (count < member.workers) return true;
   if (member.workers == 0) return false;
@@ -304,31 +244,45 @@ bool TeamPool::can_take_another(const TeamMember& member) const {
          static_cast<double>(count) < static_cast<double>(member.workers) * (1 + ahead);
 }
 
-void TeamPool::assign(TeamMember& member, Assignment assignment) {
-  if (member.unfinished.empty()) member.last_reply = TeamClock::now();
+void TeamPool::assign(std::size_t rank, Assignment assignment) {
+  TeamMember& member = members_[rank];
+  if (member.unfinished.empty()) member.last_reply = Clock::now();
   append_item(member.to_send, assignment.sequence, assignment.item);
   member.line_bytes += assignment.item.line ? assignment.item.line->size() : 0;
   member.unfinished.emplace(assignment.sequence, std::move(assignment.item));
 }
 
-/// Handles what has arrived. Returns false if nothing has.
-bool TeamPool::collect() {
+void TeamPool::send() {
+  for (std::size_t rank = 0; rank < members_.size(); ++rank)
+    if (std::string& bytes = members_[rank].to_send; !bytes.empty())
+      team_.post(rank, Mailbox::requests, std::exchange(bytes, {}));
+}
+
+/// Handles what has arrived, or waits for less than a millisecond.
+void TeamPool::collect(Scheduler& scheduler, Clock::time_point) {
   bool has_arrived = false;
+  std::deque<Assignment> returned;
   while (const std::optional<Parcel> parcel = team_.take(Mailbox::replies)) {
     has_arrived = true;
     TeamMember& member = members_.at(parcel->from);
-    member.last_reply = TeamClock::now();
+    member.last_reply = Clock::now();
     member.received += parcel->bytes;
     std::string_view rest = member.received;
-    while (std::optional<WorkerReply> reply = take_reply(rest, finished_.spare_text()))
-      handle(member, std::move(*reply));
+    while (std::optional<WorkerReply> reply = take_reply(rest, scheduler.spare_text()))
+      handle(scheduler, member, std::move(*reply), returned);
     member.received.erase(0, member.received.size() - rest.size());
   }
+  if (!returned.empty()) scheduler.take_back(std::move(returned));
   team_.is_sending();  // moves large messages
-  return has_arrived;
+  if (has_own_ended_) throw Error(ErrorKind::internal, "the workers of rank 0 have ended");
+  if (has_arrived)
+    pause_.reset();
+  else
+    pause_.wait();
 }
 
-void TeamPool::handle(TeamMember& member, WorkerReply reply) {
+void TeamPool::handle(Scheduler& scheduler, TeamMember& member, WorkerReply reply,
+                      std::deque<Assignment>& returned) {
   if (reply.kind == WorkerReply::Kind::workers) {
     member.workers = reply.workers;
     return;
@@ -339,27 +293,15 @@ void TeamPool::handle(TeamMember& member, WorkerReply reply) {
   member.unfinished.erase(entry);
   member.line_bytes -= item.line ? item.line->size() : 0;
   if (reply.kind == WorkerReply::Kind::returned) {
-    returned_.push_back({reply.sequence, std::move(item)});
+    returned.push_back({reply.sequence, std::move(item)});
     return;
   }
-  Outcome& outcome = reply.outcome;
-  outcome.number = item.number;
-  outcome.name = std::move(item.name);
-  member.mean.add(outcome.seconds);
-  if (outcome.status == Status::failed && options_.fail_fast) stop_ = true;
-  finished_.add(reply.sequence, std::move(outcome));
-}
-
-void TeamPool::tick() {
-  if (TeamClock::now() < next_tick_) return;
-  next_tick_ = TeamClock::now() + kTeamTick;
-  report();
-  calls_.tick();
-  withdraw_waiting_items();
+  member.mean.add(reply.outcome.seconds);
+  scheduler.finish(reply.sequence, std::move(item), std::move(reply.outcome));
 }
 
 /// If a member could run more items, takes back those that wait on slow ones.
-void TeamPool::withdraw_waiting_items() {
+void TeamPool::tick() {
   const auto is_free = [](const TeamMember& member) {
     return member.unfinished.size() < member.workers;
   };
@@ -367,13 +309,6 @@ void TeamPool::withdraw_waiting_items() {
   for (TeamMember& member : members_)
     if (member.unfinished.size() > member.workers && is_slow(member))
       append_withdrawal(member.to_send);
-}
-
-void TeamPool::report() {
-  std::vector<Outcome> ready = finished_.take();
-  if (ready.empty()) return;
-  calls_.report(ready);
-  finished_.forget(ready);
 }
 
 }  // namespace

@@ -24,9 +24,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <deque>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -159,75 +157,6 @@ class Manifest {
   mutable std::mutex outputs_mutex_;  ///< guards the two members below
   mutable std::vector<std::string_view> outputs_unread_;
   mutable std::unordered_set<std::string> outputs_;
-};
-
-/// A queue of outcomes, each with a sequence number from 0. With `in_order`, an outcome is reported
-/// only after all those with smaller sequence numbers. Not thread-safe.
-class FinishedItems {
- public:
-  explicit FinishedItems(bool in_order) : in_order_(in_order) {
-    spare_.reserve(kMaxSpare);
-    spare_texts_.reserve(kMaxSpare);
-  }
-
-  void add(std::size_t sequence, Outcome outcome) {
-    const std::size_t at = in_order_ ? sequence - taken_ : waiting_.size();
-    const std::size_t size = outcome.text.size();
-    if (spare_.empty()) spare_.push_back(std::make_unique<Outcome>());
-    if (waiting_.size() <= at) waiting_.resize(at + 1);  // the last step that can throw
-    *spare_.back() = std::move(outcome);
-    waiting_[at] = std::move(spare_.back());
-    spare_.pop_back();
-    ++count_;
-    bytes_ += size;
-  }
-
-  /// Removes and returns all outcomes that can be reported now. bytes() includes their texts until
-  /// forget() is called. If take() throws, nothing is removed.
-  std::vector<Outcome> take() {
-    const auto missing = std::find(waiting_.begin(), waiting_.end(), nullptr);
-    std::vector<Outcome> ready;
-    ready.reserve(static_cast<std::size_t>(missing - waiting_.begin()));
-    for (; !waiting_.empty() && waiting_.front() != nullptr; waiting_.pop_front()) {
-      ready.push_back(std::move(*waiting_.front()));
-      if (spare_.size() < kMaxSpare) spare_.push_back(std::move(waiting_.front()));
-      ++taken_;
-      --count_;
-    }
-    return ready;
-  }
-
-  /// Call after reporting. Keeps the texts' buffers for spare_text().
-  void forget(std::vector<Outcome>& reported) {
-    for (Outcome& outcome : reported) {
-      bytes_ -= outcome.text.size();
-      if (outcome.text.capacity() <= kSmallText && spare_texts_.size() < kMaxSpare)
-        spare_texts_.push_back(std::move(outcome.text));
-    }
-  }
-
-  /// An empty string, with the buffer of an earlier text if there is one.
-  std::string spare_text() {
-    if (spare_texts_.empty()) return {};
-    std::string text = std::move(spare_texts_.back());
-    spare_texts_.pop_back();
-    text.clear();
-    return text;
-  }
-
-  std::size_t size() const { return count_; }
-  std::size_t bytes() const { return bytes_; }  ///< of texts
-
- private:
-  // Buffers are reused because memory allocated on one thread and freed on another makes both
-  // threads wait for the allocator.
-  static constexpr std::size_t kMaxSpare = 256, kSmallText = 4096;
-
-  const bool in_order_;
-  std::size_t taken_ = 0, count_ = 0, bytes_ = 0;
-  std::deque<std::unique_ptr<Outcome>> waiting_;  ///< in order: by sequence number minus taken_
-  std::vector<std::unique_ptr<Outcome>> spare_;
-  std::vector<std::string> spare_texts_;
 };
 
 }  // namespace attn

@@ -13,7 +13,7 @@
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
-#include "attn/batch/manifest.h"
+#include "attn/batch/finished_items.h"
 #include "attn/batch/signal_blocker.h"
 
 namespace attn {
@@ -21,7 +21,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kTickInterval = std::chrono::milliseconds(50);
 constexpr std::size_t kPipeBuffer = 65536;  // bytes: smaller texts are written together
 
 /// Reduces the power and the shared execution resources that a spinning thread uses.
@@ -103,7 +102,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
         options_(options),
         calls_(calls),
         stop_(stop),
-        finished_(options.in_order) {}
+        finished_(options.in_order, options.max_waiting) {}
 
   PoolEnd run();
 
@@ -117,7 +116,6 @@ class Pool : public std::enable_shared_from_this<Pool> {
                     Clock::time_point deadline = Clock::time_point::max());
   // These require mutex_ to be held:
   void finish(std::size_t sequence, Outcome outcome);
-  void update_is_full();
   bool may_defer_report() const;
   void fail(std::exception_ptr fault);
   void abandon_overdue();
@@ -252,20 +250,14 @@ void Pool::finish(std::size_t sequence, Outcome outcome) {
     reported_.notify_all();
   }
   finished_.add(sequence, std::move(outcome));
-  update_is_full();
-}
-
-void Pool::update_is_full() {
-  const std::size_t bytes = finished_.bytes();  // includes those being reported
-  is_full_ = finished_.size() >= kMaxWaitingItems || (bytes > 0 && bytes >= options_.max_waiting);
+  is_full_ = finished_.is_full();
 }
 
 /// Whether reporting can wait: while more items can be started immediately, small texts are
 /// collected and written together, at the next tick at the latest.
 bool Pool::may_defer_report() const {
-  return options_.in_order && source_.has_more() && !stop_ &&
-         finished_.bytes() < std::min(kPipeBuffer, options_.max_waiting) &&
-         finished_.size() < kMaxWaitingItems / 2;
+  return options_.in_order && source_.has_more() && !stop_ && finished_.bytes() < kPipeBuffer &&
+         !finished_.is_half_full();
 }
 
 /// Reports until nothing is ready or the deadline has passed. Returns at once if another thread is
@@ -284,7 +276,7 @@ void Pool::report_ready(std::unique_lock<std::mutex>& lock, Clock::time_point de
     lock.lock();
     reporting_ = false;
     finished_.forget(ready);
-    update_is_full();
+    is_full_ = finished_.is_full();
     reported_.notify_all();
   } while (Clock::now() < deadline);
 }

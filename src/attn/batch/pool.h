@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <functional>
@@ -45,8 +46,8 @@ struct PoolEnd {
 
 /// Runs every item of `source` through `calls.work`. Workers block all signals.
 ///
-/// With `in_order`, a finished item waits for those before it. No item is started while 1024
-/// outcomes, or `max_waiting` bytes of text, wait to be reported.
+/// With `in_order`, a finished item waits for those before it. No item is started while too many
+/// outcomes wait to be reported (FinishedItems).
 ///
 /// A computation cannot be interrupted. An item over its time limit is reported as failed by the
 /// next tick; its thread continues, its result is discarded, and a new thread takes its place. An
@@ -60,7 +61,7 @@ PoolEnd run_pool(ItemSource& source, const PoolOptions& options, const PoolCalls
 /// The outcome of an item that has used `seconds`, more than its limit.
 Outcome overdue_outcome(const Item& item, double limit, double seconds);
 
-/// Limits on outcomes that wait to be reported, in addition to PoolOptions::max_waiting.
-constexpr std::size_t kMaxWaitingItems = 1024;
+/// Between two ticks of a pool.
+inline constexpr std::chrono::milliseconds kTickInterval{50};
 
 }  // namespace attn

@@ -8,16 +8,14 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <iterator>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
-#include "attn/batch/manifest.h"
+#include "attn/batch/scheduler.h"
 #include "attn/batch/worker_process.h"
 #include "attn/io/temp_files.h"
 
@@ -26,7 +24,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kTick{50};
 constexpr double kWorkAhead = 4e-3;     // seconds of work that a worker has
 constexpr double kSlow = 5e-3;          // seconds, after which others take its waiting items
 constexpr std::size_t kMaxItems = 512;  // that a worker has
@@ -113,7 +110,7 @@ class MemoryLender {
   std::deque<Waiting> waiting_;
 };
 
-class ProcessPool {
+class ProcessPool final : public Transport {
  public:
   ProcessPool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
               MemoryBudget& memory, std::atomic<bool>& stop)
@@ -122,29 +119,31 @@ class ProcessPool {
         calls_(calls),
         stop_(stop),
         setup_{&calls_, options.timeout, &memory},
-        lender_(memory, options.threads),
-        finished_(options.in_order) {}
+        lender_(memory, options.threads) {}
 
   PoolEnd run();
 
  private:
   using Worker = std::unique_ptr<WorkerProcess>;
 
+  std::size_t workers() const override { return workers_.size(); }
+  std::size_t items_of(std::size_t worker) const override {
+    return workers_[worker] ? workers_[worker]->unfinished.size() : 0;
+  }
+  bool can_take_another(std::size_t worker) const override;
+  void assign(std::size_t worker, Assignment assignment) override {
+    workers_[worker]->assign(std::move(assignment));
+  }
+  void share_waiting_items(Scheduler& scheduler) override;
+  void send() override;
+  void collect(Scheduler& scheduler, Clock::time_point end) override;
+
   void start_workers();
   void start_worker(Worker& place);
-  bool feed();
-  std::optional<Assignment> next_item();
-  bool can_take_item() const;
-  WorkerProcess* freest_worker();
-  bool can_take_another(const WorkerProcess& worker) const;
-  void share_waiting_items();
-  void wait();
-  void collect(Worker& worker, bool has_ended);
-  void receive(WorkerProcess& worker);
-  void bury(Worker& worker, const std::string& reason = "");
-  void end_overdue();
-  void finish(std::size_t sequence, Outcome outcome);
-  void report();
+  void collect(Scheduler& scheduler, Worker& worker, bool has_ended);
+  void receive(Scheduler& scheduler, WorkerProcess& worker);
+  void bury(Scheduler& scheduler, Worker& worker, const std::string& reason = "");
+  void end_overdue(Scheduler& scheduler);
 
   ItemSource& source_;
   const PoolOptions options_;
@@ -152,13 +151,8 @@ class ProcessPool {
   std::atomic<bool>& stop_;
   const WorkerSetup setup_;
   MemoryLender lender_;
-  std::vector<Worker> workers_;      ///< an element without a process could not be replaced
-  std::deque<Assignment> returned_;  ///< items taken from workers, in order
-  std::size_t started_ = 0;          ///< items taken from the source
-  bool source_ended_ = false;
+  std::vector<Worker> workers_;  ///< an element without a process could not be replaced
   int idle_ends_ = 0;
-  FinishedItems finished_;
-  std::chrono::steady_clock::time_point next_tick_ = std::chrono::steady_clock::now();
 };
 
 PoolEnd ProcessPool::run() {
@@ -167,12 +161,7 @@ PoolEnd ProcessPool::run() {
   try {
     share_temp_files();
     start_workers();
-    while (feed()) {
-      wait();
-      end_overdue();
-      report();
-    }
-    report();
+    Scheduler(source_, options_, calls_, stop_, true).run(*this);
   } catch (...) {
     fault = std::current_exception();
     stop_ = true;
@@ -210,61 +199,10 @@ void ProcessPool::start_worker(Worker& place) {
   }
 }
 
-/// Gives items to workers. Returns false when all are done.
-bool ProcessPool::feed() {
-  bool is_waiting = false;
-  for (WorkerProcess* worker = nullptr; (worker = freest_worker()) != nullptr;) {
-    std::optional<Assignment> assignment = next_item();
-    if (!assignment) {
-      share_waiting_items();
-      if (returned_.empty()) break;
-      continue;
-    }
-    worker->assign(std::move(*assignment));
-  }
-  for (const Worker& worker : workers_) {
-    if (!worker) continue;
-    worker->send();
-    is_waiting = is_waiting || !worker->unfinished.empty();
-  }
-  return is_waiting || !returned_.empty() || !(source_ended_ || stop_);
-}
-
-std::optional<Assignment> ProcessPool::next_item() {
-  if (!returned_.empty()) {
-    Assignment first = std::move(returned_.front());
-    returned_.pop_front();
-    return first;
-  }
-  if (!can_take_item() || !source_.is_ready()) return std::nullopt;
-  std::optional<Item> item = source_.next();
-  if (!item) {
-    source_ended_ = true;
-    return std::nullopt;
-  }
-  return Assignment{started_++, std::move(*item)};
-}
-
-/// Whether more outcomes may wait to be reported, and the source may have more items.
-bool ProcessPool::can_take_item() const {
-  const std::size_t bytes = finished_.bytes();
-  const bool is_full =
-      finished_.size() >= kMaxWaitingItems || (bytes > 0 && bytes >= options_.max_waiting);
-  return !stop_ && !source_ended_ && !is_full;
-}
-
-/// The worker with the fewest items among those that can take another; nullptr if there is none.
-WorkerProcess* ProcessPool::freest_worker() {
-  WorkerProcess* best = nullptr;
-  for (const Worker& worker : workers_)
-    if (worker && (best == nullptr || worker->unfinished.size() < best->unfinished.size()) &&
-        can_take_another(*worker))
-      best = worker.get();
-  return best;
-}
-
-bool ProcessPool::can_take_another(const WorkerProcess& worker) const {
+bool ProcessPool::can_take_another(std::size_t number) const {
   constexpr std::size_t kMaxUnsent = std::size_t{1} << 20;
+  if (!workers_[number]) return false;
+  const WorkerProcess& worker = *workers_[number];
   const std::size_t count = worker.unfinished.size();
   if (count == 0) return true;
   if (options_.fail_fast || !worker.mean.is_known() || worker.unsent() > kMaxUnsent) return false;
@@ -274,18 +212,21 @@ bool ProcessPool::can_take_another(const WorkerProcess& worker) const {
 }
 
 /// If a worker has nothing to do, takes back items that wait behind a slow one.
-void ProcessPool::share_waiting_items() {
+void ProcessPool::share_waiting_items(Scheduler& scheduler) {
   const auto is_idle = [](const Worker& worker) { return worker && worker->unfinished.empty(); };
   if (std::none_of(workers_.begin(), workers_.end(), is_idle)) return;
-  for (const Worker& worker : workers_) {
-    if (!worker || worker->unfinished.size() < 2 || worker->busy_seconds() < kSlow) continue;
-    for (Assignment& assignment : worker->withdraw()) returned_.push_back(std::move(assignment));
-  }
+  for (const Worker& worker : workers_)
+    if (worker && worker->unfinished.size() >= 2 && worker->busy_seconds() >= kSlow)
+      scheduler.take_back(worker->withdraw());
 }
 
-/// Sleeps until there is something to do, at most until the next tick, and does it.
-void ProcessPool::wait() {
-  const auto now = std::chrono::steady_clock::now();
+void ProcessPool::send() {
+  for (const Worker& worker : workers_)
+    if (worker) worker->send();
+}
+
+/// Sleeps until there is something to do, and does it.
+void ProcessPool::collect(Scheduler& scheduler, Clock::time_point end) {
   bool has_replies = false;
   std::vector<pollfd> ready;
   for (const Worker& worker : workers_) {
@@ -297,10 +238,9 @@ void ProcessPool::wait() {
   const std::size_t bells = ready.size();
   for (const Worker& worker : workers_)
     if (worker && worker->unsent() > 0) ready.push_back({worker->requests(), POLLOUT, 0});
-  if (source_.descriptor() >= 0 && returned_.empty() && can_take_item() &&
-      freest_worker() != nullptr)
-    ready.push_back({source_.descriptor(), POLLIN, 0});
-  const auto left = std::chrono::ceil<milliseconds>(next_tick_ - now).count();
+  if (const int source = scheduler.awaited_source(*this); source >= 0)
+    ready.push_back({source, POLLIN, 0});
+  const auto left = std::chrono::ceil<milliseconds>(end - Clock::now()).count();
   const bool is_due = has_replies || left <= 0;
   poll(ready.data(), ready.size(), is_due ? 0 : static_cast<int>(left));
   std::size_t bell = 0;
@@ -309,50 +249,45 @@ void ProcessPool::wait() {
     worker->set_awaited(false);
     const short events = bell < bells ? ready[bell++].revents : short{0};
     if ((events & POLLIN) != 0) worker->clear_bell();
-    collect(worker, (events & POLLHUP) != 0);
+    collect(scheduler, worker, (events & POLLHUP) != 0);
   }
-  if (std::chrono::steady_clock::now() < next_tick_) return;
-  next_tick_ = std::chrono::steady_clock::now() + kTick;
-  report();  // a tick may end the batch
-  calls_.tick();
+  end_overdue(scheduler);
 }
 
-void ProcessPool::collect(Worker& worker, bool has_ended) {
+void ProcessPool::collect(Scheduler& scheduler, Worker& worker, bool has_ended) {
   try {
-    receive(*worker);
-    if (has_ended) bury(worker);
+    receive(scheduler, *worker);
+    if (has_ended) bury(scheduler, worker);
   } catch (const BadMessage&) {
-    bury(worker, "sent an invalid reply");
+    bury(scheduler, worker, "sent an invalid reply");
   }
 }
 
-void ProcessPool::receive(WorkerProcess& worker) {
-  worker.receive([&] { return finished_.spare_text(); },
+void ProcessPool::receive(Scheduler& scheduler, WorkerProcess& worker) {
+  worker.receive([&] { return scheduler.spare_text(); },
                  [&](WorkerReply reply) {
                    if (reply.kind == WorkerReply::Kind::question)
                      return lender_.ask(worker, reply.ask);
                    if (reply.kind != WorkerReply::Kind::outcome || worker.unfinished.empty() ||
                        worker.unfinished.front().sequence != reply.sequence)
                      throw BadMessage();
-                   const Item& item = worker.unfinished.front().item;
-                   reply.outcome.number = item.number;
-                   reply.outcome.name = item.name;
+                   Item item = std::move(worker.unfinished.front().item);
                    worker.mean.add(reply.outcome.seconds);
                    worker.unfinished.pop_front();
                    ++worker.finished;
                    lender_.give_back(worker);
-                   finish(reply.sequence, std::move(reply.outcome));
+                   scheduler.finish(reply.sequence, std::move(item), std::move(reply.outcome));
                  });
 }
 
 /// Ends a worker, which may have ended, and replaces it. The item that it ran has failed; the
 /// others are run again. `reason` replaces the status in the error.
-void ProcessPool::bury(Worker& worker, const std::string& reason) {
+void ProcessPool::bury(Scheduler& scheduler, Worker& worker, const std::string& reason) {
   const double seconds = worker->busy_seconds();
   const pid_t process = worker->process();
   const int status = worker->kill();
   try {
-    receive(*worker);
+    receive(scheduler, *worker);
   } catch (const BadMessage&) {  // what it sent last is lost
   }
   remove_files_of_process(process);
@@ -364,31 +299,20 @@ void ProcessPool::bury(Worker& worker, const std::string& reason) {
   if (ran_item) {
     const auto [sequence, item] = std::move(worker->unfinished.front());
     worker->unfinished.pop_front();
-    finish(sequence, worker->has_expired() ? overdue_outcome(item, options_.timeout, seconds)
+    scheduler.finish(sequence, item,
+                     worker->has_expired() ? overdue_outcome(item, options_.timeout, seconds)
                                            : lost_outcome(item, status, reason, seconds));
   }
-  returned_.insert(returned_.begin(), std::make_move_iterator(worker->unfinished.begin()),
-                   std::make_move_iterator(worker->unfinished.end()));
+  scheduler.take_back(std::move(worker->unfinished));
   worker.reset();
   start_worker(worker);
 }
 
-void ProcessPool::end_overdue() {
+void ProcessPool::end_overdue(Scheduler& scheduler) {
   if (options_.timeout <= 0) return;
   for (Worker& worker : workers_)
-    if (worker && worker->busy_seconds() >= options_.timeout && worker->expire()) bury(worker);
-}
-
-void ProcessPool::finish(std::size_t sequence, Outcome outcome) {
-  if (outcome.status == Status::failed && options_.fail_fast) stop_ = true;
-  finished_.add(sequence, std::move(outcome));
-}
-
-void ProcessPool::report() {
-  std::vector<Outcome> ready = finished_.take();
-  if (ready.empty()) return;
-  calls_.report(ready);
-  finished_.forget(ready);
+    if (worker && worker->busy_seconds() >= options_.timeout && worker->expire())
+      bury(scheduler, worker);
 }
 
 }  // namespace

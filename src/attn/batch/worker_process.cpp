@@ -267,8 +267,8 @@ void WorkerProcess::receive(const std::function<std::string()>& spare_text,
   received_.erase(0, received_.size() - rest.size());
 }
 
-std::vector<Assignment> WorkerProcess::withdraw() {
-  std::vector<Assignment> withdrawn;
+std::deque<Assignment> WorkerProcess::withdraw() {
+  std::deque<Assignment> withdrawn;
   if (unfinished.size() < 2 || !channel_->job.withdraw_others(unfinished.front().sequence))
     return withdrawn;
   append_withdrawal(to_send_);

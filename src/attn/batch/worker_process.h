@@ -53,7 +53,7 @@ class WorkerProcess {
   bool has_replies() const { return !channel_->replies.is_empty(); }
 
   /// Takes back the items that the worker has not started, if it runs a job now.
-  std::vector<Assignment> withdraw();
+  std::deque<Assignment> withdraw();
   /// Marks the running job as over its time limit; false if it has just been completed.
   bool expire();
 
