@@ -745,7 +745,7 @@ def test_a_ring_leaves_a_thin_bar_visible(page, folder):
     attn("run", "thin.json", "-o", "thin.npz", "--force", cwd=folder)
     attn("view", "thin.npz", "-o", "thin.html", "--force", cwd=folder)
     show(page, folder / "thin.html", "#row=0&column=740")
-    assert "the strongest of those that share a pixel" in page.run("return attn.figures[0].caption")
+    assert "of those that share a pixel, the strongest" in page.run("return attn.figures[0].caption")
     covered = page.run("""const f = attn.figures[0], r = f.over.width / f.box.clientWidth;
       const data = f.over.getContext('2d').getImageData((f.xOf(740) - 1.5) * r, (f.top + 40) * r, 3 * r, 1).data;
       return data.filter((_, i) => i % 4 === 3).some(alpha => alpha > 0)""")
@@ -922,6 +922,50 @@ def test_link_to_the_view_is_copied(page, model, folder):
     assert copied.startswith("file://")
     assert {"head=30", "row=50", "column=21"} <= set(copied.split("#")[1].split("&"))
     page.wait("return document.getElementById('said').textContent === 'copied the link'")
+
+
+def test_text_shows_the_selected_token(page, folder):
+    np.save(folder / "many.npy", np.eye(1500, dtype="f4")[None])
+    assert attn("view", "many.npy", "-o", "many.html", "--force", cwd=folder).returncode == 0
+    show(page, folder / "many.html", "#row=1400&column=1300")
+    seen = """const view = document.getElementById('scroll').getBoundingClientRect();
+      const token = document.querySelector('#text .focus')?.getBoundingClientRect();
+      return !!token && token.height > 0 && token.top >= view.top && token.bottom <= view.bottom"""
+    for side in "text", "keys":
+        page.run(f"document.querySelector('input[value={side}]').click()")
+        page.wait(seen)
+        page.run("attn.focusOn(3, 5)")
+        page.wait(seen)
+        page.run("attn.focusOn(1400, 1300)")
+        page.wait(seen)
+
+
+def test_found_keys_are_counted(page, folder):
+    labels = "the cat saw the dog and the end".split()
+    np.savez(folder / "find.npz", weights=np.full((8, 8), 1 / 8))
+    assert attn("view", "find.npz", "--tokens", ",".join(labels), "-o", "find.html", "--force", cwd=folder).returncode == 0
+    show(page, folder / "find.html")
+    page.run("document.getElementById('find').focus()")
+    page.press(*"the", "Enter")
+    page.wait("return / of 3 found$/.test(document.getElementById('found').textContent)")
+    places = []
+    for _ in range(3):
+        page.run("document.getElementById('find').dispatchEvent(new KeyboardEvent('keydown', "
+                 "{key: 'Enter', shiftKey: true, bubbles: true}))")
+        page.wait("return attn.state.column === [0, 3, 6][parseInt(document.getElementById('found').textContent) - 1]")
+        places.append(page.text("found"))
+    assert sorted(places) == [f"{k} of 3 keys found" for k in (1, 2, 3)]
+
+
+def test_overview_has_the_colours_that_are_selected(page, why, folder):
+    show(page, folder / "why.html")
+    set_to(page, "colours", "log")
+    colours = "return attn.scaleOf(0, attn.state.head).mode + ' ' + document.getElementById('colours').value"
+    assert page.run(colours) == "log log"
+    page.run("document.body.focus()")
+    page.press("s")
+    page.wait("return attn.state.stage !== 'weights'")
+    assert page.run(colours) == "linear linear"
 
 
 # Pixels.
@@ -1294,7 +1338,7 @@ def test_why_shows_the_steps_of_the_selected_weight(page, why, folder):
     assert why_numbers(page, 4) == pytest.approx([part @ whole / (whole @ whole)], **close)
     page.run("attn.focusOn(5, 6)")
     page.wait("return document.querySelector('#why h3').textContent === 'query 5: t5 → key 6: t6, head 1'")
-    assert "The query may not see this key: causal hides it." in page.run("return document.querySelector('#why [data-step=\"2\"]').textContent")
+    assert "This key is hidden from the query by the option causal." in page.run("return document.querySelector('#why [data-step=\"2\"]').textContent")
     page.wait("return location.hash.includes('side=why')")
 
 
@@ -1635,7 +1679,10 @@ def test_large_page_opens_and_is_accurate(page, folder):
     choose(page, 100, 300, 17)
     value, error = page.text("value").split(" ± ")
     want = w[8, 0, 4, 300, 17]
-    assert abs(float(value) - want) <= float(error) * 1.1 + 1e-7, f"{value} ± {error}: {want}"
+    assert abs(float(value) - want) <= float(error), f"{value} ± {error}: {want}"
+    listed = page.run("return [...document.querySelectorAll('#strongest li')].map(item => [item.dataset.index, item.title])")
+    assert listed and all(abs(float(value) - w[8, 0, 4, 300, int(key)]) <= float(error) < float(value)
+                          for key, (value, error) in ((key, title.split(" ± ")) for key, title in listed))
     assert "rounded to 8 bits" in page.text("notes"), "the page states it"
     page.run("document.getElementById('menu').open = true")
     page.upload("#sources input", folder / "large.npy")
@@ -1643,6 +1690,13 @@ def test_large_page_opens_and_is_accurate(page, folder):
         choose(page, 100, row, column)
         page.wait("return !document.getElementById('value').textContent.includes('±')")
         assert np.float32(exact(page, "value")) == w[8, 0, 4, row, column]
+        most = np.argsort(-w[8, 0, 4, row], kind="stable")[:10]
+        page.wait("return document.querySelector('#strongest li').title.split('±').length === 1")
+        listed = page.run("return [...document.querySelectorAll('#strongest li')].map(item => [item.dataset.index, item.title])")
+        assert [(int(key), np.float32(value)) for key, value in listed] == [(key, w[8, 0, 4, row, key]) for key in most]
+        assert np.array_equal(np.loadtxt(page.run("return attn.rowText()").splitlines(), "f4")[:, 2], w[8, 0, 4, row])
+    lines = page.run("return attn.matrixCsv()").splitlines()
+    assert np.array_equal(np.loadtxt(lines[1:], "f4", delimiter=",")[:, 1:], w[8, 0, 4])
 
 
 def memory_of(pid):

@@ -112,9 +112,13 @@ test('rings are visible on all colours: black or white has a contrast of 4.5 on 
 test('numbers are written in full or with their error', () => {
   assert.equal(written(0.1 + 0.2, 0, false, ''), '0.30000000000000004');
   assert.equal(written(Math.fround(0.1), 0, true, ''), '0.1');
-  assert.equal(written(0.0024449, 3e-5, false, ''), '0.002445 ± 0.00003');
-  assert.equal(written(0.99876543, 2e-5, false, ''), '0.998765 ± 0.00002');
-  assert.equal(written(5.96e-8, 7e-6, false, ''), '0.0000001 ± 0.000007');
+  assert.equal(written(0.0024449, 3e-5, false, ''), '0.002445 ± 0.00004');
+  assert.equal(written(0.99876543, 2e-5, false, ''), '0.998765 ± 0.00003');
+  assert.equal(written(5.96e-8, 7e-6, false, ''), '0.0000001 ± 0.000008');
+  for (const [value, error] of [[0.00113, 0.00124], [12.3456, 0.149], [7, 9.99e-5], [1234.5, 130]]) {
+    const [shown, bound] = written(value, error, false, '').split(' ± ').map(Number);
+    assert.ok(Math.abs(shown - value) + error <= bound * (1 + 1e-12), `${shown} ± ${bound}`);
+  }
   assert.equal(written(1.5e-7, 0, false, ''), '1.5e-7');
   assert.deepEqual([written(null, 0, false, 'hidden'), written(NaN, 0, false, ''), written(-Infinity, 0, false, '')],
                    ['hidden', 'nan', '-inf']);
@@ -194,9 +198,11 @@ test('a fragment that is not valid is ignored', () => {
 });
 
 test('the strongest values come first, the first of equal ones', () => {
-  const values = [.1, null, -.5, .3, NaN, .3, 0];
-  assert.deepEqual(strongest(values.length, i => values[i], 3), [{index: 2, value: -.5}, {index: 3, value: .3}, {index: 5, value: .3}]);
-  assert.deepEqual(strongest(2, i => values[i], 3), [{index: 0, value: .1}]);
+  const values = [.1, null, -.5, .3, NaN, .3, 0], places = (...all) => strongest(...all).map(({index}) => index);
+  assert.deepEqual(strongest(values.length, i => values[i], 2), [{index: 2, value: -.5, error: 0}, {index: 3, value: .3, error: 0}]);
+  assert.deepEqual(places(values.length, i => values[i], 3), [2, 3, 5]);
+  assert.deepEqual(places(2, i => values[i], 3), [0]);
+  assert.deepEqual(places(values.length, i => values[i], 9, () => .1), [2, 3, 5], 'those that may be 0 have no place');
 });
 
 test('sentences end at separators', () => {

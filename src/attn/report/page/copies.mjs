@@ -12,20 +12,38 @@ export function isSingle(facts, matrix, value) {
   return facts.bits === 32 && !(matrix instanceof TileMatrix);
 }
 
-/** @param {Facts} facts @param {AnyMatrix} matrix @param {number} i @param {number} j */
+/** What has values. @typedef {{value: (i: number, j: number) => number | null}} Numbers */
+
+/** Numbers of the file, where the page has a value. @implements {Numbers} */
+export class FileNumbers {
+  /** @param {Numbers} page @param {number[]} numbers of rows from `first` on @param {number} columns @param {number} first */
+  constructor(page, numbers, columns, first = 0) {
+    this.page = page;
+    this.numbers = numbers;
+    this.columns = columns;
+    this.first = first;
+  }
+  /** @param {number} i @param {number} j @returns {number | null} */
+  value(i, j) {
+    const number = this.numbers[(i - this.first) * this.columns + j];
+    return this.page.value(i, j) === null || number === -Infinity ? null : number;
+  }
+}
+
+/** @param {Facts} facts @param {Numbers | null} matrix @param {number} i @param {number} j */
 function plain(facts, matrix, i, j) {
   const value = matrix?.value(i, j) ?? null, isRounded = facts.bits === 32 && !(matrix instanceof StageMatrix || matrix instanceof TileMatrix);
   return value === null ? '' : String(isRounded ? Math.fround(value) : value);
 }
 
-/** "query, key, value" for each key, with tabs. @param {Facts} facts @param {AnyMatrix[]} matrices with a value each @param {number} row */
+/** "query, key, value" for each key, with tabs. @param {Facts} facts @param {(Numbers | null)[]} matrices with a value each @param {number} row */
 export function rowText(facts, matrices, row) {
   if (!matrices[0]) return '';
   const lines = facts.columns.map((key, j) => [facts.rows[row], key, ...matrices.map(one => plain(facts, one, row, j))].join('\t'));
   return `${lines.join('\n')}\n`;
 }
 
-/** The matrix with its labels as CSV (RFC 4180). @param {Facts} facts @param {AnyMatrix} matrix */
+/** The matrix with its labels as CSV (RFC 4180). @param {Facts} facts @param {Numbers | null} matrix */
 export async function matrixCsv(facts, matrix) {
   const pauses = new Pauses(), parts = [];
   const quoted = (/** @type {string} */ words) => /[",\r\n]/.test(words) ? `"${words.replace(/"/g, '""')}"` : words;

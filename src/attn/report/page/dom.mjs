@@ -12,6 +12,9 @@ export const one = axis => ({queries: 'query', keys: 'key', batches: 'batch'})[a
 /** @param {string[]} labels @param {number} i */
 export const named = (labels, i) => labels[i] === String(i) ? labels[i] : `${i}: ${labels[i]}`;
 
+/** The same; "query 5" if the labels are numbers. @param {string} axis @param {string[]} labels @param {number} i */
+export const titled = (axis, labels, i) => labels[i] === String(i) ? `${one(axis)} ${i}` : named(labels, i);
+
 /** Six digits of an exact number. @param {string} text */
 export function shortened(text) {
   const [number, ...rest] = text.split(' '), value = Number(number);

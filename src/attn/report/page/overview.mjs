@@ -186,7 +186,8 @@ export class Overview {
           context.font = `${kCaptionSize * em()}px ${kFont}`;
           context.fillStyle = soft;
           context.textAlign = 'center';
-          context.fillText(box.width < 26 * em() ? '·' : 'click', box.left + box.width / 2, box.top + box.height / 2 + 3);
+          const kind = data.tile(head)?.kind ?? '';
+          context.fillText(context.measureText(kind).width < box.width - 2 ? kind : '·', box.left + box.width / 2, box.top + box.height / 2 + 3);
           context.textAlign = 'left';
         }
         if (isFramed) {
@@ -297,7 +298,7 @@ export class Overview {
       if (pin < 0 && head !== state.head) return;
       const box = this.boxOf(r, c);
       if (pin >= 0) {
-        context.fillStyle = headColour(pin + 1, state.dark);
+        context.fillStyle = headColour(head === state.head ? 0 : pin + 1, state.dark);
         context.fillRect(box.left, box.top + box.height - 4, box.width, 4);
       }
       if (head === state.head) ring(context, box.left, box.top, box.width, box.height);

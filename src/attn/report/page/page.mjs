@@ -1,6 +1,6 @@
 // The page: its state, its input events, and what it draws.
 
-import {copy, isSingle, matrixCsv, rowText, saveAs} from './copies.mjs';
+import {FileNumbers, copy, isSingle, matrixCsv, rowText, saveAs} from './copies.mjs';
 import {Data, Matrix, StageMatrix, blankName, kDifference, kEntropy, kSum, nextTask} from './data.mjs';
 import {byId, input, named, one, select, shortened} from './dom.mjs';
 import {Figure} from './figure.mjs';
@@ -18,7 +18,7 @@ import {SelectedWeights, kSelected} from './selected.mjs';
 import {SideBox} from './side_box.mjs';
 import {Source} from './source.mjs';
 import {State} from './state.mjs';
-import {TileMatrix, Tiles} from './tiles.mjs';
+import {TileMatrix, Tiles, errorOf} from './tiles.mjs';
 import {strongest} from './strongest.mjs';
 import {kStages, stagesOf} from './why.mjs';
 
@@ -71,6 +71,9 @@ function largestOf(set, head) {
   return statistic(facts, 'largest', set)[head] ?? 0;
 }
 
+/** Scores have both signs, so they have no logarithmic colours, nor has the overview while they are shown. */
+function shownMode() { return state.mode === 'log' && shownStage() !== 'weights' ? 'linear' : state.mode; }
+
 /** @type {Map<number, number>} */
 const largestOfTiles = new Map();
 
@@ -85,14 +88,14 @@ const scales = new Map();
  */
 function scaleOf(set, head, own = state.scale !== 'shared') {
   const signed = facts.signed || set === kDifference;
-  const key = [set, own ? head : '', state.mode, state.dark].join();
+  const mode = shownMode(), key = [set, own ? head : '', mode, state.dark].join();
   let scale = scales.get(key);
   if (!scale) {
     let range = facts.limits;
     const sets = set === kDifference ? [kDifference] : facts.sets.map((_, k) => k);
     if (own) range = [0, Math.max(...sets.map(k => largestOf(k, head)))];
     else if (set === kDifference) range = [0, Math.max(...facts.heads.map((_, h) => largestOf(set, h)))];
-    scale = new Scale(range, signed, state.mode, palettes[state.dark ? 'dark' : 'light'][signed ? 1 : 0], facts.unit);
+    scale = new Scale(range, signed, mode, palettes[state.dark ? 'dark' : 'light'][signed ? 1 : 0], facts.unit);
     scales.set(key, scale);
   }
   return scale;
@@ -101,7 +104,7 @@ function scaleOf(set, head, own = state.scale !== 'shared') {
 /** The scale of what a figure shows; stages before the weights have their own. @param {Figure} figure */
 function scaleOfFigure({head: {matrix}, set}) {
   if (!(matrix instanceof StageMatrix)) return scaleOf(set, state.head);
-  return new Scale([0, matrix.largest], true, state.mode, palettes[state.dark ? 'dark' : 'light'][1], matrix.unit);
+  return new Scale([0, matrix.largest], true, shownMode(), palettes[state.dark ? 'dark' : 'light'][1], matrix.unit);
 }
 
 // ---- what is drawn
@@ -109,7 +112,7 @@ function scaleOfFigure({head: {matrix}, set}) {
 const kWideBars = 1000;  // more may share pixels
 
 const overview = new Overview(byId('overview'), data, state, (set, head) => scaleOf(set, head, state.scale === 'head'));
-const axes = rows === 1 ? `${facts.columnAxis} across${columns > kWideBars ? ', the strongest of those that share a pixel' : ''}`
+const axes = rows === 1 ? `${facts.columnAxis} across${columns > kWideBars ? '; of those that share a pixel, the strongest' : ''}`
                         : `${facts.rowAxis} down, ${facts.columnAxis} across`;
 const figures = setNames.map((name, set) =>
     new Figure(byId('matrices'), data, state, set, compares ? name : axes));
@@ -127,6 +130,7 @@ const side = new SideBox(data, state, {
     const second = compares && state.set === 1 ? figures[1].head.matrix : null;
     return second instanceof Matrix ? second : weights;
   },
+  exactRow: () => exactRowOf(data.compares && state.set === 1 ? 1 : 0),
   scaleOf, found: () => found(),
   titleOf: head => overview.title(head), isStage: () => shownStage() !== 'weights'});
 const {lines, text, strongest: strongestList} = side;
@@ -241,8 +245,8 @@ function nameStage() {
   checkRadios('stage', stage);
   if (facts.signed) return;
   const log = /** @type {HTMLOptionElement} */ (select('colours').querySelector('[value=log]'));
-  log.disabled = stage !== 'weights';  // scores have both signs
-  select('colours').value = log.disabled && state.mode === 'log' ? 'linear' : state.mode;
+  log.disabled = stage !== 'weights';
+  select('colours').value = shownMode();
 }
 
 /** What the patterns of cells mean that are shown. */
@@ -253,27 +257,26 @@ function blanks() {
           facts.nan ? 'crossed out or filled: NaN' : ''].filter(Boolean).join(' · ');
 }
 
-/** @param {NonNullable<import('./data.mjs').Head['matrix']>} matrix @param {number} row @param {number} column */
-const errorOf = (matrix, row, column) => matrix instanceof TileMatrix ? matrix.error(row, column) : matrix.error(row);
-
 /** The value of the selected cell in a set, exactly if the file is open. @param {number} set */
 function cellText(set) {
   const {matrix} = figures[set].head, {row, column} = state;
   if (!matrix) return '…';
   const value = matrix.value(row, column);
   if (value === null) return blankName(facts, set);
-  const exact = !(matrix instanceof StageMatrix) && exactRows[set]?.key === `${state.head}-${row}` ? exactRows[set].values[column] : null;
-  if (exact !== null) return written(exact, 0, set !== kDifference && sources[set].single, 'hidden');
+  const exact = matrix instanceof StageMatrix ? null : exactRowOf(set);
+  if (exact) return written(exact[column], 0, set !== kDifference && sources[set].single, 'hidden');
   const shown = written(value, errorOf(matrix, row, column), isSingle(facts, matrix, value), '');
   return facts.step > 1 ? `${shown} (largest of ${facts.step} × ${facts.step})` : shown;
 }
 
 /** The rows that were read from files, for each set. @type {{key: string, values: number[]}[]} */
 const exactRows = [];
+/** The selected row of a set, if it has been read. @param {number} set */
+const exactRowOf = set => exactRows[set]?.key === `${state.head}-${state.row}` ? exactRows[set].values : null;
 
 /** Reads the selected row from the files, if they are open. */
 async function readRows() {
-  const {head, row} = state, key = `${head}-${row}`;
+  const {head, row} = state, key = `${head}-${row}`, before = [...exactRows];
   for (const source of sources) {
     if (!source.blob || exactRows[source.set]?.key === key) continue;
     const matrix = figures[source.set].head.matrix;
@@ -286,7 +289,9 @@ async function readRows() {
   }
   if (compares && exactRows[0]?.key === key && exactRows[1]?.key === key && exactRows[kDifference]?.key !== key)
     exactRows[kDifference] = {key, values: exactRows[0].values.map((a, j) => a - exactRows[1].values[j])};
-  if (state.head === head && state.row === row) writeFacts();
+  if (state.head !== head || state.row !== row || exactRows.every((one, set) => one === before[set])) return;
+  writeFacts();
+  side.draw();
 }
 
 /** Six digits; all of them in a tooltip. @param {string} id @param {string} text */
@@ -423,7 +428,7 @@ function arrange() {
   const {length} = overview.heads.filter(head => !data.tile(head));
   const shown = length === data.headCount ? `${length} heads` : `${length} of ${data.headCount} heads`;
   const isChange = state.set === kDifference && !['file', 'difference', kSelected].includes(state.order);
-  byId('shown').textContent = refused || [shown, shownStage() === 'weights' ? '' : 'weights', isChange ? 'first minus second' : '', overview.scrolls ? 'scroll for more' : '',
+  byId('shown').textContent = refused || [shown, state.order === 'file' ? '' : 'the largest first', shownStage() === 'weights' ? '' : 'weights', isChange ? 'first minus second' : '', overview.scrolls ? 'scroll for more' : '',
                                           overview.initials].filter(Boolean).join(', ');
 }
 
@@ -608,7 +613,7 @@ function showHeadTip(head, event) {
   const numbers = facts.statistics.map(({name, title}) => {
     const value = statistic(facts, name, state.set)[head] ?? null;
     const change = state.set === kDifference && name !== 'difference' ? 'change of ' : '';
-    return value === null ? '' : `\n${change}${title}: ${name === kSelected ? shortened(String(value)) : brief(value)}`;
+    return value === null ? '' : `\n${change}${title}: ${name === kSelected && selected && state.set !== kDifference ? shortened(selected.text(state.set, head)) : brief(value)}`;
   });
   showTip(`${overview.title(head)}${numbers.join('')}`, event.clientX, event.clientY);
   byId('tip').dataset.head = String(head);
@@ -646,9 +651,9 @@ function tokenEvent(event, click) {
   const token = text.at(event);
   if (token === null || (state.locked && !click)) return;
   if (click) state.locked = true;
-  const preview = !click, same = rows === columns;
-  if (state.side === 'keys') focusOn(click || !same ? token : state.row, same && !click ? token : state.column, {preview});
-  else focusOn(same ? token : state.row, same ? state.column : token, {preview});
+  const how = {preview: !click, inLines: true}, same = rows === columns;
+  if (state.side === 'keys') focusOn(click || !same ? token : state.row, same && !click ? token : state.column, how);
+  else focusOn(same ? token : state.row, same ? state.column : token, how);
 }
 byId('text').addEventListener('pointerover', event => tokenEvent(event, false));
 byId('text').addEventListener('pointerleave', () => endPreview());
@@ -663,6 +668,8 @@ function zoom(factor) {
   drawMatricesSoon();
 }
 
+/** Whether keys were searched last, so that they are counted. */
+let findsKeys = false;
 /** Selects the next query that is found; the next key if no query is, or if `ofKeys`. @param {boolean} ofKeys */
 function findNext(ofKeys) {
   const queries = foundAmong(facts.rows), keys = foundAmong(facts.columns);
@@ -672,6 +679,7 @@ function findNext(ofKeys) {
     focusOn(row, weights?.value(row, state.column) === null && most ? most.index : state.column, {byKey: true});  // not a hidden key
   }
   else if (keys.length > 0) focusOn(state.row, after(keys, state.column), {byKey: true});
+  findsKeys = queries.length === 0 || (ofKeys && keys.length > 0);
   countFound();
 }
 
@@ -716,6 +724,7 @@ const whyKeys = {
 /** @param {State['side']} shown */
 function showSide(shown) {
   state.side = shown;
+  side.revealed = false;
   checkRadios('side', shown);
   side.draw();
   saveSoon();
@@ -724,6 +733,7 @@ function showSide(shown) {
 function showStage(stage) {
   state.stage = stage;
   drawHead();
+  if (state.mode === 'log') overview.draw();
   say(figures[0].caption);
   saveSoon();
 }
@@ -861,14 +871,15 @@ byId('controls').addEventListener('submit', event => event.preventDefault());
 const foundAmong = labels => labels.flatMap((label, k) => found()(label) ? [k] : []);
 /** How many queries, or keys, have the searched words, and which of these is selected. */
 function countFound() {
-  const queries = foundAmong(facts.rows), places = queries.length > 0 ? queries : foundAmong(facts.columns);
-  const at = places.indexOf(queries.length > 0 ? state.row : state.column);
+  const queries = foundAmong(facts.rows), ofKeys = findsKeys || queries.length === 0;
+  const places = ofKeys ? foundAmong(facts.columns) : queries, at = places.indexOf(ofKeys ? state.column : state.row);
   byId('found').textContent = state.find === '' ? '' : places.length === 0 ? 'not found'
-      : at < 0 ? `${places.length} found` : `${at + 1} of ${places.length} found`;
+      : at < 0 ? `${places.length} found` : `${at + 1} of ${places.length} ${findsKeys ? 'keys ' : ''}found`;
 }
 /** Marks the tokens with the words of the field. */
 function find() {
   state.find = input('find').value;
+  findsKeys = false;
   countFound();
   drawMatrices();
   saveSoon();
@@ -890,20 +901,40 @@ window.addEventListener('hashchange', () => {
 
 const pictureTitle = () => [facts.title, overview.title(state.head), shownStage() === 'weights' ? '' : shownStage()].filter(Boolean).join(' · ');
 const fileName = () => pictureTitle().replace(/[^\w.-]+/g, '-').replace(/-$/, '');
-const shownRow = () => rowText(facts, figures.slice(0, facts.sets.length).map(({head}) => head.matrix), state.row);
-const shownCsv = () => matrixCsv(facts, figures[0].head.matrix);
+const shownRow = () => rowText(facts, figures.slice(0, facts.sets.length).map(({head: {matrix}}, set) => {
+  const exact = matrix instanceof Matrix ? exactRowOf(set) : null;
+  return matrix && exact ? new FileNumbers(matrix, exact, columns, state.row) : matrix;
+}), state.row);
+/** The numbers of the head in the first result: those of its file, if it is open. */
+async function shownCsv() {
+  const {matrix} = figures[0].head, source = sources[0];
+  if (!source?.blob || !(matrix instanceof Matrix)) return matrixCsv(facts, matrix);
+  return matrixCsv(facts, new FileNumbers(matrix, await source.numbers(state.head, 0, rows), columns));
+}
+/** Why copied numbers differ from those of the file. @param {boolean} isExact */
+function rounding(isExact) {
+  const {matrix} = figures[0].head;
+  return matrix instanceof Matrix && matrix.top > 0 && !isExact ? `, rounded to ${facts.bits} bits` : '';
+}
 /** @param {string} words @param {string} what it is */
 async function copyAndSay(words, what) {
   await copy(words);
-  byId('said').textContent = byId('status').textContent = `copied ${what}`;
+  tell(`copied ${what}`);
 }
-byId('copy-row').addEventListener('click', () => copyAndSay(shownRow(), `the row of ${named(facts.rows, state.row)}`));
+/** @param {string} words */
+function tell(words) { byId('said').textContent = byId('status').textContent = words; }
+byId('copy-row').addEventListener('click', () =>
+    copyAndSay(shownRow(), `the row of ${named(facts.rows, state.row)}${rounding(exactRowOf(0) !== null)}`));
 byId('copy-link').addEventListener('click', () => { save(); copyAndSay(location.href, 'the link'); });
-byId('save-csv').addEventListener('click', async () =>
-    saveAs(new Blob([await shownCsv()], {type: 'text/csv'}), `${fileName()}.csv`));
+byId('save-csv').addEventListener('click', async () => {
+  saveAs(new Blob([await shownCsv()], {type: 'text/csv'}), `${fileName()}.csv`);
+  tell(`saved ${fileName()}.csv${rounding(Boolean(sources[0]?.blob))}`);
+});
 byId('save-png').addEventListener('click', () => {
   savedPicture(pictureTitle(), [...facts.notes, ...(compares ? [axes] : [])], figures).toBlob(blob => {
-    if (blob) saveAs(blob, `${fileName()}.png`);
+    if (!blob) return;
+    saveAs(blob, `${fileName()}.png`);
+    tell(`saved ${fileName()}.png`);
   });
 });
 
@@ -995,6 +1026,8 @@ if (typeof facts.why === 'object' && facts.why?.sinks) {
 if (facts.signed) [byId('reads').textContent, byId('read-by').textContent] = [`text of this ${one(facts.rowAxis)}`, `text of this ${one(facts.columnAxis)}`];
 if (facts.signed) /** @type {HTMLOptionElement} */ (select('colours').querySelector('[value=log]')).remove();
 byId('mode-name').textContent = rows === 1 ? 'heights' : 'colours';
+for (const key of [...facts.why ? [] : ['w'], ...stages.length > 0 ? [] : ['s']])
+  for (const part of document.querySelectorAll(`#shortcuts .of-${key}`)) part.remove();
 document.body.classList.toggle('compares', compares);
 document.body.classList.toggle('single', data.headCount === 1);
 document.body.classList.toggle('rounded', facts.bits <= 16);

@@ -149,9 +149,11 @@ export function written(value, error, single, hidden) {
   if (Number.isNaN(value)) return 'nan';
   if (!Number.isFinite(value)) return value > 0 ? 'inf' : '-inf';
   if (error > 0) {
-    const rounded = error.toPrecision(1), place = Math.max(0, 1 - Math.floor(Math.log10(Number(rounded))));
+    const power = Math.floor(Math.log10(error)), place = Math.max(0, 1 - power), unit = 10 ** power;
+    // The value's own rounding counts, and the bound is rounded up.
+    const bound = (Math.ceil(Number(((error + .5 * 10 ** -place) / unit).toPrecision(12))) * unit).toPrecision(1);
     const digits = value.toFixed(Math.min(place, 100));
-    return `${rounded.includes('e') ? Number(digits) : digits.replace(/\.0+$|(\.\d*?)0+$/, '$1')} ± ${rounded}`;
+    return `${bound.includes('e') ? Number(digits) : digits.replace(/\.0+$|(\.\d*?)0+$/, '$1')} ± ${bound}`;
   }
   const number = single ? shortest32(value) : value;
   return Math.abs(number) < 1e-4 && number !== 0 ? number.toExponential() : String(number);

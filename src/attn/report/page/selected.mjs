@@ -1,6 +1,8 @@
 // The selected weight in all heads, as a statistic that the overview can be ordered by.
 
 import {Pauses} from './data.mjs';
+import {written} from './scale.mjs';
+import {errorOf} from './tiles.mjs';
 
 /** @typedef {import('./data.mjs').Facts} Facts */
 
@@ -14,6 +16,8 @@ export class SelectedWeights {
     /** @type {Facts['statistics'][number]} */
     this.statistic = {name: kSelected, title, of: []};
     this.cell = '';
+    /** By set and head. @type {Map<string, number>} */
+    this.errors = new Map();
     this.run = 0;
     this.reset();
     data.facts.statistics.push(this.statistic);
@@ -28,12 +32,20 @@ export class SelectedWeights {
     return true;
   }
 
+  /** The value of a head as text, with its error. @param {number} set @param {number} head */
+  text(set, head) {
+    const value = this.statistic.of[set]?.[head] ?? null;
+    return value === null ? '' : written(value, this.errors.get(`${set} ${head}`) ?? 0, false, '');
+  }
+
   /** The values of one head. @param {number} head */
   async read(head) {
     const {cell, statistic: {of}} = this, {row, column} = this.state.chosen;
     for (let set = 0; set < of.length; ++set) {
       const matrix = await this.data.matrix(set, head);
-      if (cell === this.cell) of[set][head] = matrix.value(row, column);
+      if (cell !== this.cell) return;
+      of[set][head] = matrix.value(row, column);
+      this.errors.set(`${set} ${head}`, errorOf(matrix, row, column));
     }
   }
 

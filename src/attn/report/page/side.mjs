@@ -4,6 +4,7 @@ import {Pauses} from './data.mjs';
 import {colour, cutTo, em, headColour, kFont, sized} from './pen.mjs';
 import {inkOn} from './scale.mjs';
 import {strongest} from './strongest.mjs';
+import {errorOf} from './tiles.mjs';
 
 /** @typedef {import('./data.mjs').Data} Data */
 /** @typedef {import('./data.mjs').Matrix | import('./data.mjs').Difference} Values */
@@ -134,7 +135,8 @@ export class Lines {
     const {state, heads: [head]} = this, line = lineHeight();
     if (!head) return [];
     const count = Math.max(1, Math.min(kLabelled, Math.floor(shown / line) - 1));
-    const items = strongest(this.data.facts.columns.length, j => this.inside.key(j) ? head.values.value(state.row, j) : null, count);
+    const items = strongest(this.data.facts.columns.length, j => this.inside.key(j) ? head.values.value(state.row, j) : null, count,
+                            j => errorOf(head.values, state.row, j));
     const keys = [...new Set([...items.map(({index}) => index), state.column])].sort((a, b) => a - b);
     const labels = keys.map(key => ({key, at: Math.max(line / 2, keyY(key))}));
     labels.forEach((label, k) => { if (k > 0) label.at = Math.max(label.at, labels[k - 1].at + line); });
@@ -195,8 +197,9 @@ export class TokenText {
    * @param {Values} values
    * @param {Scale} scale
    * @param {(label: string) => boolean} marked
+   * @param {(token: number) => boolean} inside whether a token is shaded
    */
-  async draw(values, scale, marked) {
+  async draw(values, scale, marked, inside) {
     const run = ++this.run, {facts} = this.data, {state} = this, toKey = state.side === 'keys';
     const labels = toKey ? facts.rows : facts.columns, pauses = new Pauses();
     const same = facts.rows.length === facts.columns.length;  // queries and keys are the same tokens
@@ -220,7 +223,7 @@ export class TokenText {
       }
       for (let i = from; i < end; ++i) {
         const value = toKey ? values.value(i, state.column) : values.value(state.row, i), token = this.tokens[i];
-        const none = value === null || Number.isNaN(value), rgb = none ? [0, 0, 0] : scale.rgb(/** @type {number} */ (value));
+        const none = value === null || Number.isNaN(value) || !inside(i), rgb = none ? [0, 0, 0] : scale.rgb(/** @type {number} */ (value));
         token.style.backgroundColor = none ? 'transparent' : `rgb(${rgb.join(',')})`;
         token.style.color = none ? '' : inkOn(rgb);
         token.classList.toggle('focus', i === (toKey ? state.row : state.column));
@@ -230,6 +233,14 @@ export class TokenText {
       await pauses.pause();
       if (run !== this.run) return;
     }
+  }
+
+  /** Scrolls to the selected token. @param {HTMLElement} scroll */
+  reveal(scroll) {
+    const token = this.tokens[this.state.side === 'keys' ? this.state.row : this.state.column];
+    if (!token) return;
+    const {top, bottom} = token.getBoundingClientRect(), view = scroll.getBoundingClientRect();
+    if (top < view.top || bottom > view.bottom) scroll.scrollTop += top - view.top - view.height / 2;
   }
 
   /** The token at an event, or null. @param {Event} event */

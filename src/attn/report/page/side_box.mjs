@@ -1,18 +1,19 @@
 // Beside the matrix: lines or text with the strongest tokens, or how the selected weight came about.
 
-import {byId, named, one} from './dom.mjs';
+import {byId, named, one, titled} from './dom.mjs';
 import {headColour} from './pen.mjs';
 import {insideOf} from './sentences.mjs';
 import {Lines, TokenText} from './side.mjs';
 import {StrongestList, strongest} from './strongest.mjs';
+import {errorOf} from './tiles.mjs';
 import {WhyPanel} from './why_panel.mjs';
 
 /** @typedef {import('./scale.mjs').Scale} Scale */
 /**
- * What the rest of the page provides: the values of the selected head in the result of the overview (the first for a difference), a scale, whether a label is
- * found, the name of a head, and whether the matrix shows a stage before the weights.
+ * What the rest of the page provides: the values of the selected head in the result of the overview (the first for a difference), the selected row of its
+ * file if it has been read, a scale, whether a label is found, the name of a head, and whether the matrix shows a stage before the weights.
  * @typedef {{values: () => import('./data.mjs').Matrix | import('./data.mjs').Difference | null,
- *   scaleOf: (set: number, head: number, own?: boolean) => Scale, found: () => (label: string) => boolean,
+ *   exactRow: () => number[] | null, scaleOf: (set: number, head: number, own?: boolean) => Scale, found: () => (label: string) => boolean,
  *   titleOf: (head: number) => string, isStage: () => boolean}} Around
  */
 
@@ -52,20 +53,26 @@ export class SideBox {
     const toKey = state.side === 'keys', isRollout = data.tile(head)?.kind === 'rollout';
     const set = data.compares && state.set === 1 ? 1 : 0;
     const ofSet = (data.compares ? ` in ${facts.sets[set]}` : '') + (around.isStage() ? ', by weight' : '');
-    const query = named(facts.rows, row), key = named(facts.columns, column);
+    const query = titled(facts.rowAxis, facts.rows, row), key = titled(facts.columnAxis, facts.columns, column);
     const sentence = state.between === '' ? '' : ` in sentence ${state.between[toKey ? 0 : 1]}`;
+    const exact = toKey ? null : around.exactRow();
+    const items = strongest(toKey ? facts.rows.length : facts.columns.length, i => {
+      if (!(toKey ? inside.query(i) : inside.key(i))) return null;
+      const value = toKey ? values.value(i, column) : values.value(row, i);
+      return value === null || !exact ? value : exact[i] === -Infinity ? null : exact[i];
+    }, 10, i => exact ? 0 : errorOf(values, toKey ? i : row, toKey ? column : i));
     this.strongest.draw(
         (facts.signed ? `largest magnitudes of ${toKey ? key : query}`
          : toKey ? `${isRollout ? 'depend on' : 'read'} ${key} most` : `${query} ${isRollout ? 'depends on' : 'reads'} most`) + sentence + ofSet,
-        strongest(toKey ? facts.rows.length : facts.columns.length,
-                  i => toKey ? (inside.query(i) ? values.value(i, column) : null)
-                             : inside.key(i) ? values.value(row, i) : null, 10),
-        i => named(toKey ? facts.rows : facts.columns, i), toKey ? row : column);
+        items, i => named(toKey ? facts.rows : facts.columns, i), toKey ? row : column);
     if (state.side !== 'lines') {
       byId('colour-key').textContent =
-          (toKey ? `${facts.signed ? '' : isRollout ? `${facts.rowAxis} that depend on ` : 'readers of '}${one(facts.columnAxis)} ${key}`
-                 : `${one(facts.rowAxis)} ${query}${facts.signed ? '' : isRollout ? ' depends on' : ' reads'}`) + `${ofSet}:`;
-      return this.text.draw(values, around.scaleOf(set, head), around.found());
+          (toKey ? `${facts.signed ? '' : isRollout ? `${facts.rowAxis} that depend on ` : 'readers of '}${one(facts.columnAxis)} ${named(facts.columns, column)}`
+                 : `${one(facts.rowAxis)} ${named(facts.rows, row)}${facts.signed ? '' : isRollout ? ' depends on' : ' reads'}`) + `${ofSet}:`;
+      await this.text.draw(values, around.scaleOf(set, head), around.found(), toKey ? inside.query : inside.key);
+      if (!this.revealed) this.text.reveal(byId('scroll'));
+      this.revealed = true;
+      return;
     }
     const heads = [head, ...state.pinned.filter(pin => pin !== head)];
     const all = await Promise.all(heads.map(other => data.matrix(set, other)));

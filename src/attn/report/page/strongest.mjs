@@ -1,24 +1,26 @@
 // The strongest keys of a query, or queries of a key, with their values.
 
-import {brief} from './scale.mjs';
+import {brief, written} from './scale.mjs';
 
-/** @typedef {{index: number, value: number}} Item */
+/** @typedef {{index: number, value: number, error: number}} Item */
 
 /**
- * The `most` values of the largest magnitude, the largest first.
+ * The `most` values of the largest magnitude, the largest first, without those that may be 0.
  * @param {number} count
  * @param {(index: number) => number | null} valueOf null: hidden
  * @param {number} most
+ * @param {(index: number) => number} errorAt
  * @returns {Item[]}
  */
-export function strongest(count, valueOf, most) {
+export function strongest(count, valueOf, most, errorAt = () => 0) {
   /** @type {Item[]} */
   const items = [];
   const size = (/** @type {Item} */ item) => Math.abs(item.value);
   for (let index = 0; index < count; ++index) {
     const value = valueOf(index);
     if (value === null || Number.isNaN(value)) continue;
-    const item = {index, value};
+    const item = {index, value, error: errorAt(index)};
+    if (item.error > 0 && size(item) <= item.error) continue;
     if (items.length === most && size(item) <= size(items[most - 1])) continue;
     let at = items.length;
     while (at > 0 && size(items[at - 1]) < size(item)) --at;
@@ -26,6 +28,12 @@ export function strongest(count, valueOf, most) {
     if (items.length > most) items.pop();
   }
   return items;
+}
+
+/** The value of an item, with its error if it changes the digits that are shown. @param {Item} item */
+function numberOf({value, error}) {
+  const isSharp = error === 0 || brief(value - error) === brief(value + error);
+  return isSharp ? brief(value) : written(value, error, false, '');
 }
 
 export class StrongestList {
@@ -44,15 +52,16 @@ export class StrongestList {
   draw(title, items, nameOf, selected) {
     this.heading.textContent = title;
     const reach = Math.abs(items[0]?.value ?? 0) || 1;
-    this.list.replaceChildren(...items.map(({index, value}) => {
+    this.list.replaceChildren(...items.map(one => {
+      const {index, value, error} = one;
       const item = document.createElement('li'), bar = document.createElement('i');
-      const [name, number] = [nameOf(index), brief(value)].map(words => {
+      const [name, number] = [nameOf(index), numberOf(one)].map(words => {
         const part = document.createElement('span');
         part.textContent = words;
         return part;
       });
       item.dataset.index = String(index);
-      item.title = String(value);
+      item.title = error > 0 ? written(value, error, false, '') : String(value);
       bar.className = value < 0 ? 'negative' : '';
       bar.style.width = `${95 * Math.abs(value) / reach}%`;
       item.classList.toggle('focus', index === selected);

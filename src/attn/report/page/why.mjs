@@ -232,7 +232,7 @@ export function writtenSteps(why, steps, head, row, column) {
   const before = scaled ?? score;
   if (masked !== null) {
     const what = why.added.join(', ');
-    const words = steps.isHidden ? `The query may not see this key${why.hides.length > 0 ? `: ${either(why.hides)} hides it` : ''}.`
+    const words = steps.isHidden ? `This key is hidden from the query${why.hides.length > 0 ? ` by the option ${either(why.hides)}` : ''}.`
         : capsAfter(why) ? `After ${what ? `${what} and ` : ''}the softcap.`
         : steps.added ? `Added by ${what}.` : 'The query sees this key; nothing is added.';
     written.push({name: 'Mask', words, strips: null, formulas: [[...of("s''"), ...steps.isHidden || (capsAfter(why) && why.masked) ? []
@@ -257,7 +257,7 @@ export function writtenSteps(why, steps, head, row, column) {
                     : `Exponentials, divided by their sum over the keys${steps.sink === null ? '' : ' and the sink'}.`});
   if (steps.v.length > 0)
     written.push({name: 'Context', strips: 'context',
-                  words: ['What this key adds to the sum of the values, c (grey). Its share is negative if it points away from c. The shares of all keys add up to 1.',
+                  words: ['a v (colour) is what this key adds to the context c (grey). Its share is negative if it points away from c. The shares of all keys add up to 1.',
                           why.note].join(' ').trim(),
                   formulas: steps.share === null ? [] : [['share of the context = Σ a v · c / Σ c · c = ', steps.share]]});
   else if (why.note)

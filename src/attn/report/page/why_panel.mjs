@@ -172,7 +172,7 @@ export class WhyPanel {
     if (!agrees(why, steps, stored, values.error(row)))
       return [this.paragraph(['The result has another weight, ', stored, ', so it was computed otherwise.'], 'warning')];
     const differs = shortened(String(stored)) !== shortened(String(steps.weight));
-    return differs && values.error(row) === 0 ? [this.paragraph(['In the result, rounded: ', stored])] : [];
+    return differs && values.error(row) === 0 ? [this.paragraph(['The result has it in fewer digits: ', stored])] : [];
   }
 
   /** @param {Part[]} parts @param {string} kind */
