@@ -428,7 +428,7 @@ def test_limits_of_a_statistic(page, model, folder):
     assert page.text("shown") == "abc is not a number"
     assert page.run("return document.getElementById('least').getAttribute('aria-invalid')") == "true"
     page.run("const i = document.getElementById('least'); i.value = ''; i.dispatchEvent(new Event('change'))")
-    assert page.text("shown") == "144 heads, scroll for more"
+    assert page.text("shown") == "144 heads, the largest first, scroll for more"
     assert page.run("const {camera} = attn.overview; return camera.height / camera.scaleY % 1") == pytest.approx(0, abs=1e-6), "whole rows"
 
 
@@ -527,7 +527,7 @@ def test_order_and_filter(page, model, folder):
     page.run("const i = document.getElementById('most'); i.value = arguments[0]; i.dispatchEvent(new Event('change'))",
              str(limit))
     assert sorted(page.run("return attn.overview.heads")) == np.flatnonzero(means <= limit).tolist()
-    assert page.text("shown") == "101 of 144 heads, scroll for more"
+    assert page.text("shown") == "101 of 144 heads, the largest first, scroll for more"
 
 
 def test_heads_are_ordered_by_the_selected_weight(page, model, folder):
@@ -731,7 +731,7 @@ def test_values_that_are_not_weights_have_their_own_words(page, folder):
     np.savez(folder / "raw.npz", scores=np.random.default_rng(3).standard_normal((1, 2, 9, 9)))
     attn("view", "raw.npz", "-o", "raw.html", "--force", cwd=folder)
     show(page, folder / "raw.html", "#row=8&column=2")
-    assert page.run("return document.querySelector('#strongest h3').textContent") == "largest magnitudes of 8"
+    assert page.run("return document.querySelector('#strongest h3').textContent") == "largest magnitudes of query 8"
     assert page.text("colour-key") == "dashed: negative"
     bars = page.run("return [...document.querySelectorAll('#strongest li')].map(li => [Number(li.title) < 0, li.querySelector('i').className])")
     assert all((name == "negative") == is_negative for is_negative, name in bars) and len({name for _, name in bars}) == 2

@@ -238,7 +238,7 @@ export class Overview {
   /** "layer 3, head 5" as "L3 H5". @param {number} head */
   shortTitle(head) {
     const group = this.data.groupOf(head), name = this.data.tile(head)?.kind ?? this.data.facts.heads[head];
-    return group === '' ? name : `${initialed(group)} ${initialed(name)}`;
+    return `${initialed(group)} ${initialed(name)}`.trim();
   }
 
   /** @param {number} head */

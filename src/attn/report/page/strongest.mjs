@@ -30,10 +30,10 @@ export function strongest(count, valueOf, most, errorAt = () => 0) {
   return items;
 }
 
-/** The value of an item, with its error if it changes the digits that are shown. @param {Item} item */
+/** The value of an item in few digits, of which the last may be wrong after "≈". @param {Item} item */
 function numberOf({value, error}) {
   const isSharp = error === 0 || brief(value - error) === brief(value + error);
-  return isSharp ? brief(value) : written(value, error, false, '');
+  return isSharp ? brief(value) : `≈ ${brief(value)}`;
 }
 
 export class StrongestList {
