@@ -450,7 +450,7 @@ def test_text_marks_its_query(page, model, folder):
     show(page, folder / "model.html", "#head=13&row=63&column=5&side=text")
     page.wait("return document.querySelector('#text span.from') !== null")
     assert page.run("return [...document.querySelectorAll('#text span.from')].map(e => e.textContent)") == ["word63"]
-    assert page.text("colour-key") == "query 63: word63 reads:"
+    assert page.text("colour-key") == "query 63: word63 reads (grey: hidden):"
 
 
 def test_scores_have_no_sum(page, folder):
@@ -510,7 +510,7 @@ def test_comparison_shows_the_largest_difference_first(page, model, folder):
     assert (page.text("query"), page.text("key")) == ("40: word40", "7: word7")
     assert page.text("colour-key") == "lines in other.npz"
     page.run("document.querySelector('input[value=text]').click()")
-    assert page.text("colour-key") == "query 40: word40 reads in other.npz:"
+    assert page.text("colour-key") == "query 40: word40 reads in other.npz (grey: hidden):"
     assert float(page.text("difference")) == pytest.approx(0.5)
     x, y, width, height = page.run("const b = attn.overview.boxOf(0, 0); return [b.left, b.top, b.width, b.height]")
     colours = page.run("return [...attn.overview.base.getContext('2d').getImageData(...arguments).data]", x, y, width, height)

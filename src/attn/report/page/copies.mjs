@@ -1,5 +1,6 @@
 // Text of the matrix that is shown, and how it gets to the clipboard or into a file.
 
+import {kZero} from './codes.mjs';
 import {Pauses, StageMatrix} from './data.mjs';
 import {TileMatrix} from './tiles.mjs';
 
@@ -12,7 +13,7 @@ export function isSingle(facts, matrix, value) {
   return facts.bits === 32 && !(matrix instanceof TileMatrix);
 }
 
-/** What has values. @typedef {{value: (i: number, j: number) => number | null}} Numbers */
+/** What has values. `blank` is kZero if those that are null are 0. @typedef {{value: (i: number, j: number) => number | null, blank?: number}} Numbers */
 
 /** Numbers of the file, where the page has a value. @implements {Numbers} */
 export class FileNumbers {
@@ -26,14 +27,15 @@ export class FileNumbers {
   /** @param {number} i @param {number} j @returns {number | null} */
   value(i, j) {
     const number = this.numbers[(i - this.first) * this.columns + j];
-    return this.page.value(i, j) === null || number === -Infinity ? null : number;
+    const isBlank = this.page.value(i, j) === null && this.page.blank !== kZero;
+    return isBlank || number === -Infinity ? null : number;
   }
 }
 
 /** @param {Facts} facts @param {Numbers | null} matrix @param {number} i @param {number} j */
 function plain(facts, matrix, i, j) {
   const value = matrix?.value(i, j) ?? null, isRounded = facts.bits === 32 && !(matrix instanceof StageMatrix || matrix instanceof TileMatrix);
-  return value === null ? '' : String(isRounded ? Math.fround(value) : value);
+  return value === null ? matrix?.blank === kZero ? '0' : '' : String(isRounded ? Math.fround(value) : value);
 }
 
 /** "query, key, value" for each key, with tabs. @param {Facts} facts @param {(Numbers | null)[]} matrices with a value each @param {number} row */

@@ -144,10 +144,14 @@ export class Matrix {
   blockNumber(i, j) { return this.blockValue(i, j) ?? (this.blank === kZero ? 0 : null); }
 
   /**
-   * The largest difference between the page's values of a row and those of the file; 0: they are equal.
+   * A bound of the difference between the page's values of a row and those of the file; 0: they are equal. The limits of the
+   * row are 32-bit floats.
    * @param {number} i
    */
-  error(i) { return this.top === 0 ? 0 : (this.row(i, kMost) - this.row(i, kLeast)) / (this.top - 2) / 2; }
+  error(i) {
+    const least = this.row(i, kLeast), most = this.row(i, kMost);
+    return this.top === 0 ? 0 : (most - least) / (this.top - 2) / 2 + Math.max(Math.abs(least), Math.abs(most)) * 2 ** -24;
+  }
 
   /** The codes of all cells. @returns {Promise<Level>} */
   async level() {

@@ -236,7 +236,7 @@ function nameStage() {
   byId('first-name').textContent = tile ? tile.kind : stages.length > 0 ? `${name} ${letter}` : hasSums ? 'weight' : 'value';
   figures[0].title = !tile ? (stages.length > 0 ? `${name}s ${letter.toUpperCase()}: ` : '') + axes
       : tile.kind === 'mean' ? `${tile.title}: ${axes}`
-      : `rollout: how much queries (down) depend on the tokens of the input (across), through all layers up to this one`;
+      : `rollout up to this layer: queries down, tokens of the input that they depend on across`;
   const isRollout = tile?.kind === 'rollout';
   if (!facts.signed) byId('reads').textContent = isRollout ? 'what this query depends on' : 'what this query reads';
   if (!facts.signed) byId('read-by').textContent = isRollout ? 'what this key is part of' : 'who reads this key';

@@ -134,13 +134,14 @@ export class Lines {
   labelsOf(keyY, shown) {
     const {state, heads: [head]} = this, line = lineHeight();
     if (!head) return [];
-    const count = Math.max(1, Math.min(kLabelled, Math.floor(shown / line) - 1));
-    const items = strongest(this.data.facts.columns.length, j => this.inside.key(j) ? head.values.value(state.row, j) : null, count,
+    const most = Math.max(1, Math.min(kLabelled, Math.floor(shown / line)));
+    const items = strongest(this.data.facts.columns.length, j => this.inside.key(j) ? head.values.value(state.row, j) : null, most,
                             j => errorOf(head.values, state.row, j));
-    const keys = [...new Set([...items.map(({index}) => index), state.column])].sort((a, b) => a - b);
+    const listed = items.map(({index}) => index).filter(index => index !== state.column);
+    const keys = [state.column, ...listed.slice(0, Math.max(most, Math.floor(shown / line)) - 1)].sort((a, b) => a - b);
     const labels = keys.map(key => ({key, at: Math.max(line / 2, keyY(key))}));
     labels.forEach((label, k) => { if (k > 0) label.at = Math.max(label.at, labels[k - 1].at + line); });
-    for (let k = labels.length - 1, most = shown - line / 2; k >= 0; --k, most -= line) labels[k].at = Math.min(labels[k].at, most);
+    for (let k = labels.length - 1, end = shown - line / 2; k >= 0; --k, end -= line) labels[k].at = Math.min(labels[k].at, end);
     return labels;
   }
 
@@ -225,7 +226,7 @@ export class TokenText {
         const value = toKey ? values.value(i, state.column) : values.value(state.row, i), token = this.tokens[i];
         const none = value === null || Number.isNaN(value) || !inside(i), rgb = none ? [0, 0, 0] : scale.rgb(/** @type {number} */ (value));
         token.style.backgroundColor = none ? 'transparent' : `rgb(${rgb.join(',')})`;
-        token.style.color = none ? '' : inkOn(rgb);
+        token.style.color = none ? 'var(--soft)' : inkOn(rgb);
         token.classList.toggle('focus', i === (toKey ? state.row : state.column));
         token.classList.toggle('from', same && i === (toKey ? state.column : state.row));
         token.classList.toggle('found', marked(labels[i]));

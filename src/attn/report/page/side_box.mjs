@@ -1,5 +1,6 @@
 // Beside the matrix: lines or text with the strongest tokens, or how the selected weight came about.
 
+import {blankName} from './data.mjs';
 import {byId, named, one, titled} from './dom.mjs';
 import {headColour} from './pen.mjs';
 import {insideOf} from './sentences.mjs';
@@ -68,7 +69,8 @@ export class SideBox {
     if (state.side !== 'lines') {
       byId('colour-key').textContent =
           (toKey ? `${facts.signed ? '' : isRollout ? `${facts.rowAxis} that depend on ` : 'readers of '}${one(facts.columnAxis)} ${named(facts.columns, column)}`
-                 : `${one(facts.rowAxis)} ${named(facts.rows, row)}${facts.signed ? '' : isRollout ? ' depends on' : ' reads'}`) + `${ofSet}:`;
+                 : `${one(facts.rowAxis)} ${named(facts.rows, row)}${facts.signed ? '' : isRollout ? ' depends on' : ' reads'}`) + ofSet +
+          (!isRollout && (facts.hidden[set] || facts.zeros[set]) ? ` (grey: ${blankName(facts, set)}):` : ':');
       await this.text.draw(values, around.scaleOf(set, head), around.found(), toKey ? inside.query : inside.key);
       if (!this.revealed) this.text.reveal(byId('scroll'));
       this.revealed = true;
