@@ -945,6 +945,7 @@ def test_found_keys_are_counted(page, folder):
     np.savez(folder / "find.npz", weights=np.full((8, 8), 1 / 8))
     assert attn("view", "find.npz", "--tokens", ",".join(labels), "-o", "find.html", "--force", cwd=folder).returncode == 0
     show(page, folder / "find.html")
+    assert page.run("return attn.matrixCsv()").splitlines()[0] == ",0: the,1: cat,2: saw,3: the,4: dog,5: and,6: the,7: end"
     page.run("document.getElementById('find').focus()")
     page.press(*"the", "Enter")
     page.wait("return / of 3 found$/.test(document.getElementById('found').textContent)")

@@ -2,6 +2,7 @@
 
 import {kZero} from './codes.mjs';
 import {Pauses, StageMatrix} from './data.mjs';
+import {distinct} from './dom.mjs';
 import {TileMatrix} from './tiles.mjs';
 
 /** @typedef {import('./data.mjs').Facts} Facts */
@@ -41,7 +42,8 @@ function plain(facts, matrix, i, j) {
 /** "query, key, value" for each key, with tabs. @param {Facts} facts @param {(Numbers | null)[]} matrices with a value each @param {number} row */
 export function rowText(facts, matrices, row) {
   if (!matrices[0]) return '';
-  const lines = facts.columns.map((key, j) => [facts.rows[row], key, ...matrices.map(one => plain(facts, one, row, j))].join('\t'));
+  const query = distinct(facts.rows)[row];
+  const lines = distinct(facts.columns).map((key, j) => [query, key, ...matrices.map(one => plain(facts, one, row, j))].join('\t'));
   return `${lines.join('\n')}\n`;
 }
 
@@ -49,9 +51,10 @@ export function rowText(facts, matrices, row) {
 export async function matrixCsv(facts, matrix) {
   const pauses = new Pauses(), parts = [];
   const quoted = (/** @type {string} */ words) => /[",\r\n]/.test(words) ? `"${words.replace(/"/g, '""')}"` : words;
-  parts.push(['', ...facts.columns.map(quoted)].join(','));
+  const queries = distinct(facts.rows);
+  parts.push(['', ...distinct(facts.columns).map(quoted)].join(','));
   for (let i = 0; matrix && i < facts.rows.length; ++i) {
-    parts.push([quoted(facts.rows[i]), ...facts.columns.map((_, j) => plain(facts, matrix, i, j))].join(','));
+    parts.push([quoted(queries[i]), ...facts.columns.map((_, j) => plain(facts, matrix, i, j))].join(','));
     await pauses.pause();
   }
   return `${parts.join('\r\n')}\r\n`;

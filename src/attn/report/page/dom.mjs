@@ -15,8 +15,13 @@ export const named = (labels, i) => labels[i] === String(i) ? labels[i] : `${i}:
 /** The same; "query 5" if the labels are numbers. @param {string} axis @param {string[]} labels @param {number} i */
 export const titled = (axis, labels, i) => labels[i] === String(i) ? `${one(axis)} ${i}` : named(labels, i);
 
+/** The labels, with their numbers if some are equal. @param {string[]} labels */
+export const distinct = labels => new Set(labels).size === labels.length ? labels : labels.map((_, i) => named(labels, i));
+
 /** Six digits of an exact number. @param {string} text */
 export function shortened(text) {
   const [number, ...rest] = text.split(' '), value = Number(number);
-  return number === '' || !Number.isFinite(value) || rest[0] === '±' ? text : [String(Number(value.toPrecision(6))), ...rest].join(' ');
+  if (number === '' || !Number.isFinite(value) || rest[0] === '±') return text;
+  const six = Number(value.toPrecision(6));
+  return [Math.abs(six) < 1e-4 && six !== 0 ? six.toExponential() : String(six), ...rest].join(' ');
 }

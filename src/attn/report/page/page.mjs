@@ -1021,6 +1021,7 @@ select('order').append(new Option(several ? 'of layers and heads' : 'of the file
 if (typeof facts.why === 'object' && facts.why?.sinks) {
   byId('sum-name').textContent = 'sum without sink';
   byId('sum-name').title = 'of the weights of the row';
+  byId('entropy-name').textContent = '−Σ a ln a in nats';
   byId('entropy-name').title = 'of the weights of the row as they are, without the sink';
 }
 if (facts.signed) [byId('reads').textContent, byId('read-by').textContent] = [`text of this ${one(facts.rowAxis)}`, `text of this ${one(facts.columnAxis)}`];
