@@ -256,7 +256,7 @@ def test_lines_join_the_tokens_of_two_sentences(page, sentences, folder):
     options = page.run("return [...document.getElementById('between').options].map(option => option.text)")
     assert options == ["all", *(f"sentence {pair}" for pair in ("A → A", "A → B", "B → A", "B → B"))]
     set_to(page, "between", "AB")
-    assert page.run("return document.querySelector('#strongest h3').textContent").endswith(" reads most in sentence B")
+    page.wait("return document.querySelector('#strongest h3').textContent.endsWith(' reads most in sentence B')")
     assert int(page.text("key").split(":")[0]) >= 6, "the strongest key of the sentence"
     assert int(page.text("query").split(":")[0]) < 6
     names = strongest_keys(page)
@@ -721,6 +721,9 @@ def test_the_second_result_has_its_lines(page, model, folder):
     assert top == [row.argmax(), row.max()]
     set_to(page, "order", "entropy")
     entropies = [page.run("return [...document.querySelectorAll('#least, #most')].map(e => Number(e.placeholder))")]
+    set_to(page, "order", "previous")
+    assert page.text("shown").startswith("144 heads, the largest first, query 0 counts as 0")
+    set_to(page, "order", "entropy")
     set_to(page, "set", "2")
     entropies.append(page.run("return [...document.querySelectorAll('#least, #most')].map(e => Number(e.placeholder))"))
     assert entropies[0] != entropies[1], "the range is that of the overview"

@@ -524,6 +524,11 @@ class TestStatistics:
                          "first": "weight of first key", "previous": "weight of previous key",
                          "largest": "largest magnitude"}
 
+    def test_have_notes(self, tmp_path):
+        np.savez(tmp_path / "w.npz", weights=np.eye(3))
+        notes = {one["name"]: one["note"] for one in Numbers(page(tmp_path, "w.npz")[0]).facts["statistics"]}
+        assert notes["previous"] == "query 0 counts as 0" and notes["entropy"] == ""
+
     def test_have_the_largest_magnitude(self, tmp_path):
         scores = np.random.default_rng(2).standard_normal((3, 4, 4))
         np.savez(tmp_path / "s.npz", scores=scores)

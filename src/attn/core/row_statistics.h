@@ -49,6 +49,7 @@ struct RowStatistic {
   bool by_position = false;         ///< whether it depends on the position of the query
   int operations = 2;               ///< for each element of the row, as counted in Plan::flops
   std::string_view page_name = {}, page_title = {};  ///< on pages, which show those that have both
+  std::string_view page_note = {};                   ///< shown with the heads that it orders
   bool in_batch_summary = false;  ///< `attn batch --summary` has its mean over all rows
 
   constexpr bool is_on_page() const { return !page_name.empty(); }

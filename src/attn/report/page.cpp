@@ -111,12 +111,14 @@ std::string short_decimal(double number) {
   return {digits, end.ptr};
 }
 
-/// {"name":"entropy","title":"entropy","of":[[...],[...]]}, for each statistic; null for NaN.
+/// {"name":"entropy","title":"entropy","note":"","of":[[...],[...]]}, for each statistic; null for
+/// NaN.
 std::string statistics(const PageSurvey& survey) {
   std::string text;
-  const auto member = [&](std::string_view name, std::string_view title, const std::string& of) {
+  const auto member = [&](std::string_view name, std::string_view title, const std::string& of,
+                          std::string_view note = "") {
     text += (text.empty() ? "{" : ",{") + ("\"name\":\"" + std::string(name)) + "\",\"title\":\"" +
-            std::string(title) + "\",\"of\":[" + of + "]}";
+            std::string(title) + "\",\"note\":\"" + std::string(note) + "\",\"of\":[" + of + "]}";
   };
   const auto numbers = [](const auto& items, auto number_of) {
     return "[" +
@@ -138,7 +140,8 @@ std::string statistics(const PageSurvey& survey) {
     for (std::size_t k = 0; k < kRowStatistics.size(); ++k)
       if (const RowStatistic& statistic = kRowStatistics[k]; statistic.is_on_page())
         member(statistic.page_name, statistic.page_title,
-               of_sets([k](const HeadSummary& head) { return head.statistics[k]; }));
+               of_sets([k](const HeadSummary& head) { return head.statistics[k]; }),
+               statistic.page_note);
   member("largest", "largest magnitude",
          of_sets([](const HeadSummary& head) { return head.largest; }));
   return text;

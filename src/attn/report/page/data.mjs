@@ -15,7 +15,7 @@ import {Scores, vectorsOf} from './why.mjs';
  *   hidden: boolean[], zeros: boolean[], nan: boolean, limits: number[], signed: boolean, curve: 'linear' | 'root' | 'log', chosenLimits: boolean,
  *   maps: {paper: string, night: string, diverging: string, divergingNight: string},
  *   unit: number, overview: number[], opening: number, chunk: number, pyramid: number[][],
- *   statistics: {name: string, title: string, of: (number | null)[][]}[], why: import('./why.mjs').Why | string | null}} Facts
+ *   statistics: {name: string, title: string, note: string, of: (number | null)[][]}[], why: import('./why.mjs').Why | string | null}} Facts
  */
 
 /** The set that is the difference of the two results. */

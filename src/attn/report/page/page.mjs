@@ -428,7 +428,8 @@ function arrange() {
   const {length} = overview.heads.filter(head => !data.tile(head));
   const shown = length === data.headCount ? `${length} heads` : `${length} of ${data.headCount} heads`;
   const isChange = state.set === kDifference && !['file', 'difference', kSelected].includes(state.order);
-  byId('shown').textContent = refused || [shown, state.order === 'file' ? '' : 'the largest first', shownStage() === 'weights' ? '' : 'weights', isChange ? 'first minus second' : '', overview.scrolls ? 'scroll for more' : '',
+  const note = facts.statistics.find(({name}) => name === state.order)?.note ?? '';
+  byId('shown').textContent = refused || [shown, state.order === 'file' ? '' : 'the largest first', note, shownStage() === 'weights' ? '' : 'weights', isChange ? 'first minus second' : '', overview.scrolls ? 'scroll for more' : '',
                                           overview.initials].filter(Boolean).join(', ');
 }
 

@@ -14,7 +14,7 @@ export class SelectedWeights {
     this.data = data;
     this.state = state;
     /** @type {Facts['statistics'][number]} */
-    this.statistic = {name: kSelected, title, of: []};
+    this.statistic = {name: kSelected, title, note: '', of: []};
     this.cell = '';
     /** By set and head. @type {Map<string, number>} */
     this.errors = new Map();
