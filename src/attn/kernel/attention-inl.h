@@ -169,7 +169,7 @@ namespace attn::kernel::HWY_NAMESPACE {
 template <class T>
 Kernels<T> make_kernels() {
   Kernels<T> kernels;
-  kernels.geometry = {kLanes<T>, kPanel<T>, kTileRows, kGroupRows};
+  kernels.geometry = {kLanes<T>, kPanel<T>, kTileRows, kGroupRows, kBackwardKeys};
   kernels.pack_keys = pack_keys<T>;
   kernels.pack_values = pack_values<T>;
   kernels.begin = begin<T>;
@@ -180,6 +180,7 @@ Kernels<T> make_kernels() {
   kernels.single_block = single_block<T>;
   kernels.backward_begin = backward_begin<T>;
   kernels.backward_rows = backward_rows<T>;
+  kernels.backward_write = backward_write<T>;
   kernels.multiply_add = multiply_add<T>;
   return kernels;
 }

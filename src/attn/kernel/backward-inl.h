@@ -12,6 +12,11 @@
 
 namespace attn::kernel::HWY_NAMESPACE {
 
+/// Keys of one step, whole panels. Two matrices of weights, and keys, values and their gradients
+/// with up to 64 elements, fit into a level 2 cache of 512 KiB, or, as processors with AVX-512 have
+/// it, of 1 MiB.
+inline constexpr std::size_t kBackwardKeys = HWY_TARGET == HWY_AVX3 ? 384 : 192;
+
 /// Calls f(Constant<vectors>, first column) for each panel of a matrix of `columns` columns.
 template <class T, class F>
 void in_panels_of_columns(std::size_t columns, F f) {
@@ -32,6 +37,15 @@ const T* contiguous_rows(const Matrix& matrix, std::size_t first, std::size_t co
     for (std::size_t j = 0; from != to && j < columns; ++j) to[j] = from[j];
   }
   return buffer;
+}
+
+/// Reads one element of each cache line. A product reads a few elements of a few rows at a time, so
+/// the processor fetches rows that are not in the level 2 cache one after another; here they
+/// arrive together.
+template <class T>
+HWY_INLINE void read_lines(const T* from, std::size_t count) {
+  for (std::size_t i = 0; i < count; i += 64 / sizeof(T))
+    static_cast<void>(*static_cast<const volatile T*>(from + i));
 }
 
 /// Packs the right factor of a product, `rows` times `scale`, in panels of columns; the last ones
@@ -147,6 +161,7 @@ HWY_NOINLINE void add_transposed(const Columns* visible, std::size_t rows, const
   struct Tile {
     std::size_t key, keys, from, to;
   };
+  static_assert(kBackwardKeys % kTileRows == 0);
   Tile visited[kBackwardKeys / kTileRows];
   std::size_t count = 0;
   for (std::size_t key = keys.from; key < keys.to; key += kTileRows) {
@@ -185,9 +200,8 @@ class BackwardStep {
                    static_cast<std::int64_t>(keys_.first + keys_.count)};
     const Reach reach = reach_of(s_.row, rows_);
     hull_ = in_panels(columns(intersection(all, {reach.first, reach.last})));
-    fill(s_.grad_query, rows_ * s_.depth, T(0));
+    if (hull_.empty()) return fill(s_.grad_query, rows_ * s_.depth, T(0));
     fill(s_.running_max, rows_ * kLanes<T>, -kInfinity<T>);  // is computed, but not used
-    if (hull_.empty()) return;
 
     QueryBlock<T> block{
         .problem = p_, .first = first_, .rows = rows_, .kv = {}, .scratch = score_scratch()};
@@ -237,6 +251,8 @@ class BackwardStep {
     const bool all_visible = !has_masks(p_) && !has_biases(p_) && reach.all_first <= all.first &&
                              reach.all_last >= all.last;
     block.group_rows = all_visible ? kGroupRows : kTileRows;
+    read_lines(block.query + i * p_.D, (end - i) * p_.D);
+    read_lines(grad_ + i * p_.Dv, (end - i) * p_.Dv);
     for (; i < end; i += block.group_rows) {
       s_.reach[i / block.group_rows] = reach_of(s_.row + i, HWY_MIN(block.group_rows, end - i));
       group_of_rows(RowGroup<T>(block, i), all);
@@ -257,7 +273,7 @@ class BackwardStep {
         fill(row + hull_.from, from - hull_.from, T(0));
         if (!here.empty()) fill(row + here.to, hull_.to - here.to, T(0));
       }
-    if (here.empty()) return;
+    if (here.empty()) return fill(s_.grad_query + group.i * s_.depth, group.rows * s_.depth, T(0));
     multiply_by_values(group, reached, slopes);
     for (std::size_t r = 0; r < group.rows; ++r) differentiate(group.i + r, here);
     if (keys_.out.q) add_to_queries(group, reached);
@@ -431,6 +447,24 @@ class BackwardStep {
 template <class T>
 void backward_rows(const BackwardKeys<T>& keys, std::size_t first, std::size_t rows) {
   BackwardStep<T>(keys, first, rows).run();
+}
+
+template <class T>
+void backward_write(const BackwardSums<T>& sums, bool add, T* to) {
+  const Tag<T> d;
+  const Vec<T> scale = hn::Set(d, sums.scale);
+  for (std::size_t i = 0; i < sums.rows; ++i, to += sums.columns) {
+    const T* from = sums.from + i * sums.stride;
+    std::size_t j = 0;
+    for (; j + kLanes<T> <= sums.columns; j += kLanes<T>) {
+      const Vec<T> sum = hn::Mul(hn::LoadU(d, from + j), scale);
+      hn::StoreU(add ? hn::Add(hn::LoadU(d, to + j), sum) : sum, d, to + j);
+    }
+    for (; j < sums.columns; ++j) {
+      const T sum = from[j] * sums.scale;
+      to[j] = add ? to[j] + sum : sum;
+    }
+  }
 }
 
 }  // namespace attn::kernel::HWY_NAMESPACE

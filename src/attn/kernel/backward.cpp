@@ -24,7 +24,8 @@ std::size_t lay_out(const Problem<T>& p, const Geometry& geometry, std::byte* me
     if (memory) pointer = reinterpret_cast<X*>(memory + bytes);
     bytes = round_up(bytes + count * sizeof(X), kLine);
   };
-  s.stride = kBackwardKeys + geometry.lanes;  // not a power of two, which maps to few cache sets
+  const std::size_t keys = geometry.backward_keys;
+  s.stride = keys + geometry.lanes;  // not a power of two, which maps to few cache sets
   s.depth = round_up(p.D, geometry.lanes);
   s.value_depth = round_up(p.Dv, geometry.lanes);
   take(s.row, kBackwardRows);
@@ -38,12 +39,12 @@ std::size_t lay_out(const Problem<T>& p, const Geometry& geometry, std::byte* me
     for (T** each : {&s.raw, &s.scaled, &s.masked}) take(*each, kBackwardRows * s.stride);
   take(s.running_max, kBackwardRows * geometry.lanes);
   take(s.widened, geometry.panel * std::max(p.D, p.Dv));
-  take(s.key_panels, kBackwardKeys * p.D);
-  take(s.value_panels, kBackwardKeys * p.Dv);
-  take(s.key_factor, kBackwardKeys * s.depth);
+  take(s.key_panels, keys * p.D);
+  take(s.value_panels, keys * p.Dv);
+  take(s.key_factor, keys * s.depth);
   take(s.grad_query, kBackwardRows * s.depth);
-  take(s.grad_key, kBackwardKeys * s.depth);
-  take(s.grad_value, kBackwardKeys * s.value_depth);
+  take(s.grad_key, keys * s.depth);
+  take(s.grad_value, keys * s.value_depth);
   return bytes;
 }
 
@@ -63,7 +64,8 @@ class BackwardCall {
         pool_(pool),
         kernels_(kernels<T>(isa)),
         row_blocks_((p_.L + kBackwardRows - 1) / kBackwardRows),
-        key_blocks_((p_.S + kBackwardKeys - 1) / kBackwardKeys),
+        keys_(kernels_.geometry.backward_keys),
+        key_blocks_((p_.S + keys_ - 1) / keys_),
         turns_(p_.B * p_.H * row_blocks_) {}
 
   void all() {
@@ -113,8 +115,8 @@ class BackwardCall {
       span.last = std::max(span.last, ranges[l].end);
     }
     if (span.empty()) return {};
-    return {static_cast<std::size_t>(span.first) / kBackwardKeys,
-            (static_cast<std::size_t>(span.last) + kBackwardKeys - 1) / kBackwardKeys};
+    return {static_cast<std::size_t>(span.first) / keys_,
+            (static_cast<std::size_t>(span.last) + keys_ - 1) / keys_};
   }
 
   Visits visits(std::size_t b, std::size_t block) const {
@@ -165,7 +167,7 @@ class BackwardCall {
     BackwardScratch<T> scratch;
     const std::size_t bytes = lay_out(p_, kernels_.geometry, nullptr, scratch);
     lay_out(p_, kernels_.geometry, pool_.scratch(worker).reserve(bytes), scratch);
-    const std::size_t first = number * kBackwardKeys, count = std::min(kBackwardKeys, p_.S - first);
+    const std::size_t first = number * keys_, count = std::min(keys_, p_.S - first);
     const BackwardKeys<T> keys{in_, out_, pair / p_.G, pair % p_.G, first, count, scratch};
     kernels_.backward_begin(keys);
     const std::size_t heads = p_.H / p_.G;
@@ -177,37 +179,28 @@ class BackwardCall {
         const std::size_t rows = std::min(kBackwardRows, p_.L - row);
         kernels_.backward_rows(keys, bh * p_.L + row, rows);
         if (out_.q)
-          add_queries(scratch, bh * p_.L + row, rows, number, number == here.first,
-                      turns_[bh * row_blocks_ + block]);
+          in_turn(turns_[bh * row_blocks_ + block], number, [&] {
+            kernels_.backward_write({scratch.grad_query, scratch.depth, rows, p_.D},
+                                    number != here.first, out_.q + (bh * p_.L + row) * p_.D);
+          });
       }
-    write(scratch.grad_key, scratch.depth, p_.D, pair, first, count, p_.scale, out_.k);
-    write(scratch.grad_value, scratch.value_depth, p_.Dv, pair, first, count, T(1), out_.v);
+    const std::size_t row = pair * p_.S + first;
+    if (out_.k)
+      kernels_.backward_write({scratch.grad_key, scratch.depth, count, p_.D, p_.scale}, false,
+                              out_.k + row * p_.D);
+    if (out_.v)
+      kernels_.backward_write({scratch.grad_value, scratch.value_depth, count, p_.Dv}, false,
+                              out_.v + row * p_.Dv);
   }
 
-  /// Adds what key block `number` contributes to the gradients of queries, when it is its turn.
-  void add_queries(const BackwardScratch<T>& scratch, std::size_t first, std::size_t rows,
-                   std::size_t number, bool is_first, std::atomic<std::size_t>& turn) const {
+  /// Calls f() when it is the turn of key block `number`.
+  template <class F>
+  static void in_turn(std::atomic<std::size_t>& turn, std::size_t number, F f) {
     for (std::size_t now; (now = turn.load(std::memory_order_acquire)) != number;)
       turn.wait(now, std::memory_order_acquire);
-    for (std::size_t i = 0; i < rows; ++i) {
-      const T* from = scratch.grad_query + i * scratch.depth;
-      T* to = out_.q + (first + i) * p_.D;
-      if (is_first)
-        std::copy_n(from, p_.D, to);
-      else
-        for (std::size_t j = 0; j < p_.D; ++j) to[j] += from[j];
-    }
+    f();
     turn.store(number + 1, std::memory_order_release);
     turn.notify_all();
-  }
-
-  /// Writes the sums of keys [first, first + count) times `scale`.
-  void write(const T* sums, std::size_t stride, std::size_t width, std::size_t pair,
-             std::size_t first, std::size_t count, T scale, T* out) const {
-    if (!out) return;
-    for (std::size_t i = 0; i < count; ++i)
-      for (std::size_t j = 0; j < width; ++j)
-        out[(pair * p_.S + first + i) * width + j] = sums[i * stride + j] * scale;
   }
 
   const BackwardProblem<T>& in_;
@@ -215,7 +208,8 @@ class BackwardCall {
   const Gradients<T>& out_;
   ThreadPool& pool_;
   const Kernels<T>& kernels_;
-  const std::size_t row_blocks_, key_blocks_;
+  const std::size_t row_blocks_;
+  const std::size_t keys_, key_blocks_;          ///< keys of a block
   std::vector<Visits> visits_;                   ///< (B or 1, row blocks)
   std::vector<std::atomic<std::size_t>> turns_;  ///< (B, H, row blocks): the next key block
 };

@@ -11,10 +11,8 @@ namespace attn::kernel {
 
 struct Reach;
 
-/// Keys and queries of one step. Two matrices of weights of a step, and keys, values and their
-/// gradients with up to 64 elements, fit into a level 2 cache of 512 KiB. 192 is a multiple of all
-/// panels, 96 of the rows of a group.
-inline constexpr std::size_t kBackwardKeys = 192, kBackwardRows = 96;
+/// Queries of one step, whole groups of rows. Geometry has the number of keys.
+inline constexpr std::size_t kBackwardRows = 96;
 
 template <class T>
 struct BackwardScratch {
@@ -44,6 +42,14 @@ struct BackwardKeys {
   const Gradients<T>& out;
   std::size_t b = 0, g = 0, first = 0, count = 0;
   BackwardScratch<T> scratch;
+};
+
+/// Rows of sums in scratch memory, `stride` apart.
+template <class T>
+struct BackwardSums {
+  const T* from;
+  std::size_t stride, rows, columns;
+  T scale = 1;
 };
 
 }  // namespace attn::kernel

@@ -29,10 +29,11 @@ constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
 }
 
 struct Geometry {
-  std::size_t lanes = 1;       ///< elements of a vector
-  std::size_t panel = 1;       ///< keys of a key panel, columns of a value panel
-  std::size_t tile_rows = 1;   ///< query rows of the micro-kernel
-  std::size_t group_rows = 1;  ///< most rows of a group, which are computed together
+  std::size_t lanes = 1;          ///< elements of a vector
+  std::size_t panel = 1;          ///< keys of a key panel, columns of a value panel
+  std::size_t tile_rows = 1;      ///< query rows of the micro-kernel
+  std::size_t group_rows = 1;     ///< most rows of a group, which are computed together
+  std::size_t backward_keys = 1;  ///< keys of a step of the backward pass
 };
 
 /// Keys [first, last); empty by default.
@@ -148,6 +149,9 @@ struct Kernels {
   /// the keys, values and biases, and leaves what the keys add to those of the queries in
   /// scratch.grad_query.
   void (*backward_rows)(const BackwardKeys<T>& keys, std::size_t first, std::size_t rows);
+
+  /// Writes scaled sums to contiguous rows, or adds them to these.
+  void (*backward_write)(const BackwardSums<T>& sums, bool add, T* to);
 
   /// Runs `rounds` rounds of independent multiply-adds in registers and returns the number of
   /// floating point operations. For measuring the machine's peak.
