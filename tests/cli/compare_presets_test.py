@@ -155,6 +155,68 @@ def test_baseline_is_the_formula_in_low_precision(tmp_path, precision, softcap):
         assert np.sqrt((other ** 2).mean()) != pytest.approx(found["baseline_rms"], rel=4e-3)
 
 
+class Gradients(Job):
+    """The gradients of the same attention, as PyTorch's autograd computes them in a low precision."""
+
+    def __init__(self, folder, precision, softcap=0):
+        super().__init__(folder, precision, softcap)
+        self.grad = rounded(np.random.default_rng(7).standard_normal((4, 48, 24)), precision)
+        np.savez(folder / "job.npz", Q=self.q[None], K=self.k[None], V=self.v[None], grad_context=self.grad[None])
+        self.flags = ["job.npz", *(flag for flag in self.flags if not flag.endswith(("--q", "--k", "--v", ".npy")))]
+
+    def gradients(self, stored, rounds_heads=True):
+        low = lambda x: rounded(x, stored)  # noqa: E731
+        transposed = lambda x: x.transpose(0, 2, 1)  # noqa: E731
+        of_groups = lambda x: low((low(x) if rounds_heads else x).reshape(2, 2, *x.shape[1:]).sum(1))  # noqa: E731
+        v, scale = np.repeat(self.v, 2, 0), 20 ** -0.5
+        k = low(np.repeat(self.k, 2, 0) * scale)
+        scores = low(self.q @ transposed(k))
+        if self.softcap:
+            scores = low(self.softcap * np.tanh(scores / self.softcap))
+        visible = np.tri(48, dtype=bool)
+        weights = np.exp(np.where(visible, scores - scores.max(-1, keepdims=True), -np.inf))
+        weights = low(weights / weights.sum(-1, keepdims=True))
+        of_weights = low(np.where(visible, self.grad @ transposed(v), 0))
+        slopes = low(weights * (of_weights - (weights * of_weights).sum(-1, keepdims=True)))
+        if self.softcap:
+            slopes = low(slopes * (1 - (scores / self.softcap) ** 2))
+        of_keys = low(low(transposed(slopes) @ self.q) * scale)
+        return {"grad_Q": low(slopes @ k), "grad_K": of_groups(of_keys), "grad_V": of_groups(transposed(weights) @ self.grad),
+                "delta": low((low(weights @ v) * self.grad).sum(-1))}
+
+
+@pytest.mark.parametrize("softcap", [0, 5])
+@pytest.mark.parametrize("precision", ["f16", "bf16"])
+def test_baseline_of_gradients(tmp_path, precision, softcap):
+    job = Gradients(tmp_path, precision, softcap)
+    exact, low, other = job.gradients("f64"), job.gradients(precision), job.gradients(precision, rounds_heads=False)
+    np.savez(tmp_path / "a.npz", **{name: x[None] for name, x in exact.items()})
+    run = attn("compare", "a.npz", *job.flags, "--gate", "baseline_rms + baseline_max_abs > 0", "--json", cwd=tmp_path)
+    assert run.stderr == b""
+    tensors = json.loads(run.stdout)["tensors"]
+    assert [tensor["name"] for tensor in tensors] == list(exact)
+    for tensor in tensors:
+        found, error = tensor["gates"][0]["values"], low[tensor["name"]] - exact[tensor["name"]]
+        assert found["baseline_rms"] == pytest.approx(np.sqrt((error ** 2).mean()), rel=2e-3), tensor["name"]
+        assert found["baseline_max_abs"] == pytest.approx(abs(error).max(), rel=2e-2)
+        if tensor["name"] == "grad_V":  # would be noticed
+            error = other[tensor["name"]] - exact[tensor["name"]]
+            assert np.sqrt((error ** 2).mean()) != pytest.approx(found["baseline_rms"], rel=4e-3)
+
+
+@pytest.mark.parametrize("flags", [["--preset", "fa2"], ["--preset", "fa3"], ["--baseline"]])
+def test_baseline_judges_gradients(tmp_path, flags):
+    """A right kernel passes; one without the scale in the gradient of the keys fails only there."""
+    job = Gradients(tmp_path, "bf16")
+    for factor, wrong in [(1, []), (20 ** 0.5, ["grad_K"])]:
+        result = job.gradients("bf16")
+        result["grad_K"] = rounded(result["grad_K"] * factor, "bf16")
+        np.savez(tmp_path / "a.npz", **{name: x[None] for name, x in result.items()})
+        run = attn("compare", "a.npz", *job.flags, *flags, "--json", cwd=tmp_path)
+        assert run.stderr == b"" and run.returncode == (1 if wrong else 0)
+        assert [tensor["name"] for tensor in json.loads(run.stdout)["tensors"] if not tensor["same"]] == wrong
+
+
 def at_error(reference, error):
     """A result with this largest error."""
     result = reference.copy()

@@ -159,12 +159,13 @@ def test_backward(assert_attention, monkeypatch, wrong):
 
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(autograd=types.SimpleNamespace(grad=grad)))
     arguments = [tracked(x) for x in (weights @ v, q, k, v)]
-    if wrong:
-        with pytest.raises(AssertionError, match="grad_K"):
-            assert_attention(*arguments, grad_context=g, backward=True)
-    else:
-        report = assert_attention(*arguments, grad_context=g, backward=True)
-        assert [tensor["name"] for tensor in report["tensors"]] == ["context", *found]
+    for gates in {}, {"precision": "f32", "baseline": True}:
+        if wrong:
+            with pytest.raises(AssertionError, match="grad_K"):
+                assert_attention(*arguments, grad_context=g, backward=True, **gates)
+        else:
+            report = assert_attention(*arguments, grad_context=g, backward=True, **gates)
+            assert [tensor["name"] for tensor in report["tensors"]] == ["context", *found]
 
 
 @pytest.mark.parametrize("out, job, message", [

@@ -1,7 +1,6 @@
 #include "attn/compare/baseline.h"
 
 #include <string>
-#include <variant>
 
 #include "attn/base/error.h"
 #include "attn/core/low_precision.h"
@@ -12,8 +11,6 @@ namespace {
 /// Errors: usage.
 void require_baseline(const Request& output, const Precision& precision) {
   const std::string name(name_of(output));
-  if (!std::holds_alternative<Output>(output))
-    throw Error(ErrorKind::usage, name + ": an input has no baseline");
   if (precision.stored == DType::f64)
     throw Error(ErrorKind::usage,
                 name +
@@ -29,11 +26,11 @@ void require_baseline(const Request& output, const Precision& precision) {
 Tensor baseline_of(const Request& output, const Job& job, const Precision& precision) {
   require_baseline(output, precision);
   Options options = job.options;
-  options.compute = Compute::f32;
+  options.compute = is_of_gradients(output) ? Compute::f64 : Compute::f32;
   TensorMap stored;
   for (const auto& [name, tensor] : job.tensors)
     stored.set(name, is_float(tensor.dtype()) ? cast(tensor, precision.stored) : tensor);
-  return low_precision(std::get<Output>(output), make_inputs({stored, options}), precision.stored);
+  return low_precision(output, make_inputs({stored, options}), precision.stored);
 }
 
 }  // namespace attn

@@ -8,9 +8,9 @@
 
 namespace attn {
 
-/// The output computed in the dtype that `precision` stores (core/low_precision.h), from inputs
-/// that are rounded to it first. Errors: usage, if there is no such baseline: for f64, which is the
-/// precision of the reference, for tf32, and for tensors that are not outputs.
+/// The output or gradient computed in the dtype that `precision` stores (core/low_precision.h),
+/// from inputs that are rounded to it first. Errors: usage, if there is no such baseline: for f64,
+/// which is the precision of the reference, and for tf32.
 Tensor baseline_of(const Request& output, const Job& job, const Precision& precision);
 
 }  // namespace attn

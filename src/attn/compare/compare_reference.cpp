@@ -569,8 +569,11 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
     memory = {}, memory.add("parts of the job", parts->bytes());
   else if (!outputs_with_bounds.empty())
     memory.add("error bounds", bytes_of_errors(prepared.inputs, outputs_with_bounds));
-  if (std::any_of(gatings.begin(), gatings.end(), needs_baseline))
-    memory.add("baselines", MemoryEstimate(of_executed).bytes());
+  std::vector<Request> with_baseline;
+  for (std::size_t i = 0; i < gatings.size(); ++i)
+    if (needs_baseline(gatings[i])) with_baseline.push_back(job.outputs[i]);
+  if (!with_baseline.empty())
+    memory.add("baselines", MemoryEstimate(plan(prepared.inputs, with_baseline)).bytes());
   if (std::any_of(job.outputs.begin(), job.outputs.end(),
                   [](const Request& output) { return std::holds_alternative<Gradient>(output); }))
     memory.add(

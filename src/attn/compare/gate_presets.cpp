@@ -8,11 +8,25 @@
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
+#include "attn/core/output_table.h"
 
 namespace attn {
 namespace {
 
-enum class When { always, f16, bf16, f32, f64, softcap, no_softcap, logsumexp, other };
+enum class When {
+  always,
+  f16,
+  bf16,
+  f32,
+  f64,
+  no_softcap,
+  softcap,
+  gradients_with_softcap,
+  output,
+  gradient,
+  logsumexp,
+  other
+};
 
 struct PresetGate {
   const char* gate;
@@ -27,10 +41,14 @@ struct Preset {
 
 const std::vector<Preset>& all_presets() {
   static const std::vector<Preset> kPresets = {
-      {"fa2", {{"max_abs <= 2 * baseline_max_abs + 1e-5"}}},
+      {"fa2",
+       {{"max_abs <= 2 * baseline_max_abs + 1e-5", When::output},
+        {"max_abs <= 3 * baseline_max_abs", When::gradient}}},
       {"fa3",
        {{"max_abs <= 2 * baseline_max_abs + 2 * ref_rounding", When::no_softcap},
-        {"max_abs <= 3 * baseline_max_abs + 2 * ref_rounding", When::softcap}}},
+        {"max_abs <= 3 * baseline_max_abs + 2 * ref_rounding", When::softcap},
+        {"max_abs <= 3 * baseline_max_abs + 2 * ref_rounding + 3e-4",
+         When::gradients_with_softcap}}},
       {"flashmla",
        {{"abs_or_rel(abs=8e-4, rel=2.01/128) == 0 and (cosdiff <= 5e-6 or ref_l2 < 1e-6)",
          When::other},
@@ -60,10 +78,16 @@ std::string_view text_of(When when) {
       return "f32";
     case When::f64:
       return "f64";
-    case When::softcap:
-      return "with a softcap";
     case When::no_softcap:
       return "without a softcap";
+    case When::softcap:
+      return "outputs, with a softcap";
+    case When::gradients_with_softcap:
+      return "gradients, with a softcap";
+    case When::output:
+      return "outputs";
+    case When::gradient:
+      return "gradients";
     case When::logsumexp:
       return "logsumexp";
     case When::other:
@@ -85,10 +109,18 @@ bool is_met(When when, const GatedTensor& tensor) {
     case When::f64:  // and integers
       return tensor.stored != DType::f16 && tensor.stored != DType::bf16 &&
              tensor.stored != DType::f32;
-    case When::softcap:
-      return tensor.has_softcap;
     case When::no_softcap:
       return !tensor.has_softcap;
+    case When::softcap:
+      return tensor.has_softcap && is_met(When::output, tensor);
+    case When::gradients_with_softcap:
+      return tensor.has_softcap && is_met(When::gradient, tensor);
+    case When::output:
+      return !is_met(When::gradient, tensor);
+    case When::gradient: {
+      const std::optional<Request> request = request_named(tensor.name);
+      return request && is_of_gradients(*request);
+    }
     case When::logsumexp:
       return tensor.name == "logsumexp" || tensor.name == "lse";
     case When::other:

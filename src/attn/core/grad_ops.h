@@ -62,13 +62,24 @@ struct TensorDerivatives {
   }
 };
 
-/// Derived classes replace operations, for Formula of them.
-class GradOps : public TracedOps<TensorOps, TensorDerivatives> {
+/// Derived classes replace operations, for Formula of them. Exact: TensorOps, or a class derived
+/// from it.
+template <class Exact>
+class BasicGradOps : public TracedOps<Exact, TensorDerivatives> {
+  using Base = TracedOps<Exact, TensorDerivatives>;
+
+ protected:
+  using Base::arithmetic_, Base::delta_, Base::exact_, Base::in_, Base::tape_, Base::wants_delta_;
+  using Base::found_derivative, Base::record, Base::value_of;
+
  public:
+  using typename Base::Operand;
+
   /// `inputs`, whose floats are float64, must outlive this object. Derivatives by `wanted` are
-  /// computed, and delta() on request.
-  GradOps(const Inputs& inputs, std::set<Input> wanted, bool wants_delta)
-      : TracedOps(inputs, TensorOps(inputs), {}, std::move(wanted), wants_delta) {}
+  /// computed, and delta() on request. `rounding` is applied to the derivatives by each operand.
+  BasicGradOps(const Inputs& inputs, Exact exact, std::set<Input> wanted, bool wants_delta,
+               std::function<Tensor(const Tensor&)> rounding = nullptr)
+      : Base(inputs, std::move(exact), {}, std::move(wanted), wants_delta, std::move(rounding)) {}
 
   /// Sets the derivative of the loss by a value, or adds to it.
   void seed(const Traced& value, const Tensor& g) {
@@ -274,6 +285,13 @@ class GradOps : public TracedOps<TensorOps, TensorDerivatives> {
     }
     return g;
   }
+};
+
+/// The operations on float64 tensors.
+class GradOps : public BasicGradOps<TensorOps> {
+ public:
+  GradOps(const Inputs& inputs, std::set<Input> wanted, bool wants_delta)
+      : BasicGradOps(inputs, TensorOps(inputs), std::move(wanted), wants_delta) {}
 };
 
 }  // namespace attn

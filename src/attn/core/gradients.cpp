@@ -45,9 +45,7 @@ Gradients::Gradients(const Inputs& in, const std::vector<Request>& requests)
   fast.key_part = nullptr;
   const bool is_fused =
       gradient_fallback_reason(in, requests) == nullptr && provide_context(formula, fast);
-  for (const auto& [seed, output] : kSeeds)
-    if (in_[seed] && !(is_fused && seed == Input::grad_logsumexp))
-      ops_.seed(formula.at(same_numbers_as(output)), cast(*in_[seed], DType::f64));
+  seed_loss(formula, ops_, in_, is_fused ? std::optional(Input::grad_logsumexp) : std::nullopt);
   ops_.run();
 }
 
@@ -68,15 +66,8 @@ bool Gradients::provide_context(Formula<GradOps>& formula, const Inputs& fast) {
 }
 
 Tensor Gradients::of(const Request& request) const {
-  if (const Gradient* gradient = std::get_if<Gradient>(&request)) {
-    const std::optional<Tensor> full = ops_.derivative(gradient->of);
-    return cast(full ? to_user_layout(gradient->of, *full, in_)
-                     : Tensor(DType::f64, gradient_shape(gradient->of, in_)),
-                result_);
-  }
-  const Tensor delta =
-      ops_.delta() ? *ops_.delta() : Tensor(DType::f64, full_shape(Output::delta, in_));
-  return cast(to_user_layout(Output::delta, delta, in_), compute_);
+  return cast(gradient_of(request, ops_, in_),
+              std::holds_alternative<Gradient>(request) ? result_ : compute_);
 }
 
 OutputSet outputs_of_loss(const Inputs& in) {

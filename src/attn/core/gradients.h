@@ -9,12 +9,15 @@
 #pragma once
 
 #include <optional>
+#include <variant>
 #include <vector>
 
 #include "attn/core/formula.h"
 #include "attn/core/grad_ops.h"
 #include "attn/core/inputs.h"
+#include "attn/core/layout.h"
 #include "attn/core/output_table.h"
+#include "attn/core/plan.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -37,6 +40,29 @@ class Gradients {
   const DType result_, compute_;
   GradOps ops_;
 };
+
+/// Sets the derivatives of the loss by outputs to those that the job gives; `except`: one that is
+/// counted elsewhere.
+template <class Ops>
+void seed_loss(Formula<Ops>& formula, Ops& ops, const Inputs& in,
+               std::optional<Input> except = {}) {
+  for (const auto& [seed, output] : kSeeds)
+    if (in[seed] && seed != except)
+      ops.seed(formula.at(same_numbers_as(output)), cast(*in[seed], DType::f64));
+}
+
+/// The derivative that ops.run() computed, or delta, in the user's layout and float64.
+template <class Ops>
+Tensor gradient_of(const Request& request, const Ops& ops, const Inputs& in) {
+  if (const Gradient* gradient = std::get_if<Gradient>(&request)) {
+    const std::optional<Tensor> full = ops.derivative(gradient->of);
+    return full ? to_user_layout(gradient->of, *full, in)
+                : Tensor(DType::f64, gradient_shape(gradient->of, in));
+  }
+  const std::optional<Tensor>& delta = ops.delta();
+  return to_user_layout(Output::delta,
+                        delta ? *delta : Tensor(DType::f64, full_shape(Output::delta, in)), in);
+}
 
 /// An upper bound of the memory of Gradients, where the outputs that the loss depends on take
 /// `bytes_of_outputs` in float64, and the largest of them `largest`.

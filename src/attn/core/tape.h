@@ -16,6 +16,11 @@ class Tape {
  public:
   /// Passes the derivative by the node's tensor on to the operands of its operation.
   using Backward = std::function<void(const Derivative& g)>;
+  using Rounding = std::function<Derivative(const Derivative&)>;
+
+  /// `rounding` is applied to each derivative that an operation passes on, and to sums of them;
+  /// nullptr: none is rounded.
+  explicit Tape(Rounding rounding = nullptr) : rounding_(std::move(rounding)) {}
 
   std::size_t add(Backward backward) {
     nodes_.push_back({std::move(backward), {}});
@@ -35,7 +40,7 @@ class Tape {
   void pass(const Operand& operand, Function&& derivative) {
     if (!operand.node) return;
     std::optional<Derivative>& sum = nodes_[*operand.node].derivative;
-    sum = sum ? sum_of(std::move(*sum), derivative()) : derivative();
+    sum = sum ? rounded(sum_of(std::move(*sum), rounded(derivative()))) : rounded(derivative());
   }
 
   /// Computes the derivatives by all nodes, and keeps those by nodes without operation.
@@ -57,6 +62,10 @@ class Tape {
     Backward backward;
     std::optional<Derivative> derivative;
   };
+
+  Derivative rounded(Derivative x) const { return rounding_ ? rounding_(x) : x; }
+
+  const Rounding rounding_;
   std::vector<Node> nodes_;
 };
 

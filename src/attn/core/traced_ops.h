@@ -54,12 +54,14 @@ class TracedOps {
   using Operand = std::optional<Value>;
 
   /// `inputs` must outlive this object. Derivatives by `wanted` are computed, and delta on request.
+  /// `rounding` is applied to derivatives (core/tape.h).
   TracedOps(const Inputs& inputs, Exact exact, Arithmetic arithmetic, std::set<Input> wanted,
-            bool wants_delta)
+            bool wants_delta, typename Tape<Number>::Rounding rounding = nullptr)
       : in_(inputs),
         exact_(std::move(exact)),
         tensors_(inputs),
         arithmetic_(std::move(arithmetic)),
+        tape_(std::move(rounding)),
         wants_delta_(wants_delta),
         wanted_(std::move(wanted)) {}
 
