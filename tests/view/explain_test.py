@@ -194,6 +194,64 @@ def test_matrices_with_options_are_the_outputs(explain, outputs, options):
         assert_close(matrices(text)[name], results[output])
 
 
+# Gradients.
+
+GRAD = RNG.standard_normal((3, 2))
+
+
+def gradients(q, k, v, of_context, hidden=None, scale=0.5):
+    a = softmax(np.where(hidden, -np.inf, scale * q @ k.T) if hidden is not None else scale * q @ k.T)
+    of_weights = of_context @ v.T
+    delta = (a * of_weights).sum(1, keepdims=True)
+    of_scores = a * (of_weights - delta)
+    return {"dV": a.T @ of_context, "dA": of_weights, "δ": delta, "dS": of_scores, "dQ": scale * of_scores @ k,
+            "dK": scale * of_scores.T @ q}
+
+
+@pytest.mark.parametrize("options, arguments", [
+    ({}, {}), ({"causal": True}, {"hidden": ~np.tri(3, 4, dtype=bool)}), ({"scale": -2}, {"scale": -2}),
+    ({"scale": "none"}, {"scale": 1})], ids=["plain", "causal", "scale", "no scale"])
+def test_gradients_are_explained(explain, options, arguments):
+    """Every line of arithmetic is true, and the matrices are those of NumPy."""
+    text = explain({**JOB, **options, "grad_context": GRAD.tolist()}, "--outputs", "grad_V", "--explain-query", "1")
+    found, key = matrices(text), int(re.search(r"those of key (\d)", text)[1])
+    expected = gradients(Q, K, V, GRAD, **arguments)
+    for name, wanted in expected.items():
+        assert_close(found["\\delta " if name == "δ" else f"\\mathrm{{{name}}}"], wanted)
+    stated = numbers_of(text, 20)
+    for name, (row, letter) in {"dV": (key, "dv"), "dS": (1, "ds"), "dQ": (1, "dq"), "dK": (key, "dk")}.items():
+        for column, wanted in enumerate(expected[name][row]):
+            assert stated[f"\\mathrm{{{letter}}}_{{{row},{column}}}"] == pytest.approx(wanted, rel=1e-5, abs=1e-12)
+
+
+def test_gradients_of_projections_are_explained(explain):
+    """The four words: each word is a row of the identity or a sum of two, so that products are easy to follow."""
+    x = np.array([[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1]])
+    wq, wk, wv = (np.random.RandomState(4).randint(3, size=(3, 3)) for _ in range(3))
+    of_context = np.random.RandomState(5).randint(3, size=(4, 3)).astype(float)
+    text = explain({"embeddings": x.tolist(), "W_Q": wq.tolist(), "W_K": wk.tolist(), "W_V": wv.tolist(),
+                    "grad_context": of_context.tolist()}, "--outputs", "delta")
+    of = gradients(x @ wq, x @ wk, x @ wv, of_context, scale=3 ** -0.5)
+    found = matrices(text)
+    for letter, w in ("Q", wq), ("K", wk), ("V", wv):
+        assert_close(found[f"\\mathrm{{dW}}_{{{letter}}}"], x.T @ of[f"d{letter}"])
+    assert_close(found["\\mathrm{dX}"], of["dQ"] @ wq.T + of["dK"] @ wk.T + of["dV"] @ wv.T)
+    numbers_of(text, 35)
+
+
+@pytest.mark.parametrize("job, reason", [
+    ({"softcap": 2}, "a softcap"), ({"sinks": [1]}, "another normaliser than softmax over keys"),
+    ({"rotary": {"kind": "half"}}, "queries or keys that are clipped"), ({"zero_key": True}, "keys that are appended"),
+    ({"grad_logsumexp": [1.0, 2.0, 3.0]}, "grad_logsumexp")])
+def test_gradients_that_are_not_explained(explain, job, reason):
+    text = explain({**JOB, **job, "grad_context": GRAD.tolist()}, "--outputs", "grad_Q")
+    assert f"Gradients are not explained for a job with {reason}" in text.replace("\\_", "_").replace("\n", " ")
+
+
+def test_gradients_are_explained_on_request_only(explain):
+    assert "radient" not in explain({**JOB, "grad_context": GRAD.tolist()}, "--outputs", "context")
+
+
 def test_large_matrix_is_shown_by_its_edges(explain):
     big = np.random.default_rng(8).standard_normal((20, 10))
     found = matrices(explain({"Q": big.tolist(), "K": big.tolist()}, "--explain-query", "19"))["S"]

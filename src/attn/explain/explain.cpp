@@ -9,6 +9,7 @@
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/core/attention.h"
+#include "attn/explain/explain_gradients.h"
 #include "attn/explain/explain_source.h"
 
 namespace attn {
@@ -93,6 +94,7 @@ class Explainer {
     drop();
     mix();
     join_heads();
+    differentiate();
     if (decimals_) round_numbers();
     return std::move(steps_);
   }
@@ -556,6 +558,22 @@ class Explainer {
     }
     equations.push_back({name("Y"), {row(formula), of_queries(from_.first(Output::output))}});
     lines(std::move(equations));
+  }
+
+  void differentiate() {
+    if (!from_.wants_gradients()) return;
+    if (const std::string reason = unexplained_gradients(from_); !reason.empty()) {
+      heading("Gradients");
+      return words("Gradients are not explained for a job with " + reason + ".");
+    }
+    const GradientLayout layout{largest_.front(), [&](const Matrix& x) { return of_queries(x); },
+                                [&](const Matrix& x) { return of_keys(x); },
+                                [&](const Matrix& x) { return of_queries_and_keys(x); }};
+    for (GradientStage& stage : gradient_stages(from_, layout)) {
+      heading(stage.heading);
+      words(stage.words);
+      for (Derivation& derivation : stage.derivations) lines(std::move(derivation.lines));
+    }
   }
 
   void round_numbers() {

@@ -1,5 +1,6 @@
 #include "attn/explain/explain_source.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "attn/base/error.h"
@@ -18,6 +19,10 @@ ExplainSource::ExplainSource(const Job& job, const TensorMap& outputs, const Exp
                                       ": expected 0 to " + std::to_string(heads_ - 1));
   head_ = static_cast<std::size_t>(choice.head);
   choose_query(choice);
+}
+
+bool ExplainSource::wants_gradients() const {
+  return std::any_of(job_.outputs.begin(), job_.outputs.end(), is_of_gradients);
 }
 
 /// Heads of a (B, H, L, D), (H, L, D), (B, L, D) or (L, D) output.

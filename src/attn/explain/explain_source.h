@@ -23,6 +23,7 @@ class ExplainSource {
   const Tensor& input(Input input) const { return at(job_.tensors, input); }
   const Tensor& output(Output output) const { return at(outputs_, output); }
   const Options& options() const { return job_.options; }
+  bool wants_gradients() const;
   const std::vector<std::string>& tokens() const { return job_.tokens; }
   std::vector<std::string> row_tokens() const;  ///< of the queries that are computed
 

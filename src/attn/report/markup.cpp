@@ -16,11 +16,11 @@
 namespace attn {
 namespace {
 
-/// Signs with a LaTeX command.
+/// Signs and names with a LaTeX command.
 constexpr std::pair<std::string_view, std::string_view> kCommands[] = {
     {"·", "\\cdot "},  {"×", "\\times "}, {"Σ", "\\sum "},   {"…", "\\dots "}, {"⋮", "\\vdots "},
     {"⋱", "\\ddots "}, {"−", "-"},        {"∞", "\\infty "}, {"∈", "\\in "},   {"|", "\\vert "},
-    {"max", "\\max "}, {"cos", "\\cos "}, {"⊙", "\\odot "}};
+    {"max", "\\max "}, {"cos", "\\cos "}, {"⊙", "\\odot "},  {"δ", "\\delta "}};
 
 std::string command_for(const std::string& text) {
   for (const auto& [sign, command] : kCommands)
@@ -252,6 +252,7 @@ double width(const Math& math) {
 std::string latex(const Math& math) {
   switch (math.kind) {
     case Math::Kind::name:
+      if (const std::string command = command_for(math.text); command != math.text) return command;
       return math.text.find_first_not_of('\'', 1) == std::string::npos
                  ? math.text
                  : "\\mathrm{" + math.text + "}";
