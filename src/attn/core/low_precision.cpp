@@ -18,7 +18,7 @@ namespace attn {
 namespace {
 
 /// Rounds to the stored dtype. The result has the dtype `compute`.
-struct Rounding {
+struct ToStored {
   DType stored, compute;
 
   Tensor operator()(const Tensor& x) const {
@@ -36,7 +36,7 @@ Tensor times(const Tensor& x, double factor) {
 /// The operations of the formula, each rounded to the stored dtype.
 class RoundedOps : public TensorOps {
  public:
-  RoundedOps(const Inputs& inputs, Rounding rounded) : TensorOps(inputs), rounded_(rounded) {}
+  RoundedOps(const Inputs& inputs, ToStored rounded) : TensorOps(inputs), rounded_(rounded) {}
 
   Tensor evaluated(Output, const Tensor& value) const { return rounded_(value); }
 
@@ -82,13 +82,13 @@ class RoundedOps : public TensorOps {
   }
 
  protected:
-  const Rounding rounded_;
+  const ToStored rounded_;
 };
 
 /// The same for results without derivatives; keys are multiplied by `key_scale`.
 class RoundedResults : public RoundedOps {
  public:
-  RoundedResults(const Inputs& inputs, Rounding rounded, double key_scale)
+  RoundedResults(const Inputs& inputs, ToStored rounded, double key_scale)
       : RoundedOps(inputs, rounded), key_scale_(key_scale) {}
 
   Tensor score(const Tensor& queries, const Tensor& keys,
@@ -105,7 +105,7 @@ class RoundedResults : public RoundedOps {
 /// The same with derivatives, which are rounded, too.
 class RoundedGradients : public BasicGradOps<RoundedOps> {
  public:
-  RoundedGradients(const Inputs& inputs, Rounding rounded, double key_scale, const Request& wanted)
+  RoundedGradients(const Inputs& inputs, ToStored rounded, double key_scale, const Request& wanted)
       : BasicGradOps(inputs, RoundedOps(inputs, rounded), inputs_of(wanted),
                      wanted == Request{Output::delta}, rounded),
         rounded_(rounded),
@@ -141,7 +141,7 @@ class RoundedGradients : public BasicGradOps<RoundedOps> {
                  [G](const Tensor& g) { return sum_of_groups(g, G); });
   }
 
-  const Rounding rounded_;
+  const ToStored rounded_;
   const double key_scale_;
 };
 
@@ -154,7 +154,7 @@ Tensor low_precision(const Request& request, const Inputs& in, DType stored) {
   if (scales_keys) scaled.scale = {};
   scaled.options.empty_rows =
       is_of_gradients(request) ? as_constants(in.options.empty_rows) : in.options.empty_rows;
-  const Rounding rounded{stored, in.compute};
+  const ToStored rounded{stored, in.compute};
   if (is_of_gradients(request)) {
     RoundedGradients ops(scaled, rounded, key_scale, request);
     Formula<RoundedGradients> formula(ops, scaled);

@@ -54,7 +54,8 @@ Matrix product_of(const Matrix& a, const Matrix& b, double factor = 1) {
 /// Numbers of one row of A B: each a sum of products, scaled as the result is.
 Derivation worked_row(
     const std::string& letter, std::size_t at, const Matrix& a, const Matrix& b,
-    const Matrix& result, const std::function<Math(Math)>& scaled = [](Math sum) { return sum; }) {
+    const Matrix& result,
+    const std::function<Math(const Math&)>& scaled = [](const Math& sum) { return sum; }) {
   Derivation worked;
   for (const std::size_t j : edges(result.columns)) {
     const Math total =
@@ -98,7 +99,7 @@ class GradientStages {
   Math of_both(const Matrix& x) const { return layout_.of_queries_and_keys(x); }
 
   /// x times the scale of the scores, as text.
-  Math scaled(Math x) const { return attn::scaled(x, double(q_.columns), from_.options()); }
+  Math scaled(const Math& x) const { return attn::scaled(x, double(q_.columns), from_.options()); }
 
   void values() {
     of_values_ = product_of(transposed(weights_), of_context_);
@@ -166,8 +167,8 @@ class GradientStages {
     const double factor = score_scale(from_.options(), q_.columns).factor();
     of_queries_ = product_of(of_scores_, k_, factor);
     of_keys_ = product_of(transposed(of_scores_), q_, factor);
-    const auto with_scale = [&](Math sum) {
-      return factor == 1 ? sum : scaled(math::parentheses(std::move(sum)));
+    const auto with_scale = [&](const Math& sum) {
+      return factor == 1 ? sum : scaled(math::parentheses(sum));
     };
     stages_.push_back(
         {"Gradients of the queries and keys",
