@@ -5,9 +5,11 @@ name does not end in _test.py. Screenshots go to the folder ATTN_SCREENSHOTS, if
 axe-core's axe.min.js.
 """
 
+import csv
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -827,12 +829,40 @@ def test_text_is_shaded_by_weight(page, model, folder, side):
 
 def test_row_and_matrix_can_be_exported(page, weights, folder):
     show(page, folder / "heads.html", "#head=0&row=4&column=0")
-    rows = [line.split("\t") for line in page.run("return attn.rowText()").splitlines()]
+    names, *rows = [line.split("\t") for line in page.run("return attn.rowText()").splitlines()]
+    assert names == ["query", "key", "weight"]
     assert [line[:2] for line in rows] == [["t4", token] for token in TOKENS]
     assert [float(line[2] or 0) for line in rows] == weights[0, 4].tolist()
     lines = [line.split(",") for line in page.run("return attn.matrixCsv()").splitlines()]
     assert lines[0][1:] == TOKENS
     assert [[float(value or 0) for value in line[1:]] for line in lines[1:]] == weights[0].tolist()
+
+
+def test_rows_and_matrices_of_two_results_have_their_names(page, model, folder):
+    show(page, folder / "both.html", "#head=29&row=40&column=7")
+    row, difference = model[2, 0, 5, 40], np.eye(64)[7] / 2
+    names, *lines = [line.split("\t") for line in page.run("return attn.rowText()").splitlines()]
+    assert names == ["query", "key", "other.npz", "model.npz", "other.npz − model.npz"]
+    np.testing.assert_allclose([[float(number or 0) for number in line[2:]] for line in lines], np.transpose([row + difference, row, difference]))
+    page.run("HTMLAnchorElement.prototype.click = function() { window.saved = this.download; }")
+    for which, name, want in ("2", "other.npz-model.npz", np.eye(64)[40][:, None] * difference), ("1", "model.npz", model[2, 0, 5]):
+        set_to(page, "set", which)
+        table = [line.split(",")[1:] for line in page.run("return attn.matrixCsv()").splitlines()[1:]]
+        np.testing.assert_allclose([[float(number or 0) for number in line] for line in table], want)
+        page.run("window.saved = undefined; document.getElementById('save-csv').click()")
+        page.wait("return window.saved !== undefined")
+        assert page.run("return window.saved") == f"weights-layer-2-head-5-{name}.csv"
+
+
+def test_lists_have_no_zeros(page, folder):
+    w = np.array([[0, 0, 0], [.5, .5, 0], [.25, 0, .75]])
+    np.save(folder / "zeros.npy", np.stack([w, w]))
+    attn("view", "zeros.npy", "-o", "zeros.html", "--force", cwd=folder)
+    show(page, folder / "zeros.html", "#head=2&row=2&column=0")
+    assert strongest_keys(page) == [["2", .75], ["0", .25]], "of the mean of both heads"
+    choose(page, 0, 0, 0)
+    page.wait("return document.querySelector('#strongest h3').textContent === 'row 0 reads most: none, all are exactly 0'")
+    assert strongest_keys(page) == []
 
 
 def test_plus_and_minus_zoom(page, model, folder):
@@ -1234,6 +1264,26 @@ def test_file_gives_all_cells_of_a_page_with_blocks(page, folder):
     show(page, folder / "blocks.html")
     choose(page, 1, 50, 33)
     assert "largest of" in page.text("value")
+    step = page.run("return attn.facts.step")
+    first, end = 50 // step * step, (50 // step + 1) * step
+    maxima = w[1, first:end].max(0).reshape(-1, step).max(1)
+    items = page.run("return [...document.querySelectorAll('#strongest li')].map(item => [...item.children].map(e => e.textContent))")
+    bounds = {tuple(map(int, name.split("–"))): float(bound.removeprefix("≤ ")) for name, bound, _ in items}
+    assert len(bounds) == 10 and all(number.startswith("≤ ") for _, number, _ in items)
+    for (a, b), bound in bounds.items():
+        assert a % step == 0 and b == a + step - 1, "one entry for each block"
+        assert maxima[a // step] <= bound <= maxima[a // step] + .02
+    assert f"(largest of {step} × {step})" in page.run("return document.querySelector('#strongest h3').textContent")
+    assert f"a line for each block, largest of {step} × {step}" in page.text("colour-key")
+    assert all(re.fullmatch(r"\d+–\d+", name) for name in page.run("return attn.lines.labels.map(label => label.name)"))
+    page.move(*cell(page, 60, 40))
+    assert f"(largest of {step} × {step})" in page.text("tip")
+    page.move(1, 1)
+    assert f"(largest of {step} × {step}, rounded to" in page.run("return attn.rowText()").splitlines()[0]
+    lines = list(csv.reader(page.run("return attn.matrixCsv()").splitlines()))
+    assert lines[0][0].startswith(f"largest of {step} × {step}, rounded to ")
+    assert np.abs(np.array(lines[1 + first // step][1:], float) - maxima).max() < .01
+    assert page.text("sum") == page.text("entropy") == "–"
     page.run("document.getElementById('menu').open = true")
     page.upload("#sources input", folder / "blocks.npy")
     page.wait("return document.querySelector('#sources output').textContent === 'exact'")
@@ -1241,6 +1291,15 @@ def test_file_gives_all_cells_of_a_page_with_blocks(page, folder):
     choose(page, 1, 51, 34)
     page.wait("return !document.getElementById('value').textContent.includes('largest')")
     assert np.float32(exact(page, "value")) == w[1, 51, 34]
+    row = w[1, 51].astype(float)
+    assert float(page.text("sum")) == pytest.approx(row.sum(), rel=1e-5)
+    assert float(page.text("entropy")) == pytest.approx(-(row * np.log(row)).sum(), abs=6e-4)
+    most = np.argsort(-row, kind="stable")[:10]
+    assert strongest_keys(page) == [[str(key), row[key]] for key in most]
+    assert set(page.run("return attn.lines.labels.map(label => label.key)")) == {*most.tolist(), 34}, "the lines are those of the list"
+    assert page.text("notes").endswith("exact from blocks.npy: the matrix, the selected row and the CSV")
+    lines = page.run("return attn.matrixCsv()").splitlines()
+    assert np.array_equal(np.loadtxt(lines[1:], "f4", delimiter=",")[:, 1:], w[1])
 
 
 # Sizes, accessibility and print.
@@ -1698,7 +1757,7 @@ def test_large_page_opens_and_is_accurate(page, folder):
         page.wait("return document.querySelector('#strongest li').title.split('±').length === 1")
         listed = page.run("return [...document.querySelectorAll('#strongest li')].map(item => [item.dataset.index, item.title])")
         assert [(int(key), np.float32(value)) for key, value in listed] == [(key, w[8, 0, 4, row, key]) for key in most]
-        assert np.array_equal(np.loadtxt(page.run("return attn.rowText()").splitlines(), "f4")[:, 2], w[8, 0, 4, row])
+        assert np.array_equal(np.loadtxt(page.run("return attn.rowText()").splitlines()[1:], "f4")[:, 2], w[8, 0, 4, row])
     lines = page.run("return attn.matrixCsv()").splitlines()
     assert np.array_equal(np.loadtxt(lines[1:], "f4", delimiter=",")[:, 1:], w[8, 0, 4])
 

@@ -13,7 +13,9 @@ const {orderedHeads, rowsOfHeads, statistic} = await load('order');
 const {State} = await load('state');
 const {isWord, openingCell} = await load('opening');
 const {insideOf, sentencesOf} = await load('sentences');
-const {strongest} = await load('strongest');
+const {strongest, whyNone} = await load('strongest');
+const {blockLabels, columnOf, endsOf, rowOf, sumAndEntropy, within} = await load('cells');
+const {FileNumbers, matrixCsv, rowText} = await load('copies');
 const {SelectedWeights} = await load('selected');
 const {Tiles} = await load('tiles');
 
@@ -203,6 +205,7 @@ test('the strongest values come first, the first of equal ones', () => {
   assert.deepEqual(places(values.length, i => values[i], 3), [2, 3, 5]);
   assert.deepEqual(places(2, i => values[i], 3), [0]);
   assert.deepEqual(places(values.length, i => values[i], 9, () => .1), [2, 3, 5], 'those that may be 0 have no place');
+  assert.deepEqual(places(values.length, i => values[i], 9), [2, 3, 5, 0], 'nor has 0 itself');
 });
 
 test('sentences end at separators', () => {
@@ -302,4 +305,39 @@ test('the selected weight of all heads is that of the chosen cell', async () => 
   one.select(2, 0);
   assert.equal(selected.reset(), true);
   assert.deepEqual(selected.statistic.of, [[null, null, null, null]]);
+});
+
+/** A matrix whose values are those of blocks of 2 x 2 cells. */
+const inBlocks = (blocks, error = 0) => ({step: 2, value: (i, j) => blocks[i >> 1][j >> 1], error: () => error});
+
+test('a block is one entry, not one for each of its cells', () => {
+  const matrix = inBlocks([[.1, .9, null], [0, .3, .2]], .01), labels = ['0', '1', '2', '3', '4'];
+  const row = rowOf(matrix, 1, 5), column = columnOf(matrix, 3, 4);
+  assert.deepEqual(strongest(row.count, row.value, 10, row.error).map(({index}) => endsOf(row, index)), [[2, 3], [0, 1]]);
+  assert.deepEqual([0, 1].map(block => column.value(block)), [.9, .3]);
+  assert.deepEqual(blockLabels(labels, 2), ['0–1', '2–3', '4']);
+  assert.deepEqual(blockLabels(['the', 'cat', 'sat'], 2), ['0–1: the cat', '2: sat']);
+  const inside = within(row, j => j === 3);
+  assert.deepEqual([0, 1, 2].map(block => inside.value(block)), [null, .9, null], 'a block is inside with any of its cells');
+});
+
+test('copied rows and CSV have one number for each block', async () => {
+  const labels = ['0', '1', '2', '3'], facts = {rows: labels, columns: labels, rowAxis: 'queries', columnAxis: 'keys', bits: 8};
+  const page = inBlocks([[.5, .25], [null, 1]]);
+  assert.equal(rowText(facts, [page, page], ['a', 'b'], 2), 'query\tkey\ta\tb\n2–3\t0–1\t\t\n2–3\t2–3\t1\t1\n');
+  assert.equal(await matrixCsv(facts, page, 'largest of 2 × 2, rounded to 8 bits'),
+               '"largest of 2 × 2, rounded to 8 bits",0–1,2–3\r\n0–1,0.5,0.25\r\n2–3,,1\r\n');
+  const file = new FileNumbers(page, [.5, .125, .25, -Infinity], 4, 1);
+  assert.equal(rowText(facts, [file], ['weight'], 1), 'query\tkey\tweight\n1\t0\t0.5\n1\t1\t0.125\n1\t2\t0.25\n1\t3\t\n');
+});
+
+test('a list without entries says why', () => {
+  const why = (...values) => whyNone({step: 1, length: values.length, count: values.length, value: k => values[k], error: () => 0}, 'hidden');
+  assert.deepEqual([why(0, 0, null), why(null, null), why(NaN), why(0, .1)],
+                   ['none, all are exactly 0', 'none, all are hidden', 'none, all are NaN', 'none, all may be 0']);
+});
+
+test('sum and entropy of a row of a file', () => {
+  assert.deepEqual(sumAndEntropy([.5, .5, 0, -Infinity]), {sum: 1, entropy: Math.log(2)});
+  assert.deepEqual([sumAndEntropy([0, 0]).entropy, sumAndEntropy([1, NaN]).entropy, sumAndEntropy([1, -.5]).entropy], [NaN, NaN, NaN]);
 });

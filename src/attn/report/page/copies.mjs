@@ -1,8 +1,9 @@
 // Text of the matrix that is shown, and how it gets to the clipboard or into a file.
 
+import {blockLabels, rowOf} from './cells.mjs';
 import {kZero} from './codes.mjs';
-import {Pauses, StageMatrix} from './data.mjs';
-import {distinct} from './dom.mjs';
+import {Matrix, Pauses, StageMatrix} from './data.mjs';
+import {distinct, one} from './dom.mjs';
 import {TileMatrix} from './tiles.mjs';
 
 /** @typedef {import('./data.mjs').Facts} Facts */
@@ -14,47 +15,64 @@ export function isSingle(facts, matrix, value) {
   return facts.bits === 32 && !(matrix instanceof TileMatrix);
 }
 
-/** What has values. `blank` is kZero if those that are null are 0. @typedef {{value: (i: number, j: number) => number | null, blank?: number}} Numbers */
-
-/** Numbers of the file, where the page has a value. @implements {Numbers} */
+/** Numbers of the file, where the page has a value. */
 export class FileNumbers {
-  /** @param {Numbers} page @param {number[]} numbers of rows from `first` on @param {number} columns @param {number} first */
+  /** @param {Exclude<AnyMatrix, null>} page @param {number[]} numbers of rows from `first` on @param {number} columns @param {number} first */
   constructor(page, numbers, columns, first = 0) {
     this.page = page;
     this.numbers = numbers;
     this.columns = columns;
     this.first = first;
+    this.step = 1;
   }
   /** @param {number} i @param {number} j @returns {number | null} */
   value(i, j) {
     const number = this.numbers[(i - this.first) * this.columns + j];
-    const isBlank = this.page.value(i, j) === null && this.page.blank !== kZero;
+    const isBlank = this.page.value(i, j) === null && blankOf(this.page) !== kZero;
     return isBlank || number === -Infinity ? null : number;
   }
+  error() { return 0; }
 }
 
-/** @param {Facts} facts @param {Numbers | null} matrix @param {number} i @param {number} j */
-function plain(facts, matrix, i, j) {
-  const value = matrix?.value(i, j) ?? null, isRounded = facts.bits === 32 && !(matrix instanceof StageMatrix || matrix instanceof TileMatrix);
-  return value === null ? matrix?.blank === kZero ? '0' : '' : String(isRounded ? Math.fround(value) : value);
+/** kZero if cells without a value are 0. @param {import('./cells.mjs').Numbers} matrix */
+const blankOf = matrix => matrix instanceof Matrix ? matrix.blank : 0;
+
+/** @param {import('./cells.mjs').Numbers} matrix @param {number | null} value */
+const plain = (matrix, value) => value === null ? blankOf(matrix) === kZero ? '0' : '' : String(value);
+
+/** The labels of rows or columns, and of blocks if the page has no others. @param {string[]} labels @param {number} step */
+const namesOf = (labels, step) => blockLabels(step > 1 ? labels : distinct(labels), step);
+
+/**
+ * "query, key, value" for each key, with tabs, below a line of names.
+ * @param {Facts} facts
+ * @param {import('./cells.mjs').Numbers[]} matrices with a value each
+ * @param {string[]} names of the values
+ * @param {number} row
+ */
+export function rowText(facts, matrices, names, row) {
+  if (matrices.length === 0) return '';
+  const {step} = matrices[0], query = namesOf(facts.rows, step)[Math.floor(row / step)];
+  const rows = matrices.map(matrix => rowOf(matrix, row, facts.columns.length));
+  const lines = namesOf(facts.columns, step).map((key, block) =>
+      [query, key, ...rows.map((cells, k) => plain(matrices[k], cells.value(block)))].join('\t'));
+  return `${[[one(facts.rowAxis), one(facts.columnAxis), ...names].join('\t'), ...lines].join('\n')}\n`;
 }
 
-/** "query, key, value" for each key, with tabs. @param {Facts} facts @param {(Numbers | null)[]} matrices with a value each @param {number} row */
-export function rowText(facts, matrices, row) {
-  if (!matrices[0]) return '';
-  const query = distinct(facts.rows)[row];
-  const lines = distinct(facts.columns).map((key, j) => [query, key, ...matrices.map(one => plain(facts, one, row, j))].join('\t'));
-  return `${lines.join('\n')}\n`;
-}
-
-/** The matrix with its labels as CSV (RFC 4180). @param {Facts} facts @param {Numbers | null} matrix */
-export async function matrixCsv(facts, matrix) {
-  const pauses = new Pauses(), parts = [];
+/**
+ * The matrix with its labels as CSV (RFC 4180).
+ * @param {Facts} facts
+ * @param {import('./cells.mjs').Numbers | null} matrix
+ * @param {string} note in the first cell: how the numbers differ from those of the file
+ */
+export async function matrixCsv(facts, matrix, note = '') {
+  const pauses = new Pauses(), parts = [], step = matrix?.step ?? 1;
   const quoted = (/** @type {string} */ words) => /[",\r\n]/.test(words) ? `"${words.replace(/"/g, '""')}"` : words;
-  const queries = distinct(facts.rows);
-  parts.push(['', ...distinct(facts.columns).map(quoted)].join(','));
-  for (let i = 0; matrix && i < facts.rows.length; ++i) {
-    parts.push([quoted(queries[i]), ...facts.columns.map((_, j) => plain(facts, matrix, i, j))].join(','));
+  const queries = namesOf(facts.rows, step), keys = namesOf(facts.columns, step);
+  parts.push([note, ...keys].map(quoted).join(','));
+  for (let block = 0; matrix && block < queries.length; ++block) {
+    const cells = rowOf(matrix, block * step, facts.columns.length);
+    parts.push([quoted(queries[block]), ...keys.map((_, k) => plain(matrix, cells.value(k)))].join(','));
     await pauses.pause();
   }
   return `${parts.join('\r\n')}\r\n`;

@@ -1,6 +1,7 @@
 // The page: its state, its input events, and what it draws.
 
 import {FileNumbers, copy, isSingle, matrixCsv, rowText, saveAs} from './copies.mjs';
+import {blockNote, sumAndEntropy} from './cells.mjs';
 import {Data, Matrix, StageMatrix, blankName, kDifference, kEntropy, kSum, nextTask} from './data.mjs';
 import {byId, input, named, one, select, shortened} from './dom.mjs';
 import {Figure} from './figure.mjs';
@@ -130,7 +131,7 @@ const side = new SideBox(data, state, {
     const second = compares && state.set === 1 ? figures[1].head.matrix : null;
     return second instanceof Matrix ? second : weights;
   },
-  exactRow: () => exactRowOf(data.compares && state.set === 1 ? 1 : 0),
+  exact: () => exactNumbers(compares && state.set === 1 ? 1 : 0),
   scaleOf, found: () => found(),
   titleOf: head => overview.title(head), isStage: () => shownStage() !== 'weights'});
 const {lines, text, strongest: strongestList} = side;
@@ -257,22 +258,29 @@ function blanks() {
           facts.nan ? 'crossed out or filled: NaN' : ''].filter(Boolean).join(' · ');
 }
 
-/** The value of the selected cell in a set, exactly if the file is open. @param {number} set */
-function cellText(set) {
-  const {matrix} = figures[set].head, {row, column} = state;
+/** The value of a cell in a set, exactly if it is in the selected row and the file is open. @param {number} set @param {number} row @param {number} column */
+function cellText(set, row, column) {
+  const {matrix} = figures[set].head;
   if (!matrix) return '…';
   const value = matrix.value(row, column);
   if (value === null) return blankName(facts, set);
-  const exact = matrix instanceof StageMatrix ? null : exactRowOf(set);
+  const exact = row === state.row && !(matrix instanceof StageMatrix) ? exactRowOf(set) : null;
   if (exact) return written(exact[column], 0, set !== kDifference && sources[set].single, 'hidden');
   const shown = written(value, errorOf(matrix, row, column), isSingle(facts, matrix, value), '');
-  return facts.step > 1 ? `${shown} (largest of ${facts.step} × ${facts.step})` : shown;
+  return [shown, ...blocksOf(set) ? [`(${blocksOf(set)})`] : []].join(' ');
 }
+/** What blocks of cells have in a set. @param {number} set */
+const blocksOf = set => set === kDifference && facts.step > 1 ? `difference of the ${blockNote(facts.step)}` : blockNote(facts.step);
 
 /** The rows that were read from files, for each set. @type {{key: string, values: number[]}[]} */
 const exactRows = [];
 /** The selected row of a set, if it has been read. @param {number} set */
 const exactRowOf = set => exactRows[set]?.key === `${state.head}-${state.row}` ? exactRows[set].values : null;
+/** The same as a matrix with this row. @param {number} set */
+function exactNumbers(set) {
+  const {matrix} = figures[set].head, exact = matrix instanceof StageMatrix ? null : exactRowOf(set);
+  return matrix && exact ? new FileNumbers(matrix, exact, columns, state.row) : null;
+}
 
 /** Reads the selected row from the files, if they are open. */
 async function readRows() {
@@ -300,9 +308,12 @@ function writeNumber(id, text) {
   byId(id).title = text;
 }
 
-/** A number of the selected row in each result. @param {string} id @param {number} what @param {(number: number) => string} format */
+/** A number of the selected row in each result; rows of blocks have none. @param {string} id @param {number} what @param {(number: number) => string} format */
 function writeOfRow(id, what, format) {
-  const numbers = facts.sets.map((_, set) => figures[set].head.matrix?.row(state.row, what) ?? NaN);
+  const numbers = facts.sets.map((_, set) => {
+    const exact = facts.step > 1 && hasSums ? exactRowOf(set) : null;
+    return exact ? sumAndEntropy(exact)[what === kSum ? 'sum' : 'entropy'] : figures[set].head.matrix?.row(state.row, what) ?? NaN;
+  });
   byId(id).textContent = numbers.map(number => Number.isFinite(number) ? format(number) : '–').join(' and ');
   byId(id).title = compares ? facts.sets.map((name, set) => `${name}: ${numbers[set]}`).join('\n') : String(numbers[0]);
 }
@@ -311,10 +322,11 @@ function writeFacts() {
   const {row, column} = state;
   byId('query').textContent = byId('query').title = named(facts.rows, row);
   byId('key').textContent = byId('key').title = named(facts.columns, column);
-  writeNumber('value', cellText(0));
+  const text = (/** @type {number} */ set) => cellText(set, row, column);
+  writeNumber('value', text(0));
   if (compares) {
-    writeNumber('other', cellText(1));
-    writeNumber('difference', cellText(kDifference));
+    writeNumber('other', text(1));
+    writeNumber('difference', text(kDifference));
   }
   writeOfRow('sum', kSum, sum => String(Number(sum.toPrecision(6))));
   const {matrix} = figures[0].head, isRough = matrix instanceof TileMatrix && matrix.isRough(row);
@@ -565,10 +577,7 @@ for (const figure of figures) {
     const cell = figure.cellAt(event);
     if (!cell) return labelEvent(figure, event, false);
     if (!state.locked) focusOn(cell.row, cell.column, {preview: true});
-    const {matrix} = figure.head;
-    const value = matrix?.value(cell.row, cell.column), error = matrix ? errorOf(matrix, cell.row, cell.column) : 0;
-    const shown = !matrix || value === undefined ? '…' : written(value, error, isSingle(facts, matrix, value), blankName(facts, figure.set));
-    showTip(`${named(facts.rows, cell.row)} → ${named(facts.columns, cell.column)}\n${shown}`, event.clientX, event.clientY);
+    showTip(`${named(facts.rows, cell.row)} → ${named(facts.columns, cell.column)}\n${cellText(figure.set, cell.row, cell.column)}`, event.clientX, event.clientY);
   });
   figure.box.addEventListener('pointerleave', () => endPreview());
   figure.box.addEventListener('click', event => {
@@ -901,38 +910,52 @@ window.addEventListener('hashchange', () => {
 // ---- copy and save
 
 const pictureTitle = () => [facts.title, overview.title(state.head), shownStage() === 'weights' ? '' : shownStage()].filter(Boolean).join(' · ');
-const fileName = () => pictureTitle().replace(/[^\w.-]+/g, '-').replace(/-$/, '');
-const shownRow = () => rowText(facts, figures.slice(0, facts.sets.length).map(({head: {matrix}}, set) => {
-  const exact = matrix instanceof Matrix ? exactRowOf(set) : null;
-  return matrix && exact ? new FileNumbers(matrix, exact, columns, state.row) : matrix;
-}), state.row);
-/** The numbers of the head in the first result: those of its file, if it is open. */
-async function shownCsv() {
-  const {matrix} = figures[0].head, source = sources[0];
-  if (!source?.blob || !(matrix instanceof Matrix)) return matrixCsv(facts, matrix);
-  return matrixCsv(facts, new FileNumbers(matrix, await source.numbers(state.head, 0, rows), columns));
+const fileName = () => [pictureTitle(), compares ? setNames[state.set] : ''].filter(Boolean).join(' · ').replace(/[^\w.-]+/g, '-').replace(/-$/, '');
+/** How numbers of a set differ from those of the file. @param {number} set @param {boolean} isExact */
+function inexactness(set, isExact) {
+  const {matrix} = figures[set].head;
+  if (isExact || !matrix || matrix instanceof StageMatrix) return '';
+  return [blocksOf(set), facts.bits <= 16 ? `rounded to ${facts.bits} bits` : ''].filter(Boolean).join(', ');
 }
-/** Why copied numbers differ from those of the file. @param {boolean} isExact */
-function rounding(isExact) {
-  const {matrix} = figures[0].head;
-  return matrix instanceof Matrix && matrix.top > 0 && !isExact ? `, rounded to ${facts.bits} bits` : '';
+/** The selected row in each set, with a line of names; that of the files if all are open. */
+function shownRow() {
+  const exact = figures.map((_, set) => exactNumbers(set)), isExact = exact.every(Boolean);
+  const matrices = isExact ? exact : figures.map(({head: {matrix}}) => matrix);
+  const names = compares ? setNames : [byId('first-name').textContent ?? ''];
+  const noted = names.map((name, set) => [name, ...inexactness(set, isExact) ? [`(${inexactness(set, isExact)})`] : []].join(' '));
+  return rowText(facts, matrices.flatMap(one => one ?? []), noted, state.row);
+}
+/** The sets whose numbers are in a set: both results in their difference. @param {number} set */
+const partsOf = set => set === kDifference ? [0, 1] : [set];
+/** Whether the numbers of the head can be read from the files. @param {number} set */
+const canRead = set => figures[set].head.matrix !== null && !(figures[set].head.matrix instanceof StageMatrix) && !data.tile(state.head) &&
+    partsOf(set).every(part => sources[part]?.blob);
+/** The numbers of the head in the result that the overview shows, or their difference: those of the files, if they are open. */
+async function shownCsv() {
+  const {set} = state, {matrix} = figures[set].head;
+  if (!matrix || !canRead(set)) return matrixCsv(facts, matrix, inexactness(set, false));
+  const [first, second] = await Promise.all(partsOf(set).map(part => sources[part].numbers(state.head, 0, rows)));
+  return matrixCsv(facts, new FileNumbers(matrix, second ? first.map((a, k) => a - second[k]) : first, columns));
 }
 /** @param {string} words @param {string} what it is */
 async function copyAndSay(words, what) {
   await copy(words);
   tell(`copied ${what}`);
 }
+/** @param {string} words @param {string} note */
+const afterComma = (words, note) => [words, note].filter(Boolean).join(', ');
 /** @param {string} words */
 function tell(words) { byId('said').textContent = byId('status').textContent = words; }
 byId('copy-row').addEventListener('click', () =>
-    copyAndSay(shownRow(), `the row of ${named(facts.rows, state.row)}${rounding(exactRowOf(0) !== null)}`));
+    copyAndSay(shownRow(), afterComma(`the row of ${named(facts.rows, state.row)}`, inexactness(0, figures.every((_, set) => exactNumbers(set))))));
 byId('copy-link').addEventListener('click', () => { save(); copyAndSay(location.href, 'the link'); });
 byId('save-csv').addEventListener('click', async () => {
-  saveAs(new Blob([await shownCsv()], {type: 'text/csv'}), `${fileName()}.csv`);
-  tell(`saved ${fileName()}.csv${rounding(Boolean(sources[0]?.blob))}`);
+  const name = `${fileName()}.csv`, note = inexactness(state.set, canRead(state.set));
+  saveAs(new Blob([await shownCsv()], {type: 'text/csv'}), name);
+  tell(afterComma(`saved ${name}`, note));
 });
 byId('save-png').addEventListener('click', () => {
-  savedPicture(pictureTitle(), [...facts.notes, ...(compares ? [axes] : [])], figures).toBlob(blob => {
+  savedPicture(pictureTitle(), [...notes(), ...(compares ? [axes] : [])], figures).toBlob(blob => {
     if (!blob) return;
     saveAs(blob, `${fileName()}.png`);
     tell(`saved ${fileName()}.png`);
@@ -941,9 +964,18 @@ byId('save-png').addEventListener('click', () => {
 
 // ---- the original files
 
+/** What the page says below its title. */
+function notes() {
+  const names = sources.flatMap(source => source.blob ? [source.about.file] : []);
+  const exact = `exact from ${names.join(' and ')}: ${facts.step > 1 ? 'the matrix, ' : ''}the selected row and the CSV`;
+  return [...facts.notes, ...names.length > 0 ? [exact] : []];
+}
+function writeNotes() { byId('notes').textContent = notes().join(' · '); }
+
 /** @param {number} set @param {unknown} error */
 function refuseSource(set, error) {
   sources[set].close();
+  writeNotes();
   sourceOutputs[set].textContent = error instanceof Error ? error.message : String(error);
   writeFacts();
 }
@@ -961,6 +993,7 @@ const sourceOutputs = sources.map((source, set) => {
       const matrix = await data.matrix(set, state.head);
       if (matrix instanceof Matrix) await source.row(matrix, state.head, state.row);
       output.textContent = 'exact';
+      writeNotes();
       readRows();
       readFile(state.head);
     } catch (error) {
@@ -1011,7 +1044,7 @@ window.addEventListener('afterprint', afterPrint);
 // ---- start
 
 byId('title').textContent = facts.title;
-byId('notes').textContent = facts.notes.join(' · ');
+writeNotes();
 byId('row-axis').textContent = one(facts.rowAxis);
 byId('column-axis').textContent = one(facts.columnAxis);
 if (compares) [byId('first-name').textContent, byId('second-name').textContent] = facts.sets;

@@ -1,21 +1,30 @@
 // Beside the matrix: lines from the selected query to its keys, or the tokens as text, shaded by weight.
 
+import {blockLabels, endsOf, rowOf, within} from './cells.mjs';
 import {Pauses} from './data.mjs';
 import {colour, cutTo, em, headColour, kFont, sized} from './pen.mjs';
 import {inkOn} from './scale.mjs';
 import {strongest} from './strongest.mjs';
-import {errorOf} from './tiles.mjs';
 
 /** @typedef {import('./data.mjs').Data} Data */
 /** @typedef {import('./data.mjs').Matrix | import('./data.mjs').Difference} Values */
 /** @typedef {import('./scale.mjs').Scale} Scale */
-/** A head whose lines are drawn. @typedef {{values: Values, scale: Scale, colour: string, title: string}} Lined */
+/** @typedef {import('./cells.mjs').Cells} Cells */
+/** A head whose lines are drawn, with its selected row. @typedef {{values: Values, row: Cells, scale: Scale, colour: string, title: string}} Lined */
 
 const lineHeight = () => 18 * em();
 const kFaintLines = 64;  // queries, at most, whose lines are all drawn
 const kLeastStrength = .004;
 const kListedKeys = 64;  // at most, one below the other; more are points of an axis, and the strongest have labels
 const kLabelled = 10, kConnector = 14;
+
+/** A label beside the axis: its first key, where on the axis it is, and its height. @typedef {{key: number, name: string, place: number, isSelected: boolean, at: number}} Label */
+
+/** The place of a block among the keys. @param {Cells} cells @param {number} block */
+function middleOf(cells, block) {
+  const [first, last] = endsOf(cells, block);
+  return (first + last) / 2;
+}
 
 export class Lines {
   /**
@@ -33,7 +42,7 @@ export class Lines {
     this.state = state;
     /** @type {Lined[]} */
     this.heads = [];
-    /** Of keys on an axis. @type {{key: number, at: number}[]} */
+    /** Of keys on an axis. @type {Label[]} */
     this.labels = [];
     /** @type {(label: string) => boolean} */
     this.marked = () => false;
@@ -69,12 +78,13 @@ export class Lines {
     const [listedFrom, listedTo] = isAxis ? [0, keyCount] : [first - 200, end + 200];
     const right = width - side - (isAxis ? kConnector : 0);
     const labels = this.labels = isAxis ? this.labelsOf(keyY, shown) : [];
-    const linesOf = (/** @type {Lined} */ head, /** @type {number} */ i, /** @type {number} */ alpha, /** @type {number} */ start) => {
-      const values = facts.columns.map((_, j) => this.inside.key(j) ? head.values.value(i, j) : null);
+    const linesOf = (/** @type {Lined} */ head, /** @type {Cells} */ row, /** @type {number} */ alpha, /** @type {number} */ start) => {
+      const cells = within(row, this.inside.key), values = Array.from({length: cells.count}, (_, block) => cells.value(block));
       const reach = isAxis ? values.reduce((/** @type {number} */ most, value) => Math.max(most, Math.abs(value ?? 0) || 0), 0) || 1
                            : Math.max(Math.abs(head.scale.low), Math.abs(head.scale.high));
-      values.forEach((value, j) => {
+      values.forEach((value, block) => {
         if (value === null || Number.isNaN(value)) return;
+        const j = middleOf(cells, block);
         const strength = Math.min(1, Math.abs(value) / reach);
         if (strength < (isAxis ? .1 : kLeastStrength) || (j < listedFrom || j > listedTo) && strength < .05) return;
         context.globalAlpha = alpha * (isAxis ? strength ** 2 : .25 + .75 * strength);  // many lines of an axis overlap
@@ -89,9 +99,9 @@ export class Lines {
     };
     if (this.heads.length > 0) {
       if (facts.rows.length <= kFaintLines && this.heads.length === 1 && !isAxis)
-        for (let i = 0; i < facts.rows.length; ++i) if (i !== state.row && this.inside.query(i)) linesOf(this.heads[0], i, .25, y(i));
+        for (let i = 0; i < facts.rows.length; ++i) if (i !== state.row && this.inside.query(i)) linesOf(this.heads[0], rowOf(this.heads[0].values, i, keyCount), .25, y(i));
       this.heads.forEach((head, k) =>
-          linesOf(head, state.row, 1, queryY(state.row) + (k - (this.heads.length - 1) / 2) * 3));
+          linesOf(head, head.row, 1, queryY(state.row) + (k - (this.heads.length - 1) / 2) * 3));
     }
     context.globalAlpha = 1;
     context.setLineDash([]);
@@ -112,12 +122,12 @@ export class Lines {
       context.beginPath();
       context.moveTo(right + .5, 0);
       context.lineTo(right + .5, shown);
-      for (const {key, at} of labels) {
-        context.moveTo(right, keyY(key));
+      for (const {place, at} of labels) {
+        context.moveTo(right, keyY(place));
         context.lineTo(width - side + 3, at);
       }
       context.stroke();
-      for (const {key, at} of labels) word(facts.columns[key], width - side + 6, at, 'left', key === state.column);
+      for (const {name, at, isSelected} of labels) word(name, width - side + 6, at, 'left', isSelected);
       return;
     }
     for (let j = first; j < Math.min(end, keyCount); ++j)
@@ -129,17 +139,20 @@ export class Lines {
    * axis, one below the other.
    * @param {(key: number) => number} keyY
    * @param {number} shown height
-   * @returns {{key: number, at: number}[]}
+   * @returns {Label[]}
    */
   labelsOf(keyY, shown) {
     const {state, heads: [head]} = this, line = lineHeight();
     if (!head) return [];
     const most = Math.max(1, Math.min(kLabelled, Math.floor(shown / line)));
-    const items = strongest(this.data.facts.columns.length, j => this.inside.key(j) ? head.values.value(state.row, j) : null, most,
-                            j => errorOf(head.values, state.row, j));
-    const listed = items.map(({index}) => index).filter(index => index !== state.column);
-    const keys = [state.column, ...listed.slice(0, Math.max(most, Math.floor(shown / line)) - 1)].sort((a, b) => a - b);
-    const labels = keys.map(key => ({key, at: Math.max(line / 2, keyY(key))}));
+    const cells = within(head.row, this.inside.key), names = blockLabels(this.data.facts.columns, cells.step);
+    const selected = Math.floor(state.column / cells.step);
+    const listed = strongest(cells.count, cells.value, most, cells.error).map(({index}) => index).filter(index => index !== selected);
+    const blocks = [selected, ...listed.slice(0, Math.max(most, Math.floor(shown / line)) - 1)].sort((a, b) => a - b);
+    const labels = blocks.map(block => {
+      const place = middleOf(cells, block);
+      return {key: endsOf(cells, block)[0], name: names[block], place, isSelected: block === selected, at: Math.max(line / 2, keyY(place))};
+    });
     labels.forEach((label, k) => { if (k > 0) label.at = Math.max(label.at, labels[k - 1].at + line); });
     for (let k = labels.length - 1, end = shown - line / 2; k >= 0; --k, end -= line) labels[k].at = Math.min(labels[k].at, end);
     return labels;
@@ -195,12 +208,12 @@ export class TokenText {
   /**
    * Shades the keys by the weights of the selected query, or the queries by their weights of the
    * selected key, which is marked if it is among them.
-   * @param {Values} values
+   * @param {Cells} cells
    * @param {Scale} scale
    * @param {(label: string) => boolean} marked
    * @param {(token: number) => boolean} inside whether a token is shaded
    */
-  async draw(values, scale, marked, inside) {
+  async draw(cells, scale, marked, inside) {
     const run = ++this.run, {facts} = this.data, {state} = this, toKey = state.side === 'keys';
     const labels = toKey ? facts.rows : facts.columns, pauses = new Pauses();
     const same = facts.rows.length === facts.columns.length;  // queries and keys are the same tokens
@@ -223,7 +236,7 @@ export class TokenText {
         this.box.append(part);
       }
       for (let i = from; i < end; ++i) {
-        const value = toKey ? values.value(i, state.column) : values.value(state.row, i), token = this.tokens[i];
+        const value = cells.value(Math.floor(i / cells.step)), token = this.tokens[i];
         const none = value === null || Number.isNaN(value) || !inside(i), rgb = none ? [0, 0, 0] : scale.rgb(/** @type {number} */ (value));
         token.style.backgroundColor = none ? 'transparent' : `rgb(${rgb.join(',')})`;
         token.style.color = none ? 'var(--soft)' : inkOn(rgb);

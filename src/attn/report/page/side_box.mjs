@@ -1,20 +1,20 @@
 // Beside the matrix: lines or text with the strongest tokens, or how the selected weight came about.
 
+import {blockLabels, blockNote, columnOf, rowOf, within} from './cells.mjs';
 import {blankName} from './data.mjs';
 import {byId, named, one, titled} from './dom.mjs';
 import {headColour} from './pen.mjs';
 import {insideOf} from './sentences.mjs';
 import {Lines, TokenText} from './side.mjs';
-import {StrongestList, strongest} from './strongest.mjs';
-import {errorOf} from './tiles.mjs';
+import {StrongestList} from './strongest.mjs';
 import {WhyPanel} from './why_panel.mjs';
 
 /** @typedef {import('./scale.mjs').Scale} Scale */
 /**
- * What the rest of the page provides: the values of the selected head in the result of the overview (the first for a difference), the selected row of its
- * file if it has been read, a scale, whether a label is found, the name of a head, and whether the matrix shows a stage before the weights.
+ * What the rest of the page provides: the values of the selected head in the result of the overview (the first for a difference), those of its
+ * file for the selected row if it has been read, a scale, whether a label is found, the name of a head, and whether the matrix shows a stage before the weights.
  * @typedef {{values: () => import('./data.mjs').Matrix | import('./data.mjs').Difference | null,
- *   exactRow: () => number[] | null, scaleOf: (set: number, head: number, own?: boolean) => Scale, found: () => (label: string) => boolean,
+ *   exact: () => import('./copies.mjs').FileNumbers | null, scaleOf: (set: number, head: number, own?: boolean) => Scale, found: () => (label: string) => boolean,
  *   titleOf: (head: number) => string, isStage: () => boolean}} Around
  */
 
@@ -56,22 +56,20 @@ export class SideBox {
     const ofSet = (data.compares ? ` in ${facts.sets[set]}` : '') + (around.isStage() ? ', by weight' : '');
     const query = titled(facts.rowAxis, facts.rows, row), key = titled(facts.columnAxis, facts.columns, column);
     const sentence = state.between === '' ? '' : ` in sentence ${state.between[toKey ? 0 : 1]}`;
-    const exact = toKey ? null : around.exactRow();
-    const items = strongest(toKey ? facts.rows.length : facts.columns.length, i => {
-      if (!(toKey ? inside.query(i) : inside.key(i))) return null;
-      const value = toKey ? values.value(i, column) : values.value(row, i);
-      return value === null || !exact ? value : exact[i] === -Infinity ? null : exact[i];
-    }, 10, i => exact ? 0 : errorOf(values, toKey ? i : row, toKey ? column : i));
+    const cells = toKey ? columnOf(values, column, facts.rows.length) : rowOf(around.exact() ?? values, row, facts.columns.length);
+    const labels = toKey ? facts.rows : facts.columns;
     this.strongest.draw(
         (facts.signed ? `largest magnitudes of ${toKey ? key : query}`
          : toKey ? `${isRollout ? 'depend on' : 'read'} ${key} most` : `${query} ${isRollout ? 'depends on' : 'reads'} most`) + sentence + ofSet,
-        items, i => named(toKey ? facts.rows : facts.columns, i), toKey ? row : column);
+        within(cells, toKey ? inside.query : inside.key),
+        cells.step > 1 ? blockLabels(labels, cells.step) : labels.map((_, i) => named(labels, i)), toKey ? row : column, blankName(facts, set));
     if (state.side !== 'lines') {
       byId('colour-key').textContent =
           (toKey ? `${facts.signed ? '' : isRollout ? `${facts.rowAxis} that depend on ` : 'readers of '}${one(facts.columnAxis)} ${named(facts.columns, column)}`
                  : `${one(facts.rowAxis)} ${named(facts.rows, row)}${facts.signed ? '' : isRollout ? ' depends on' : ' reads'}`) + ofSet +
-          (!isRollout && (facts.hidden[set] || facts.zeros[set]) ? ` (grey: ${blankName(facts, set)}):` : ':');
-      await this.text.draw(values, around.scaleOf(set, head), around.found(), toKey ? inside.query : inside.key);
+          (!isRollout && (facts.hidden[set] || facts.zeros[set]) ? ` (grey: ${blankName(facts, set)})` : '') +
+          (cells.step > 1 ? ` (${blockNote(cells.step)}):` : ':');
+      await this.text.draw(cells, around.scaleOf(set, head), around.found(), toKey ? inside.query : inside.key);
       if (!this.revealed) this.text.reveal(byId('scroll'));
       this.revealed = true;
       return;
@@ -81,12 +79,12 @@ export class SideBox {
     if (head !== state.head || state.side !== 'lines') return;
     const {lines} = this;
     lines.heads = heads.map((other, k) => ({
-      values: all[k], scale: around.scaleOf(set, other, heads.length === 1 && state.scale !== 'shared'), title: around.titleOf(other),
+      values: all[k], row: k === 0 ? cells : rowOf(all[k], row, facts.columns.length), scale: around.scaleOf(set, other, heads.length === 1 && state.scale !== 'shared'), title: around.titleOf(other),
       colour: headColour(k === 0 ? 0 : state.pinned.indexOf(other) + 1, state.dark)}));
     lines.marked = around.found();
     lines.inside = inside;
     const about = [ofSet && `lines${ofSet}`, lines.isAxis ? `axis: all ${facts.columns.length} ${facts.columnAxis}, labels of the strongest` : '',
-                   facts.signed ? 'dashed: negative' : ''].filter(Boolean).join(' · ');
+                   blockNote(cells.step) && `a line for each block, ${blockNote(cells.step)}`, facts.signed ? 'dashed: negative' : ''].filter(Boolean).join(' · ');
     byId('colour-key').replaceChildren(about, ...(lines.heads.length < 2 ? [] : lines.heads.map(lined => {
       const item = document.createElement('span'), swatch = document.createElement('i');
       swatch.style.background = lined.colour;

@@ -1,11 +1,14 @@
 // The strongest keys of a query, or queries of a key, with their values.
 
-import {brief, written} from './scale.mjs';
+import {blockNote, endsOf} from './cells.mjs';
+import {brief, threeDigits, written} from './scale.mjs';
+
+/** @typedef {import('./cells.mjs').Cells} Cells */
 
 /** @typedef {{index: number, value: number, error: number}} Item */
 
 /**
- * The `most` values of the largest magnitude, the largest first, without those that may be 0.
+ * The `most` values of the largest magnitude, the largest first, without those that are or may be 0.
  * @param {number} count
  * @param {(index: number) => number | null} valueOf null: hidden
  * @param {number} most
@@ -20,7 +23,7 @@ export function strongest(count, valueOf, most, errorAt = () => 0) {
     const value = valueOf(index);
     if (value === null || Number.isNaN(value)) continue;
     const item = {index, value, error: errorAt(index)};
-    if (item.error > 0 && size(item) <= item.error) continue;
+    if (size(item) <= item.error) continue;
     if (items.length === most && size(item) <= size(items[most - 1])) continue;
     let at = items.length;
     while (at > 0 && size(items[at - 1]) < size(item)) --at;
@@ -30,11 +33,25 @@ export function strongest(count, valueOf, most, errorAt = () => 0) {
   return items;
 }
 
-/** The value of an item in few digits, of which the last may be wrong after "≈". @param {Item} item */
-function numberOf({value, error}) {
+/** Why cells have no strongest ones. @param {Cells} cells @param {string} blank what null means */
+export function whyNone(cells, blank) {
+  const values = Array.from({length: cells.count}, (_, block) => cells.value(block)).filter(value => value !== null);
+  if (values.length === 0) return `none, all are ${blank}`;
+  if (values.every(Number.isNaN)) return 'none, all are NaN';
+  return values.some(value => value !== 0) ? 'none, all may be 0' : 'none, all are exactly 0';
+}
+
+/**
+ * The value of an item in few digits, of which the last may be wrong after "≈"; of a block, what none of its cells exceeds.
+ * @param {Item} item @param {number} step
+ */
+function numberOf({value, error}, step) {
+  if (step > 1) return `≤ ${threeDigits(Math.abs(value) + error, Math.ceil)}`;
   const isSharp = error === 0 || brief(value - error) === brief(value + error);
   return isSharp ? brief(value) : `≈ ${brief(value)}`;
 }
+
+const kMostListed = 10;
 
 export class StrongestList {
   /** @param {HTMLElement} box with a heading and a list */
@@ -45,26 +62,28 @@ export class StrongestList {
 
   /**
    * @param {string} title
-   * @param {Item[]} items
-   * @param {(index: number) => string} nameOf
-   * @param {number} selected
+   * @param {Cells} cells
+   * @param {string[]} names of the blocks
+   * @param {number} selected cell
+   * @param {string} blank what cells without a value are
    */
-  draw(title, items, nameOf, selected) {
-    this.heading.textContent = title;
+  draw(title, cells, names, selected, blank) {
+    const items = strongest(cells.count, cells.value, kMostListed, cells.error), note = blockNote(cells.step);
+    this.heading.textContent = `${title}${note && ` (${note})`}${items.length > 0 ? '' : `: ${whyNone(cells, blank)}`}`;
     const reach = Math.abs(items[0]?.value ?? 0) || 1;
     this.list.replaceChildren(...items.map(one => {
-      const {index, value, error} = one;
+      const {index, value, error} = one, [first, last] = endsOf(cells, index);
       const item = document.createElement('li'), bar = document.createElement('i');
-      const [name, number] = [nameOf(index), numberOf(one)].map(words => {
+      const [name, number] = [names[index], numberOf(one, cells.step)].map(words => {
         const part = document.createElement('span');
         part.textContent = words;
         return part;
       });
-      item.dataset.index = String(index);
-      item.title = error > 0 ? written(value, error, false, '') : String(value);
+      item.dataset.index = String(first);
+      item.title = `${error > 0 ? written(value, error, false, '') : value}${note && ` (${note})`}`;
       bar.className = value < 0 ? 'negative' : '';
       bar.style.width = `${95 * Math.abs(value) / reach}%`;
-      item.classList.toggle('focus', index === selected);
+      item.classList.toggle('focus', first <= selected && selected <= last);
       item.append(name, number, bar);
       return item;
     }));

@@ -60,7 +60,7 @@ export class TileMatrix {
 
 /**
  * The error of a cell's value; 0: it is exact.
- * @param {NonNullable<import('./data.mjs').Head['matrix']>} matrix @param {number} row @param {number} column
+ * @param {import('./cells.mjs').Numbers} matrix @param {number} row @param {number} column
  */
 export const errorOf = (matrix, row, column) => matrix instanceof TileMatrix ? matrix.error(row, column) : matrix.error(row);
 

@@ -1,0 +1,59 @@
+// The cells of a row or column as lists, lines and copied text show them: one by one, or the blocks of which the page has
+// only the largest magnitude.
+
+import {errorOf} from './tiles.mjs';
+
+/** @typedef {NonNullable<import('./data.mjs').Head['matrix']>} AnyMatrix */
+/** Numbers of a matrix of the page, or of its file. @typedef {AnyMatrix | import('./copies.mjs').FileNumbers} Numbers */
+/**
+ * `count` blocks of `step` cells, of which the last may have fewer. A value is null if the cells are hidden; the bound of its
+ * error is 0 if it is exact.
+ * @typedef {{step: number, length: number, count: number, value: (block: number) => number | null, error: (block: number) => number}} Cells
+ */
+
+/** @param {Numbers} matrix @param {number} row @param {number} length @returns {Cells} */
+export function rowOf(matrix, row, length) {
+  const {step} = matrix;
+  return {step, length, count: Math.ceil(length / step), value: block => matrix.value(row, block * step),
+          error: block => errorOf(matrix, row, block * step)};
+}
+
+/** @param {Numbers} matrix @param {number} column @param {number} length @returns {Cells} */
+export function columnOf(matrix, column, length) {
+  const {step} = matrix;
+  return {step, length, count: Math.ceil(length / step), value: block => matrix.value(block * step, column),
+          error: block => errorOf(matrix, block * step, column)};
+}
+
+/** The first and the last cell of a block. @param {Cells} cells @param {number} block */
+export function endsOf({step, length}, block) { return [block * step, Math.min(length, (block + 1) * step) - 1]; }
+
+/** The cells, hidden in blocks of which no cell is inside. @param {Cells} cells @param {(index: number) => boolean} inside @returns {Cells} */
+export function within(cells, inside) {
+  return {...cells, value: block => {
+    const [first, last] = endsOf(cells, block);
+    for (let index = first; index <= last; ++index) if (inside(index)) return cells.value(block);
+    return null;
+  }};
+}
+
+/** The labels of blocks: "4–5: the cat", or "4–5" if they are numbers. @param {string[]} labels @param {number} step */
+export function blockLabels(labels, step) {
+  if (step === 1) return labels;
+  const isNumbered = labels.every((label, i) => label === String(i));
+  return Array.from({length: Math.ceil(labels.length / step)}, (_, block) => {
+    const part = labels.slice(block * step, (block + 1) * step), first = block * step, last = first + part.length - 1;
+    const range = first === last ? String(first) : `${first}–${last}`;
+    return isNumbered ? range : `${range}: ${part.join(' ')}`;
+  });
+}
+
+/** What the values of blocks are, in words; "" for single cells. @param {number} step */
+export const blockNote = step => step > 1 ? `largest of ${step} × ${step}` : '';
+
+/** Sum and entropy of a row of weights, as attn stats has them; NaN if they have none. @param {number[]} weights */
+export function sumAndEntropy(weights) {
+  const finite = weights.filter(weight => weight !== -Infinity), sum = finite.reduce((total, weight) => total + weight, 0);
+  const has = sum > 0 && Number.isFinite(sum) && finite.every(weight => weight >= 0);
+  return {sum, entropy: has ? finite.reduce((total, weight) => weight > 0 ? total - weight * Math.log(weight) : total, 0) : NaN};
+}
