@@ -757,6 +757,22 @@ def test_a_ring_leaves_a_thin_bar_visible(page, folder):
     assert not covered
 
 
+@pytest.mark.parametrize("key", [0, 4095])
+def test_a_bar_at_the_edge_is_visible(page, folder, key):
+    w = np.full((1, 4096), 1 / 8192)
+    w[0, key] = .5
+    np.save(folder / "edge.npy", w)
+    attn("view", "edge.npy", "-o", "edge.html", "--force", cwd=folder)
+    show(page, folder / "edge.html", f"#row=0&column={key}")
+    tall = page.run("""const f = attn.figures[0], r = f.base.width / f.box.clientWidth;
+      const data = new Uint32Array(f.base.getContext('2d').getImageData(Math.floor(f.xOf(arguments[0])) * r, f.top * r, 1, f.camera.shownHeight * r).data.buffer);
+      return data.filter(pixel => pixel === f.scale.palette[190]).length / data.length""", key)
+    assert tall > .95
+    covered = page.run("""const f = attn.figures[0], r = f.over.width / f.box.clientWidth;
+      return [...f.over.getContext('2d').getImageData(Math.floor(f.xOf(arguments[0])) * r, (f.top + 40) * r, 1, 1).data]""", key)
+    assert covered[3] == 0, "the ring does not cover it"
+
+
 def test_the_matrix_of_a_tile_with_a_long_caption_is_on_the_screen(page, model, folder):
     page.size(1280, 720)
     show(page, folder / "model.html", "#head=0&row=63&column=3")

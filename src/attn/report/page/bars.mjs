@@ -26,13 +26,14 @@ export function drawBars(context, figure, scale, isDark) {
   context.clip();
   context.fillStyle = colour('--hatch');
   for (let j = from; j < to; ++j) {
-    const value = matrix.value(0, j), x = figure.xOf(j) - wide / 2;
+    // The first bars are in the first pixel, not before it.
+    const value = matrix.value(0, j), x = wide > 1 ? figure.xOf(j) - wide / 2 : Math.floor(figure.xOf(j));
     if (value === null || Number.isNaN(value)) {
       context.fillRect(x, top + height - 3, wide, 3);
       continue;
     }
-    const pixel = wide > 1 ? x : Math.floor(x), known = values.get(pixel);
-    if (known === undefined || Math.abs(value) > Math.abs(known)) values.set(pixel, value);
+    const known = values.get(x);
+    if (known === undefined || Math.abs(value) > Math.abs(known)) values.set(x, value);
   }
   const [negative, positive] = scale.signed ? [-.75, .75].map(share => scale.palette[Math.round(127.5 + 127.5 * share)])
                                             : [0, scale.palette[isDark ? 210 : 190]];
