@@ -232,14 +232,14 @@ test('the page opens at a pair of words', () => {
 });
 
 /** A page of layers x 2 heads of n x n; null: hidden. */
-function pageOf(layers, n, value, rounding = 0, sum = 1) {
+function pageOf(layers, n, value, rounding = 0, sum = 1, areWeights = true) {
   const labels = Array.from({length: n}, (_, i) => String(i));
-  const facts = {rows: labels, columns: labels, sets: ['a'], step: 1, unit: 2 ** -14, statistics: [],
+  const facts = {rows: labels, columns: labels, sets: ['a'], step: 1, unit: 2 ** -14, statistics: [], zeros: [false], hidden: [true],
                  heads: Array.from({length: 2 * layers}, (_, h) => `head ${h % 2}`),
                  groups: Array.from({length: layers}, (_, g) => `layer ${g}`), groupEnds: Array.from({length: layers}, (_, g) => 2 * g + 2)};
   const data = {facts, compares: false, headCount: 2 * layers,
                 matrix: async (_, head) => ({value: (i, j) => value(head, i, j), error: () => rounding, row: () => sum})};
-  return Object.assign(data, {tiles: new Tiles(data, true)});
+  return Object.assign(data, {tiles: new Tiles(data, areWeights)});
 }
 
 test('the mean of heads skips hidden keys, and rounding errors are averaged', async () => {
@@ -251,6 +251,11 @@ test('the mean of heads skips hidden keys, and rounding errors are averaged', as
   Object.assign(mean.facts, {zeros: [true], hidden: [false]});
   assert.deepEqual([...(await mean.level()).codes].map(code => code === 2), [false, true, false, false], 'exactly 0');
   assert.equal(mean.row(1, 0), 1);
+});
+
+test('the mean of scores is -inf where a head hides the key', async () => {
+  const value = (head, i, j) => head === 1 && j > i ? null : -head - j, mean = await pageOf(1, 2, value, 0, NaN, false).tiles.matrix(2);
+  assert.deepEqual([0, 1].map(i => [0, 1].map(j => mean.value(i, j))), [[-.5, null], [-.5, -1.5]]);
 });
 
 test('the sum of a row of the mean is that of the exact numbers of the file', async () => {

@@ -254,7 +254,8 @@ function nameStage() {
 function blanks() {
   const stage = shownStage(), has = (/** @type {boolean[]} */ kinds) => kinds.some(Boolean) && (stage === 'masked' || stage === 'weights');
   const isRollout = data.tile(state.head)?.kind === 'rollout', hides = has(facts.hidden), zeros = has(facts.zeros);
-  return [hides && !isRollout ? 'hatched: hidden' : '', zeros || (isRollout && hides) ? 'dotted: exactly 0' : '',
+  const who = data.tile(state.head) && facts.hidden[0] ? ` in ${data.tiles?.hiddenAreZero ? 'all heads' : 'a head'}` : '';
+  return [hides && !isRollout ? `hatched: hidden${who}` : '', zeros || (isRollout && hides) ? 'dotted: exactly 0' : '',
           facts.nan ? 'crossed out or filled: NaN' : ''].filter(Boolean).join(' · ');
 }
 

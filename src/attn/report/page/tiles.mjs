@@ -79,6 +79,7 @@ export class Tiles {
     /** Products of the rollout up to a layer. @type {Map<number, Promise<Float64Array>>} */
     this.rollouts = new Map();
     const {facts} = data, {groups} = facts;
+    this.hiddenAreZero = areWeights || (facts.zeros[0] && !facts.hidden[0]);
     if (data.compares || facts.step > 1) return;
     const isModel = areWeights && groups.length > 1 && groups.every(name => /^layer \d+$/.test(name)) &&
         facts.rows.length === facts.columns.length && facts.rows.every((label, i) => label === facts.columns[i]) &&
@@ -119,10 +120,15 @@ export class Tiles {
     return matrix;
   }
 
-  /** The mean of the heads of a group. Keys that all heads hide are hidden. @param {number} group @param {number} done percent, of a rollout */
+  /**
+   * The mean of the heads of a group. Weights of hidden keys are 0: a key is hidden in the mean if all heads hide it. Scores of
+   * hidden keys are -inf: so is the mean if one head hides a key.
+   * @param {number} group
+   * @param {number} done percent, of a rollout
+   */
   async mean(group, done = -1) {
     const {facts} = this.data, rows = facts.rows.length, columns = facts.columns.length, heads = this.headsOf(group), pauses = new Pauses();
-    const cells = new Float64Array(rows * columns), seen = new Uint8Array(rows * columns);
+    const cells = new Float64Array(rows * columns), seen = new Uint16Array(rows * columns), least = this.hiddenAreZero ? 1 : heads.length;
     const errors = new Float64Array(rows), sums = new Float64Array(rows);
     for (const head of heads) {
       const matrix = await this.data.matrix(0, head);
@@ -134,12 +140,12 @@ export class Tiles {
           const value = matrix.value(i, j);
           if (value === null) continue;
           cells[at] += value;
-          seen[at] = 1;
+          ++seen[at];
         }
         await pauses.pause();
       }
     }
-    for (let at = 0; at < cells.length; ++at) cells[at] = seen[at] ? cells[at] / heads.length : -Infinity;
+    for (let at = 0; at < cells.length; ++at) cells[at] = seen[at] >= least ? cells[at] / heads.length : -Infinity;
     return new TileMatrix(facts, cells, errors, sums, false);
   }
 
