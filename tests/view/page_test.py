@@ -666,6 +666,22 @@ class TestTwoResults:
         want = strength_codes(weights[0] - weights[1], found.facts["unit"])
         np.testing.assert_array_equal(found.overview(2, 0, 1), want)
 
+    def test_have_the_tokens_of_both(self, tmp_path):
+        both = "tokens of a.npz / b.npz where they differ"
+        for tokens, others, labels, words in (
+                (["it", "was", "tired"], ["it", "was", "wide"], ["it", "was", "tired / wide"],
+                 "warning: a.npz and b.npz have different tokens, first 'tired / wide' at 2 of the queries; the page shows both\n"),
+                (["it", "was", "tired"], ["it", "was", "tired"], ["it", "was", "tired"], ""),
+                (None, ["it", "was", "tired"], ["it", "was", "tired"], "")):
+            for name, own in ("a", tokens), ("b", others):
+                job = {"Q": [[1, 0], [0, 1], [1, 1]], "K": [[2, 0], [0, 2], [1, 1]], "V": [[1], [2], [3]], "outputs": ["weights"]}
+                (tmp_path / f"{name}.json").write_text(json.dumps(job | ({"tokens": own} if own else {})))
+                assert attn("run", f"{name}.json", "-o", f"{name}.npz", "--force", cwd=tmp_path).returncode == 0
+            text, messages = page(tmp_path, "a.npz", "b.npz")
+            facts = Numbers(text).facts
+            assert facts["rows"] == facts["columns"] == labels
+            assert (both in facts["notes"]) == bool(words) and words in messages and ("warning" in messages) == bool(words)
+
     def test_planted_difference_is_the_largest(self, tmp_path):
         """+0.5 in one of 144 heads, as small as noise elsewhere."""
         rng = np.random.default_rng(3)

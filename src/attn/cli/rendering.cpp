@@ -21,6 +21,7 @@
 #include "attn/job/recorded_visibility.h"
 #include "attn/report/drawing_memory.h"
 #include "attn/report/heat_picture.h"
+#include "attn/report/joint_labels.h"
 #include "attn/report/pdf.h"
 #include "attn/report/png.h"
 #include "attn/report/svg.h"
@@ -240,6 +241,17 @@ void warn_of_text_direction(const HeatMap& map, const char* format) {
                   "' from left to right; use .svg or .html");
 }
 
+/// Warns if two results have different tokens.
+void warn_of_tokens(const std::vector<PageSet>& sets) {
+  const JointLabels rows = joint_row_labels(sets), columns = joint_column_labels(sets);
+  const JointLabels& axis = rows.different ? rows : columns;
+  if (!axis.different) return;
+  const std::string& name = rows.different ? sets[0].map.row_axis : sets[0].map.column_axis;
+  note("warning: " + printable(sets[0].name) + " and " + printable(sets[1].name) +
+       " have different tokens, first '" + axis.labels[*axis.different] + "' at " +
+       std::to_string(*axis.different) + " of the " + name + "; the page shows both");
+}
+
 /// An SVG of at most 5 MB: heads are reduced to fewer cells if needed.
 std::string svg_within_limit(const HeatMap& map, const PictureStyle& style) {
   constexpr std::size_t kMaxBytes = 5'000'000, kFewestCells = 8;
@@ -373,6 +385,7 @@ Rendering render(const std::vector<PageSet>& sets, RenderFormat format, const Re
   }
   for (const PageSet& set : sets)
     if (set.is_weights && !set.positions.queries) warn_unknown_positions(printable(set.name));
+  warn_of_tokens(sets);
   Page page = make_page(sets, style.max_html_bytes, threads_for(map.cells.values));
   return {std::move(page.html), "page: " + page.text};
 }

@@ -10,6 +10,7 @@
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
 #include "attn/report/binary_text.h"
+#include "attn/report/joint_labels.h"
 #include "attn/report/markup.h"
 #include "attn/report/numpy_text.h"
 #include "attn/report/page_elements.h"
@@ -167,6 +168,9 @@ std::string facts(const std::vector<PageSet>& sets, const PagePrecision& precisi
   for (const HeatPanel& panel : map.panels) heads.push_back(name_in_group(panel));
   const std::vector<std::size_t> ends = group_ends(map);
   for (const std::size_t end : ends) groups.push_back(map.panels[end - 1].group);
+  const JointLabels rows = joint_row_labels(sets), columns = joint_column_labels(sets);
+  if (rows.different || columns.different)
+    notes.push_back("tokens of " + names[0] + " / " + names[1] + " where they differ");
   if (!precision.exact)
     notes.push_back("values rounded to " + std::to_string(precision.bits) + " bits");
   const std::string step = std::to_string(precision.step);
@@ -182,7 +186,7 @@ std::string facts(const std::vector<PageSet>& sets, const PagePrecision& precisi
   text += member("notes", list(notes)) + member("sets", list(names));
   text += member("rowAxis", script_string(map.row_axis));
   text += member("columnAxis", script_string(map.column_axis));
-  text += member("rows", list(map.row_labels)) + member("columns", list(map.column_labels));
+  text += member("rows", list(rows.labels)) + member("columns", list(columns.labels));
   text += member("heads", list(heads)) + member("groups", list(groups));
   text += member("groupEnds", list(ends));
   text += member("bits", std::to_string(precision.bits));
