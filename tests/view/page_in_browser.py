@@ -1720,6 +1720,30 @@ def test_print_shows_everything(page, model, weights, long, folder, name, side):
     assert max(sizes) <= 703
 
 
+@pytest.mark.parametrize("sheet", [(703, 1031), (1031, 703)], ids=["portrait", "landscape"])
+@pytest.mark.parametrize("name", ["model", "both", "causal", "long", "why"])
+def test_printed_parts_are_below_each_other(page, model, causal, long, why, folder, name, sheet):
+    """Also if the layout of the screen would be chosen by the size of the sheet."""
+    if page.name == "firefox":
+        pytest.skip("does not emulate printers here")
+    page.size(1440, 900)
+    show(page, folder / f"{name}.html", "#side=why" if name == "why" else "")
+    page.wait("return document.querySelector('#why .strip, #strongest li') !== null")
+    page.run("attn.beforePrint()")
+    page.size(*sheet)
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        boxes = page.run("""return [...document.querySelectorAll('#notes, #overview, #panel, #facts, .caption, .matrix canvas, #colour-key, #lines, #text, #why p, #why canvas, #strongest')]
+          .filter(part => part.checkVisibility() && !part.matches('.over'))
+          .map(part => { const b = part.getBoundingClientRect(); return [part.id || part.className || part.tagName, b.top, b.bottom, part.tagName === 'CANVAS' ? b.right : 0]; })""")
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+        page.run("attn.afterPrint()")
+    assert {name for name, *_ in boxes} >= {"panel", "facts"}
+    assert [(a, b) for a, b in zip(boxes, boxes[1:]) if a[2] > b[1] + 1] == []
+    assert max(box[3] for box in boxes) <= 703
+
+
 # Speed. These print what they measure; docs/viewing.md states it.
 
 

@@ -1008,34 +1008,37 @@ const sourceOutputs = sources.map((source, set) => {
 // ---- print
 
 let printed = {dark: false};
+const boxesOfSheets = [byId('overview'), byId('scroll'), byId('why'), ...figures.map(figure => figure.box)];
 /** Lays everything out for a sheet of A4, light and without zoom. */
 function beforePrint() {
-  const width = 700, {dark} = state, sides = [byId('overview'), ...figures.map(figure => figure.box)];
+  const width = 700, {dark} = state;
   printed = {dark};
   state.dark = false;
   device.print = 2;
+  document.documentElement.style.fontSize = '13px';
   theme();
   for (const figure of figures) figure.camera.reset();
   overview.camera.zoom = 1;
-  for (const box of sides) box.style.width = `${width}px`;
+  // Drawings are measured in the layout of the screen, in which boxes grow and shrink.
+  for (const box of boxesOfSheets) Object.assign(box.style, {width: `${width}px`, flex: 'none'});
+  if (state.side === 'why') byId('why').style.display = 'block';
   const down = Math.max(overview.rows.length, 1), across = Math.max(1, ...overview.rows.map(row => row.heads.length));
   byId('overview').style.height = `${Math.min(900, Math.max(60, 30 + width / across * down / overview.aspect()))}px`;
   for (const {box, isBars} of figures) box.style.height = `${Math.min(880, Math.max(isBars ? 240 : 140, 60 + width * rows / columns))}px`;
-  byId('scroll').style.width = byId('why').style.width = `${width}px`;
   for (const figure of figures) figure.layout();
   arrange();
   overview.draw(true);
   for (const figure of figures) figure.draw(painter, scaleOfFigure(figure), found());
   for (const figure of figures) figure.drawFocus();
-  if (state.side === 'lines') lines.draw(Math.min(900, lines.allHeight));
+  if (state.side === 'lines') lines.draw(Math.min(740, lines.allHeight));
   why.drawStrips();
 }
 function afterPrint() {
   state.dark = printed.dark;
   device.print = 0;
   theme();
-  for (const box of [byId('overview'), byId('scroll'), byId('why'), ...figures.map(figure => figure.box)])
-    box.style.width = box.style.height = '';
+  document.documentElement.style.fontSize = '';
+  for (const box of boxesOfSheets) Object.assign(box.style, {width: '', height: '', flex: '', display: ''});
   restoreCamera();
   redraw();
 }

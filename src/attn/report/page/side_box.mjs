@@ -43,7 +43,7 @@ export class SideBox {
     byId('scroll').hidden = byId('strongest').hidden = state.side === 'why';
     byId('why').hidden = state.side !== 'why';
     byId('tall').hidden = state.side !== 'lines';
-    byId('text').hidden = state.side === 'lines';
+    byId('text').hidden = state.side === 'lines' || state.side === 'why';
     const values = around.values();
     if (!values) return;
     if (state.side === 'why') {

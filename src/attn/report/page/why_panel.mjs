@@ -1,7 +1,7 @@
 // The panel "why this weight": the steps of the selected weight, with the elements of its vectors as strips.
 
 import {named, one, shortened} from './dom.mjs';
-import {colour, em, kFont, sized} from './pen.mjs';
+import {colour, device, em, kFont, sized} from './pen.mjs';
 import {Scale, paletteOf, written} from './scale.mjs';
 import {agrees, stepsOf, writtenSteps} from './why.mjs';
 
@@ -85,6 +85,7 @@ class Strip {
       }
       top += height + kRowGap;
     });
+    if (device.print) return;
     context.strokeStyle = colour('--mark');
     context.lineWidth = 2;
     context.strokeRect(left + d * wide - 1, 1, Math.max(each, 2) + 2, top - kRowGap + 1);
