@@ -761,6 +761,21 @@ def test_run_writes_a_page(tmp_path):
     assert Numbers((tmp_path / "r.html").read_text()).shape == (1, 2)
 
 
+def test_first_of_four_axes_is_the_layers_if_layers_are_chosen(tmp_path):
+    np.save(tmp_path / "w.npy", np.full((3, 2, 4, 4), .25))
+    for flags, groups, is_told in (([], ["batch 0", "batch 1", "batch 2"], True), (["--layer", "0:3"], ["layer 0", "layer 1", "layer 2"], False),
+                                   (["--layer", "-1,0"], ["layer 2", "layer 0"], False), (["--batch", "1,2"], ["batch 1", "batch 2"], False)):
+        text, messages = page(tmp_path, "w.npy", *flags)
+        assert Numbers(text).facts["groups"] == groups
+        assert ("(3, 2, 4, 4): the axes are taken as batch, head, L, S; if the first one is layers, add --layer 0:3" in messages) == is_told
+    q = np.random.default_rng(1).random((3, 2, 4, 5))
+    np.savez(tmp_path / "q.npz", Q=q, K=q, V=q)
+    (tmp_path / "q.json").write_text(json.dumps({name: f"q.npz#{name}" for name in "QKV"}))
+    attn("run", "q.json", "-o", "r.npz", cwd=tmp_path)
+    assert "if the first one is layers" not in page(tmp_path, "r.npz", "--of", "weights")[1], "the job says that it is the batch"
+    assert attn("view", "r.npz", "--layer", "0", cwd=tmp_path).returncode == 2
+
+
 def test_nothing_is_said_about_a_page_that_is_not_written(tmp_path):
     """The first file is modified while the second is awaited on standard input."""
     np.save(tmp_path / "a.npy", np.ones((512, 512)))

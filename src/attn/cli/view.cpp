@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <memory>
+#include <utility>
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
@@ -75,12 +76,30 @@ void set_layers(const JoinedLayers& layers, HeatSource& source) {
   source.series = layers.rest;
 }
 
+/// Without provenance, the first of four axes may be layers: --layer says so. A page without it
+/// tells how.
+void set_first_of_four(const ViewArgs& args, HeatSource& source) {
+  const Shape& shape = source.tensor.shape();
+  LeadingAxes& axes = source.leading_axes;
+  if (shape.size() != 4 || source.are_axes_certain || axes[1] != "batch") return;
+  const HeatChoice& choice = args.choice;
+  if (!choice.layer.empty() && choice.batch.empty())
+    std::swap(axes[1], *std::find(axes.begin(), axes.end(), "layer"));
+  else if (shape[0] > 1 && choice.batch.empty() && render_format(args.output) == RenderFormat::html)
+    note(source.name + " " + to_string(shape) +
+         ": the axes are taken as batch, head, L, S; if the first one is layers, add --layer 0:" +
+         std::to_string(shape[0]));
+}
+
 PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files) {
   const std::string path = parse_tensor_ref(file).path;
   auto [result, name, layers, is_part] = drawn_tensor(file, args, files);
   if (!args.tokens.empty()) result.tokens = tokens_of_flag(args.tokens, "--tokens", files.budget());
   HeatSource source = heat_source(result, name, path);
-  if (layers) set_layers(*layers, source);
+  if (layers)
+    set_layers(*layers, source);
+  else
+    set_first_of_four(args, source);
   if (!args.key_tokens.empty())
     source.column_tokens = tokens_of_flag(args.key_tokens, "--key-tokens", files.budget());
   if (source.tensor.rank() > 0) {

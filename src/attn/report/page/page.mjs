@@ -1053,8 +1053,8 @@ byId('row-axis').textContent = one(facts.rowAxis);
 byId('column-axis').textContent = one(facts.columnAxis);
 if (compares) [byId('first-name').textContent, byId('second-name').textContent] = facts.sets;
 setNames.forEach((name, set) => select('set').append(new Option(name, String(set))));
-const several = facts.groups.length > 1;
-select('order').append(new Option(several ? 'of layers and heads' : 'of the file', 'file'),
+const isOfLayers = facts.groups.length > 1 && facts.groups.every(group => group.startsWith('layer'));
+select('order').append(new Option(isOfLayers ? 'of layers and heads' : 'of the file', 'file'),
     ...facts.statistics.map(({name, title}) => new Option(`by ${title}`, name)));
 if (typeof facts.why === 'object' && facts.why?.sinks) {
   byId('sum-name').textContent = 'sum without sink';
