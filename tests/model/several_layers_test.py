@@ -291,6 +291,13 @@ def test_result_flows_into_view(folder):
     assert attn("view", "out.npz", "--layer", "3", "--batch", "1", "--head", "2", cwd=folder).returncode == 0
 
 
+def test_drawing_of_one_layer_names_model_and_layer(folder):
+    np.save(folder / "h3.npy", HIDDEN[3, 0])
+    for model in "model", "./model/":
+        done = attn("run", "--model", model, "--layer", "3", "--hidden", "h3.npy", "--view", cwd=folder)
+        assert (done.returncode, done.stdout.splitlines()[0]) == (0, b"weights, model, layer 3")
+
+
 @pytest.fixture
 def some(folder):
     """Results of layers 3 and 1, in this order."""

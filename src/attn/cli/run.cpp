@@ -155,6 +155,7 @@ void RunViews::write(const Job& job, const Result& result, bool streams) {
   const ResultFile file{result.outputs, result.tokens, result.made_by};
   const HeatSource source = heat_source(file, std::string(name_of(drawn_)), "result");
   PageSet set = page_set(source, {}, "result");
+  if (!args_.subject.empty()) set.map.title += ", " + args_.subject;
   if (shows_steps()) add_weight_steps(file, source, set);
   const Rendering drawing = render({set}, render_format(args_.view), args_.style);
   view_->write(drawing.bytes);
@@ -333,6 +334,17 @@ void name_results_of_layer(const Document& document, Destination& destination) {
       target.path = name_of_layer(target.path, *number);
 }
 
+/// "MODEL, layer 3": the model and the layer of a job; "" without a model.
+std::string subject_of(const Document& document) {
+  const Entry *const model = document.find("model"), *const layer = document.find("layer");
+  const auto text = model == nullptr ? nullptr : model->value.get<std::string>();
+  if (text == nullptr) return "";
+  const std::filesystem::path folder = std::filesystem::path(*text) / "";
+  const auto number = layer == nullptr ? nullptr : layer->value.get<std::int64_t>();
+  return printable(folder.parent_path().filename().string()) +
+         (number == nullptr ? "" : ", layer " + std::to_string(*number));
+}
+
 int run_job(const RunArgs& args) {
   if (const std::optional<int> code = args.executor->follow(args)) return *code;
   Destination destination = destination_of(args);
@@ -342,13 +354,15 @@ int run_job(const RunArgs& args) {
   if (has_several_layers(document)) return run_layers(args, std::move(document), files);
   name_results_of_layer(document, destination);
   const bool from_model = document.find("model") != nullptr;
+  RunViewArgs drawn = views_of(args);
+  drawn.subject = subject_of(document);
   Job job = read_job(std::move(document), files);
   ShowArgs shown = args.show;
   shown.text.settings = print_settings_of(job.document);
   if (destination.shown) print_options_of(shown.text);  // refuses flags without effect
   const std::vector<Request> outputs = outputs_of(job, destination);
   const std::vector<std::string> names = names_of(outputs);
-  RunViews views(views_of(args), drawn_output(job), output_paths(destination.targets, names),
+  RunViews views(drawn, drawn_output(job), output_paths(destination.targets, names),
                  policy_of(args));
   job.outputs = outputs;
   append_missing(job.outputs, views.outputs(job));

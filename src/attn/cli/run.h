@@ -21,7 +21,8 @@ struct RunViewArgs {
   std::string view;     ///< "-": the terminal
   std::string explain;  ///< FILE.html, .md, .tex or .txt; "-": text on standard output
   ExplainChoice choice;
-  RenderStyle style;  ///< of --view and --explain on the terminal
+  RenderStyle style;    ///< of --view and --explain on the terminal
+  std::string subject;  ///< "MODEL, layer 3", for the title of a drawing; "" for other jobs
   bool empty() const { return view.empty() && explain.empty(); }
   bool has_file() const;  ///< any output that is not the terminal
 };
