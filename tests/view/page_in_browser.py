@@ -587,6 +587,12 @@ def test_a_tile_shows_no_numbers_until_it_is_computed(page, folder):
     write_page(folder, "slow", (6, 1, 6, 400, 400))
     show(page, folder / "slow.html", "#head=3&row=7&column=9")
     assert page.run("return attn.data.overviews[0][36]") is None
+    page.wait("return document.getElementById('shown').textContent.endsWith('a click computes mean and rollout')")
+    left, top, *_ = page.box("#overview")
+    x, y, width, height = page.run("const {row, column} = attn.overview.placeOf(37), b = attn.overview.boxOf(row, column);"
+                                   "return [b.left, b.top, b.width, b.height]")
+    page.move(left + x + width / 2, top + y + height / 2)
+    assert page.text("tip") == "layer 0, rollout\na click computes it"
     seen = page.run("""attn.chooseHead(47);
       const shown = () => [document.getElementById('panel').textContent, getComputedStyle(document.getElementById('value')).visibility,
                            attn.figures[0].head.matrix === null];
@@ -602,7 +608,8 @@ def test_a_rollout_has_its_own_words_and_exact_zeros(page, model, folder):
     page.run("attn.chooseHead(167)")
     page.wait("return document.getElementById('panel').textContent === 'layer 11, rollout'")
     page.wait("return document.getElementById('value').textContent === '0'")
-    assert page.run("return attn.figures[0].caption").endswith(" · dotted: exactly 0")
+    assert page.run("return attn.figures[0].caption") == ("rollout: product of (mean of heads + identity) / 2, up to this layer"
+                                                          " · queries down, tokens of the input across · dotted: exactly 0")
     labels = "return [...document.querySelectorAll('input[name=side]')].map(e => e.parentElement.textContent.trim())"
     assert page.run(labels)[:3] == ["lines", "what this query depends on", "what this key is part of"]
     heading = "return document.querySelector('#strongest h3').textContent"
@@ -619,8 +626,8 @@ def test_a_rollout_has_its_own_words_and_exact_zeros(page, model, folder):
 def test_letters_above_narrow_tiles_are_explained(page, model, folder):
     if page.name == "firefox":
         pytest.skip("no window is narrow enough")
-    for width, words in (1440, "144 heads"), (450, "144 heads, m: mean of heads, r: rollout"):
-        page.size(width, 800)
+    for width, height, words in (3840, 2160, "144 heads"), (450, 800, "144 heads, m: mean of heads, r: rollout"):
+        page.size(width, height)
         show(page, folder / "model.html")
         page.wait(f"return document.getElementById('shown').textContent === '{words}'")
 

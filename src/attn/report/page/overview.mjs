@@ -280,13 +280,15 @@ export class Overview {
     context.textAlign = 'left';
   }
 
-  /** How many letters of a tile's kind fit above it. */
-  get letters() { return [7, 4, 1].find(count => widest(['rollout'.slice(0, count)], 1e3, 11 * em()) < this.camera.scaleX - 3 * kGap) ?? 1; }
+  /** How many letters are above tiles: all, or one if that of the longest kind does not fit. */
+  get letters() { return [7, 1].find(count => widest(['rollout'.slice(0, count)], 1e3, 11 * em()) < this.camera.scaleX - 3 * kGap) ?? 1; }
 
+  get kinds() { return [...new Set(this.data.tiles?.list.map(({kind}) => kind))]; }
+  /** "mean and rollout" */
+  get tileKinds() { return this.kinds.join(' and '); }
   /** What single letters above tiles mean. */
   get initials() {
-    const kinds = new Set(this.byLayer && this.letters === 1 ? this.data.tiles?.list.map(({kind}) => kind) : []);
-    return [...kinds].map(kind => kind === 'mean' ? 'm: mean of heads' : 'r: rollout').join(', ');
+    return (this.byLayer && this.letters === 1 ? this.kinds : []).map(kind => kind === 'mean' ? 'm: mean of heads' : 'r: rollout').join(', ');
   }
 
   /** Rings of the selected head and of those whose lines are drawn. */

@@ -197,6 +197,7 @@ async function drawHead() {
   weights = heads[0].matrix;
   if (undecided) selectOpening();
   if (before) figures[0].head = before;
+  last.name(last.title, blanks(weights));
   drawMatrices();
   document.body.dataset.head = `${head}`;
   performance.mark('head');
@@ -237,7 +238,7 @@ function nameStage() {
   byId('first-name').textContent = tile ? tile.kind : stages.length > 0 ? `${name} ${letter}` : hasSums ? 'weight' : 'value';
   figures[0].title = !tile ? (stages.length > 0 ? `${name}s ${letter.toUpperCase()}: ` : '') + axes
       : tile.kind === 'mean' ? `${tile.title}: ${axes}`
-      : `rollout up to this layer: queries down, tokens of the input that they depend on across`;
+      : `rollout: product of (mean of heads + identity) / 2, up to this layer · ${facts.rowAxis} down, tokens of the input across`;
   const isRollout = tile?.kind === 'rollout';
   if (!facts.signed) byId('reads').textContent = isRollout ? 'what this query depends on' : 'what this query reads';
   if (!facts.signed) byId('read-by').textContent = isRollout ? 'what this key is part of' : 'who reads this key';
@@ -250,13 +251,13 @@ function nameStage() {
   select('colours').value = shownMode();
 }
 
-/** What the patterns of cells mean that are shown. */
-function blanks() {
+/** What the patterns of cells mean. @param {import('./data.mjs').Head['matrix']} matrix of a tile, if it is known */
+function blanks(matrix = null) {
   const stage = shownStage(), has = (/** @type {boolean[]} */ kinds) => kinds.some(Boolean) && (stage === 'masked' || stage === 'weights');
-  const isRollout = data.tile(state.head)?.kind === 'rollout', hides = has(facts.hidden), zeros = has(facts.zeros);
+  const isRollout = data.tile(state.head)?.kind === 'rollout', hides = has(facts.hidden), zeros = !isRollout && has(facts.zeros);
   const who = data.tile(state.head) && facts.hidden[0] ? ` in ${data.tiles?.hiddenAreZero ? 'all heads' : 'a head'}` : '';
-  return [hides && !isRollout ? `hatched: hidden${who}` : '', zeros || (isRollout && hides) ? 'dotted: exactly 0' : '',
-          facts.nan ? 'crossed out or filled: NaN' : ''].filter(Boolean).join(' · ');
+  return [hides && !isRollout ? `hatched: hidden${who}` : '', zeros || (matrix instanceof TileMatrix && matrix.hasExactZeros) ? 'dotted: exactly 0' : '',
+          facts.nan ? 'crossed out, or filled if small: NaN' : ''].filter(Boolean).join(' · ');
 }
 
 /** The value of a cell in a set, exactly if it is in the selected row and the file is open. @param {number} set @param {number} row @param {number} column */
@@ -443,8 +444,11 @@ function arrange() {
   const isChange = state.set === kDifference && !['file', 'difference', kSelected].includes(state.order);
   const note = facts.statistics.find(({name}) => name === state.order)?.note ?? '';
   byId('shown').textContent = refused || [shown, state.order === 'file' ? '' : 'the largest first', note, shownStage() === 'weights' ? '' : 'weights', isChange ? 'first minus second' : '', overview.scrolls ? 'scroll for more' : '',
-                                          overview.initials].filter(Boolean).join(', ');
+                                          overview.initials, tilesAreLate() ? `a click computes ${overview.tileKinds}` : ''].filter(Boolean).join(', ');
 }
+
+/** Whether tiles are shown that are computed when they are selected. */
+const tilesAreLate = () => overview.heads.some(head => data.tile(head) && !data.tiles?.isQuick && !data.overviews[0][head]);
 
 /** Reads the selected weight of all heads, if they are ordered by it. */
 async function orderBySelected() {
@@ -466,6 +470,7 @@ async function loadTile(head) {
   largestOfTiles.set(head, matrix.largest);
   scales.clear();
   data.overviews[0][head] = level;
+  arrange();
   overview.drawSoon();
 }
 async function loadTiles() {
@@ -626,7 +631,8 @@ function showHeadTip(head, event) {
     const change = state.set === kDifference && name !== 'difference' ? 'change of ' : '';
     return value === null ? '' : `\n${change}${title}: ${name === kSelected && selected && state.set !== kDifference ? shortened(selected.text(state.set, head)) : brief(value)}`;
   });
-  showTip(`${overview.title(head)}${numbers.join('')}`, event.clientX, event.clientY);
+  const isLate = data.tile(head) && !data.overviews[0][head];
+  showTip(`${overview.title(head)}${numbers.join('')}${isLate ? '\na click computes it' : ''}`, event.clientX, event.clientY);
   byId('tip').dataset.head = String(head);
 }
 byId('overview').addEventListener('pointerleave', hideTip);

@@ -27,6 +27,7 @@ export class TileMatrix {
     this.step = 1;
     this.cells = cells;
     this.errors = errors;
+    this.hasExactZeros = isRollout && cells.includes(0);
     this.largest = cells.reduce((most, x) => Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most, 0);
   }
   /** @param {number} i @param {number} j */
