@@ -426,6 +426,9 @@ def test_limits_of_a_statistic(page, model, folder):
     shown = page.run("return ['least', 'most'].map(id => Number(document.getElementById(id).placeholder))")
     assert shown == pytest.approx([min(means), max(means)], abs=0.0101)
     assert shown[0] <= min(means) and max(means) <= shown[1], "rounded outwards"
+    titles = page.run("return ['least', 'most'].map(id => document.getElementById(id).title)")
+    assert [words.rsplit(" ", 1)[0] for words in titles] == ["the least is", "the largest is"]
+    assert [float(words.split()[-1]) for words in titles] == pytest.approx([min(means), max(means)], rel=1e-5)
     page.run("const i = document.getElementById('least'); i.value = 'abc'; i.dispatchEvent(new Event('change'))")
     assert page.text("shown") == "abc is not a number"
     assert page.run("return document.getElementById('least').getAttribute('aria-invalid')") == "true"
@@ -445,7 +448,7 @@ def test_two_results_show_the_numbers_of_both(page, model, folder):
     page.move(left + x + width / 2, top + y + height / 2)
     tip = page.text("tip")
     assert "largest difference: 0.5" in tip
-    assert "change of largest magnitude:" in tip
+    assert "change of largest weight:" in tip
 
 
 def test_text_marks_its_query(page, model, folder):
@@ -801,6 +804,26 @@ def test_numbers_of_another_cell_are_not_shown(page, folder):
       attn.focusOn(8, 9);""")
     page.wait("return seen.length > 1 && seen.at(-1) !== ''")
     assert page.run("return seen[0]") == ""
+
+
+def test_m_selects_the_largest_value(page, model, folder):
+    show(page, folder / "model.html", "#head=29&row=1&column=0")
+    page.press("m")
+    row, column = np.unravel_index(model[2, 0, 5].argmax(), (64, 64))
+    page.wait(f"return attn.state.row === {row} && attn.state.column === {column}")
+    assert float(exact(page, "value")) == model[2, 0, 5].max()
+    show(page, folder / "both.html", "#head=29&row=1&column=0")
+    page.press("m")
+    page.wait("return attn.state.row === 40 && attn.state.column === 7")
+
+
+def test_controls_have_the_names_of_the_axes(page, model, folder):
+    np.save(folder / "unnamed.npy", np.full((2, 5, 5), .2))
+    attn("view", "unnamed.npy", "-o", "unnamed.html", "--force", cwd=folder)
+    for name, row, column in ("both", "query", "key"), ("unnamed", "row", "column"):
+        show(page, folder / f"{name}.html")
+        assert page.run("return ['row-axis', 'column-axis', 'reads', 'read-by'].map(id => document.getElementById(id).textContent)") == [
+            row, column, f"what this {row} reads", f"who reads this {column}"]
 
 
 def test_zoom_keeps_the_selected_cell_in_view(page, model, folder):

@@ -11,7 +11,7 @@ const {paintPixels, ranges} = await load('paint');
 const {Camera, fit} = await load('camera');
 const {orderedHeads, rowsOfHeads, statistic} = await load('order');
 const {State} = await load('state');
-const {isWord, openingCell} = await load('opening');
+const {isWord, largestCell, openingCell} = await load('opening');
 const {insideOf, sentencesOf} = await load('sentences');
 const {strongest, whyNone} = await load('strongest');
 const {blockLabels, columnOf, endsOf, rowOf, sumAndEntropy, within} = await load('cells');
@@ -98,6 +98,8 @@ test('scales place values', () => {
   assert.deepEqual([1, 1e-2, 1e-4, 0].map(v => log.place(v)), [255, 128, 0, 0]);
   const signed = new Scale([-3, 1], true, 'linear', grey, 1);
   assert.deepEqual([-3, 0, 3].map(v => signed.place(v)), [0, 128, 255]);
+  assert.deepEqual([linear, root, log, signed].map(scale => scale.lowText), ['0', '0', '≤ 1e-4', '-3']);
+  assert.equal(new Scale([.2, 1], false, 'log', grey, 1).lowText, '0.2', 'no value is smaller');
   for (const scale of [linear, root, log, signed])
     for (const share of [0, .2, 1]) assert.equal(scale.place(scale.valueAt(share)), Math.round(255 * share));
 });
@@ -229,6 +231,12 @@ test('the page opens at a pair of words', () => {
   const level = {tall: 1, wide: 1, rows: 3, columns: 3, codes: Uint16Array.of(9, 9, 9, 9, 9, 5, 9, 4, 9)};
   assert.deepEqual(openingCell(facts, level, false), {row: 1, column: 2});
   assert.deepEqual(openingCell({...facts, rows: ['0', '1', '2']}, level, false), {row: 2, column: 0});
+});
+
+test('the largest cell is found among those of equal codes', () => {
+  const values = [.1, NaN, null, -.5, .5000001, .5], codes = Uint16Array.from(values, value => codeOf(value, 2 ** -14));
+  assert.equal(new Set(codes.slice(3).map(code => code >> 1)).size, 1);
+  assert.deepEqual(largestCell({tall: 1, wide: 1, rows: 2, columns: 3, codes}, (i, j) => values[3 * i + j]), {row: 1, column: 1, size: .5000001});
 });
 
 /** A page of layers x 2 heads of n x n; null: hidden. */

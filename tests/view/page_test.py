@@ -522,7 +522,7 @@ class TestStatistics:
         found = {one["name"]: one["title"] for one in Numbers(page(tmp_path, "w.npz", "w.npz")[0]).facts["statistics"]}
         assert found == {"difference": "largest difference", "entropy": "entropy", "distance": "mean distance",
                          "first": "weight of first key", "previous": "weight of previous key",
-                         "largest": "largest magnitude"}
+                         "largest": "largest weight"}
 
     def test_have_notes(self, tmp_path):
         np.savez(tmp_path / "w.npz", weights=np.eye(3))

@@ -143,7 +143,7 @@ std::string statistics(const PageSurvey& survey) {
         member(statistic.page_name, statistic.page_title,
                of_sets([k](const HeadSummary& head) { return head.statistics[k]; }),
                statistic.page_note);
-  member("largest", "largest magnitude",
+  member("largest", survey.has_statistics() ? "largest weight" : "largest magnitude",
          of_sets([](const HeadSummary& head) { return head.largest; }));
   return text;
 }

@@ -68,7 +68,7 @@ export class Figure {
     const stacked = isStacked();
     if (stacked) this.box.style.height = '';
     const {facts} = this.data, width = this.box.clientWidth, height = this.box.clientHeight;
-    const side = this.isBars ? ['0.0001'] : facts.rows;
+    const side = this.isBars ? ['≤ 0.0001'] : facts.rows;
     this.left = Math.ceil(this.labelWidth(side, Math.min(110 * em(), width * .24)) + 10);
     this.top = Math.ceil(this.labelWidth(facts.columns, Math.min(100 * em(), height * .22)) + 10);
     const tall = height - this.top - kRing;
@@ -159,7 +159,7 @@ export class Figure {
       context.fillStyle = ink;
       context.fillText(brief(this.scale.high), left - 5, top + down / 2);
       context.fillText(brief(this.scale.valueAt(.5)), left - 5, top + camera.shownHeight / 2);
-      context.fillText(brief(this.scale.low), left - 5, top + camera.shownHeight - down / 2);
+      context.fillText(this.scale.lowText, left - 5, top + camera.shownHeight - down / 2);
     }
     for (let i = Math.ceil(rows[0] / stepDown) * stepDown; !this.isBars && i < rows[1]; i += stepDown) {
       if (!inside(this.yOf(i), top, camera.shownHeight)) continue;
@@ -225,14 +225,14 @@ export class Figure {
     context.strokeRect(.5, .5, width - 1, 11);
     context.font = `${labelSize()}px ${kFont}`;
     context.fillStyle = colour('--ink');
-    const marks = /** @type {[number, CanvasTextAlign, number][]} */ (
-        [[scale.low, 'left', 0], [scale.valueAt(.5), 'center', .5], [scale.high, 'right', 1]]);
-    for (const [value, align, share] of marks) {
+    const middle = scale.valueAt(.5), marks = /** @type {[string, CanvasTextAlign, number][]} */ (
+        [[scale.lowText, 'left', 0], [brief(Math.abs(middle) < scale.high * 1e-9 ? 0 : middle), 'center', .5], [brief(scale.high), 'right', 1]]);
+    for (const [words, align, share] of marks) {
       context.textAlign = align;
-      context.fillText(brief(Math.abs(value) < scale.high * 1e-9 ? 0 : value), share * width, 12 + 13 * em());
+      context.fillText(words, share * width, 12 + 13 * em());
     }
     this.bar.setAttribute('role', 'img');
-    this.bar.setAttribute('aria-label', `colours from ${brief(scale.low)} to ${brief(scale.high)}`);
+    this.bar.setAttribute('aria-label', `colours from ${scale.lowText} to ${brief(scale.high)}`);
   }
 
   /** The row or column whose label is at a pointer's position. @param {PointerEvent | MouseEvent} event @returns {{row?: number, column?: number}} */

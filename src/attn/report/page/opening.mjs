@@ -1,5 +1,7 @@
 // The cell that a page selects first: a pair of words.
 
+import {isValue} from './codes.mjs';
+
 /** @typedef {import('./data.mjs').Facts} Facts */
 /** @typedef {import('./codes.mjs').Level} Level */
 
@@ -9,6 +11,22 @@ export function isWord(label) {
 }
 
 const kMostCells = 1e6;
+
+/**
+ * The cell of the largest magnitude; of equal codes, that of the largest value.
+ * @param {Level} level the finest one
+ * @param {(row: number, column: number) => number | null} valueAt
+ */
+export function largestCell({codes, columns, tall, wide}, valueAt) {
+  const most = codes.reduce((best, code) => isValue(code) && code >> 1 > best ? code >> 1 : best, 0);
+  let best = {row: 0, column: 0, size: -1};
+  codes.forEach((code, k) => {
+    if (code >> 1 !== most || !isValue(code)) return;
+    const row = Math.floor(k / columns) * tall, column = k % columns * wide, size = Math.abs(valueAt(row, column) ?? 0);
+    if (size > best.size) best = {row, column, size};
+  });
+  return best;
+}
 
 /**
  * The strongest pair of different words among the last queries; without words, the strongest key of the last query. Of a

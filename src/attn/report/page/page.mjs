@@ -7,7 +7,7 @@ import {byId, input, named, one, select, shortened} from './dom.mjs';
 import {Figure} from './figure.mjs';
 import {draggable, wheel} from './gestures.mjs';
 import {GlPainter} from './gl.mjs';
-import {openingCell} from './opening.mjs';
+import {largestCell, openingCell} from './opening.mjs';
 import {orderedHeads, statistic} from './order.mjs';
 import {Overview} from './overview.mjs';
 import {CanvasPainter} from './paint.mjs';
@@ -168,6 +168,7 @@ async function drawHead() {
   byId('panel').textContent = overview.title(head);
   const isLate = data.tile(head) !== undefined && !data.overviews[0][head];
   document.body.classList.toggle('computing', isLate);
+  nameTexts();
   if (!compares) nameStage();
   const last = figures[figures.length - 1];
   last.name(last.title, blanks());
@@ -209,10 +210,18 @@ async function drawHead() {
 let undecided = false;
 function selectOpening() {
   undecided = false;
-  const [finest] = [...figures[figures.length - 1].head.levels].sort((a, b) => a.tall * a.wide - b.tall * b.wide);
-  const {row, column} = openingCell(facts, finest, compares);
+  const {row, column} = openingCell(facts, finestOf(figures[figures.length - 1]), compares);
   state.select(row, column);
   side.revealed = false;
+}
+/** @param {Figure} figure */
+const finestOf = figure => figure.head.levels.reduce((a, b) => b.tall * b.wide < a.tall * a.wide ? b : a);
+/** Selects the largest value of the matrix; of two results, of their difference. */
+function chooseLargest() {
+  const figure = figures[figures.length - 1], {matrix} = figure.head;
+  if (!matrix) return;
+  const {row, column} = largestCell(finestOf(figure), (i, j) => matrix.value(i, j));
+  focusOn(row, column, {byKey: true});
 }
 /** Blocks of cells of the page are replaced by those of the file, if it is open. @param {number} head */
 async function readFile(head) {
@@ -232,6 +241,13 @@ async function readFile(head) {
 /** What the matrix shows; tiles have only weights. */
 function shownStage() { return data.tile(state.head) ? 'weights' : state.stage; }
 
+/** Names what the text shows. */
+function nameTexts() {
+  const row = one(facts.rowAxis), column = one(facts.columnAxis), isRollout = data.tile(state.head)?.kind === 'rollout';
+  byId('reads').textContent = facts.signed ? `text of this ${row}` : isRollout ? `what this ${row} depends on` : `what this ${row} reads`;
+  byId('read-by').textContent = facts.signed ? `text of this ${column}` : isRollout ? `what this ${column} is part of` : `who reads this ${column}`;
+}
+
 /** Names what the matrix shows. */
 function nameStage() {
   const stage = shownStage(), [name, letter] = kStages[stage], tile = data.tile(state.head);
@@ -239,9 +255,6 @@ function nameStage() {
   figures[0].title = !tile ? (stages.length > 0 ? `${name}s ${letter.toUpperCase()}: ` : '') + axes
       : tile.kind === 'mean' ? `${tile.title}: ${axes}`
       : `rollout: product of (mean of heads + identity) / 2, up to this layer · ${facts.rowAxis} down, tokens of the input across`;
-  const isRollout = tile?.kind === 'rollout';
-  if (!facts.signed) byId('reads').textContent = isRollout ? 'what this query depends on' : 'what this query reads';
-  if (!facts.signed) byId('read-by').textContent = isRollout ? 'what this key is part of' : 'who reads this key';
   /** @type {HTMLFieldSetElement} */ (byId('stages')).disabled = tile !== undefined;
   document.body.classList.toggle('plain', !hasSums || stage !== 'weights');
   checkRadios('stage', stage);
@@ -769,6 +782,7 @@ const pageKeys = {
     showSide('why');
     byId('why').focus();
   },
+  m: chooseLargest,
   s: () => { if (stages.length > 0) showStage(stages[(stages.indexOf(state.stage) + 1) % stages.length]); },
   '+': () => zoom(1.5),
   '=': () => zoom(1.5),
@@ -844,6 +858,7 @@ function showRange() {
   byId('range').hidden = state.order === 'file';
   const numbers = statistic(facts, state.order, state.set).filter(value => value !== null);
   const [least, most] = [Math.min(...numbers), Math.max(...numbers)];
+  [input('least').title, input('most').title] = numbers.length > 0 ? [`the least is ${least}`, `the largest is ${most}`] : ['', ''];  // the fields round outwards
   [input('least').placeholder, input('most').placeholder] =
       numbers.length > 0 ? [threeDigits(least, Math.floor), threeDigits(most, Math.ceil)] : ['', ''];
 }
@@ -1068,7 +1083,6 @@ if (typeof facts.why === 'object' && facts.why?.sinks) {
   byId('entropy-name').textContent = '−Σ a ln a in nats';
   byId('entropy-name').title = 'of the weights of the row as they are, without the sink';
 }
-if (facts.signed) [byId('reads').textContent, byId('read-by').textContent] = [`text of this ${one(facts.rowAxis)}`, `text of this ${one(facts.columnAxis)}`];
 if (facts.signed) /** @type {HTMLOptionElement} */ (select('colours').querySelector('[value=log]')).remove();
 byId('mode-name').textContent = rows === 1 ? 'heights' : 'colours';
 for (const key of [...facts.why ? [] : ['w'], ...stages.length > 0 ? [] : ['s']])

@@ -71,6 +71,9 @@ export class Scale {
     this.factor = 255 / (transformed(this.mode, this.high / unit) - this.from);
   }
 
+  /** The low end as text; smaller values have its colour if it is not the least of a logarithmic scale. */
+  get lowText() { return this.mode === 'log' && this.low === this.high / 1e4 ? `≤ ${brief(this.low)}` : brief(this.low); }
+
   /** Four decades below the greatest value, or the least value if that is more. @param {number} least */
   logLow(least) { return least > this.high / 1e4 && least < this.high ? least : this.high / 1e4; }
 
