@@ -1435,10 +1435,12 @@ def test_why_shows_the_steps_of_the_selected_weight(page, why, folder):
     assert page.run("return [...document.querySelectorAll('#why h4')].map(e => e.textContent)") == [
         "1. Scores", "2. Scale", "3. Mask", "4. Softmax", "5. Context"]
     assert page.run("return document.querySelector('#why h3').textContent") == "query 5: t5 → key 2: t2, head 1"
+    assert page.run("return document.querySelector('#why .names').textContent") == "1. Scores, 2. Scale, 3. Mask, 4. Softmax, 5. Context"
+    assert page.run("return document.querySelector('#why .elements').textContent").endswith(", the largest of 16 products")
     s = why["q"][1, 5] @ why["k"][1, 2]
     close = {"rel": 1e-12, "abs": 1e-13}
     assert why_numbers(page, 0) == pytest.approx([s], **close)
-    assert why_numbers(page, 1) == pytest.approx([5, s, 5, why["scaled"][1, 5, 2]], **close)
+    assert why_numbers(page, 1) == pytest.approx([s, s / 4, 5, s / 4, 5, why["scaled"][1, 5, 2]], **close)
     assert why_numbers(page, 2) == pytest.approx([why["scaled"][1, 5, 2], -3 / 256, why["masked"][1, 5, 2]], **close)
     row, largest = why["masked"][1, 5], why["masked"][1, 5].max()
     total = np.exp(row - largest).sum()
@@ -1469,6 +1471,8 @@ def test_why_is_stepped_through_with_keys(page, why, folder):
     page.press("ArrowRight" if first < 15 else "ArrowLeft")
     d = first + (1 if first < 15 else -1)
     assert page.text("status").startswith(f"d = {d}: q = ")
+    place = 1 + int((np.abs(q * k) > abs(q[d] * k[d])).sum())
+    assert page.text("status").endswith(f", number {place} by magnitude of 16 products")
     digits = page.run("return [...document.querySelector('#why .elements').querySelectorAll('span')].map(e => e.title)")
     assert [float(text) for text in digits] == pytest.approx([q[d], k[d], q[d] * k[d], (q * k)[:d + 1].sum()], rel=1e-13)
     page.press("ArrowLeft", *["ArrowLeft"] * 20)
@@ -1514,10 +1518,12 @@ def test_pointing_shows_an_element_until_the_pointer_leaves(page, why, folder):
     assert "Select a head" in page.text("why")
 
 
-def test_why_needs_one_result(page, model, folder):
-    show(page, folder / "both.html")
-    page.press("w")
-    assert "open a page of one result" in page.text("why")
+def test_why_is_not_offered_for_two_results(page, why, folder):
+    assert attn("run", "why.json", "-o", "one.npz", "--force", "--outputs", "weights,queries,keys,values", cwd=folder).returncode == 0
+    attn("view", "one.npz", "one.npz", "-o", "twice.html", "--force", cwd=folder)
+    show(page, folder / "twice.html", "#side=why")
+    assert page.run("return document.getElementById('why-choice').hidden && attn.state.side === 'lines'")
+    assert page.run("return document.querySelector('#shortcuts .of-w') === null")
 
 
 def test_why_is_offered_for_weights_of_jobs_only(page, why, model, folder):
@@ -1555,7 +1561,7 @@ def test_matrix_shows_each_stage_on_its_own_scale(page, why, folder):
         assert stage_of(page) == name
         hides = name in ("masked", "weights")
         assert page.run("return attn.figures[0].caption") == (
-            f"{title}: queries down, keys across" + (" · hatched: hidden" if hides else ""))
+            f"{title}{' (after the softcap)' if name == 'scaled' else ''}: queries down, keys across" + (" · hatched: hidden" if hides else ""))
         heading = page.run("return document.querySelector('#strongest h3').textContent")
         assert heading == "5: t5 reads most" + ("" if name == "weights" else ", by weight")
         matrix = want[name][1]

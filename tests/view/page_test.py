@@ -834,7 +834,8 @@ class TestWhyThisWeight:
 
     def test_without_values_the_context_is_missing(self, why):
         found = why("weights,queries,keys")
-        assert (found["valueWidth"], found["note"]) == (0, "The result has no values, so what this key adds to the context is not shown.")
+        assert (found["valueWidth"], found["note"]) == (
+            0, "The result has no values. To see what this key adds to the context, compute it with --outputs weights,queries,keys,values.")
 
     @pytest.mark.parametrize("keys, words", [({"normaliser": "sparsemax"}, "no plain softmax"), ({"softmax": {"axis": "all"}}, "no plain softmax"),
                                              ({"score": "l2"}, "not a sum of products"), ({"zero_key": True}, "do not match"),

@@ -85,7 +85,7 @@ def assert_shows_explanation(panel, text, head, row):
         for step in steps:
             for formula, digits in step["formulas"]:
                 value = float(digits[-1])
-                name = re.match(r"share|max|weight of the sink|Σ e|s'*|a|x", formula).group()
+                name = re.match(r"before|share|max|weight of the sink|Σ e|s'*|a|x", formula).group()
                 if name == "weight of the sink":
                     stated = [1 - whole["A"][row].sum()]
                 elif name == "Σ e":

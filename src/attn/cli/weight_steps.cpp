@@ -127,6 +127,10 @@ class StepsReader {
         !set_of_heads(Input::head_scale, given, steps_.head_scales))
       return std::nullopt;
     set_values(values == nullptr ? std::nullopt : vectors_of(result_, name(requests[2])), given);
+    if (values == nullptr && !given(Input::dropout_mask))
+      steps_.note =
+          "The result has no values. To see what this key adds to the context, compute it with " +
+          flag_of(requests) + ".";
     reason = "";
     return std::move(steps_);
   }
@@ -136,9 +140,14 @@ class StepsReader {
   std::string name(const Request& request) const { return job_ + std::string(name_of(request)); }
   const Tensor* tensor(const Request& request) const { return result_.tensors.find(name(request)); }
 
-  std::nullopt_t missing(const std::vector<Request>& requests, std::string& reason) const {
-    reason = "To see how a weight comes about, compute the result with --outputs weights," +
-             join(names_of(requests), ",", [](const std::string& one) { return one; }) + ".";
+  /// The flag that computes what the steps need.
+  static std::string flag_of(const std::vector<Request>& requests) {
+    return "--outputs weights," +
+           join(names_of(requests), ",", [](const std::string& one) { return one; });
+  }
+
+  static std::nullopt_t missing(const std::vector<Request>& requests, std::string& reason) {
+    reason = "To see how a weight comes about, compute the result with " + flag_of(requests) + ".";
     return std::nullopt;
   }
 
@@ -176,7 +185,7 @@ class StepsReader {
     if (given(Input::dropout_mask))
       steps_.note = "Dropout changes the weights before they multiply the values.";
     else if (!values || values->heads != keys.heads || !fits(*values, steps_.queries, keys.count()))
-      steps_.note = "The result has no values, so what this key adds to the context is not shown.";
+      steps_.note = "The values of the result do not match its keys, so the context is not shown.";
     else
       steps_.values = std::move(values);
     if (steps_.values && (given(Input::gate) || given(Input::W_gate)))

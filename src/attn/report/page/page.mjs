@@ -47,7 +47,6 @@ const data = new Data(facts, textOf), compares = data.compares;
 const hasSums = facts.statistics.some(({name}) => name === 'entropy');
 data.tiles = new Tiles(data, hasSums && !facts.signed);
 const setNames = compares ? [...facts.sets, `${facts.sets[0]} − ${facts.sets[1]}`] : facts.sets;
-if (compares && hasSums) facts.why = 'To see why a weight is what it is, open a page of one result.';
 const stages = stagesOf(facts.why, facts.hidden[0]);
 const state = new State({
   heads: data.count, rows, columns, sets: facts.sets.length,
@@ -252,7 +251,8 @@ function nameTexts() {
 function nameStage() {
   const stage = shownStage(), [name, letter] = kStages[stage], tile = data.tile(state.head);
   byId('first-name').textContent = tile ? tile.kind : stages.length > 0 ? `${name} ${letter}` : hasSums ? 'weight' : 'value';
-  figures[0].title = !tile ? (stages.length > 0 ? `${name}s ${letter.toUpperCase()}: ` : '') + axes
+  const caps = stage === 'scaled' && typeof facts.why === 'object' && facts.why && facts.why.softcap > 0 && !facts.why.capsMasked;
+  figures[0].title = !tile ? (stages.length > 0 ? `${name}s ${letter.toUpperCase()}${caps ? ' (after the softcap)' : ''}: ` : '') + axes
       : tile.kind === 'mean' ? `${tile.title}: ${axes}`
       : `rollout: product of (mean of heads + identity) / 2, up to this layer · ${facts.rowAxis} down, tokens of the input across`;
   /** @type {HTMLFieldSetElement} */ (byId('stages')).disabled = tile !== undefined;

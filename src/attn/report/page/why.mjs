@@ -226,8 +226,10 @@ export function writtenSteps(why, steps, head, row, column) {
     const product = [...why.root > 0 ? [score, ` / √${why.root}`] : why.factor !== 1 ? [why.factor, ' · ', ...factor(score)] : [score],
                      ...ownScale === undefined ? [] : [' · ', ...factor(ownScale)]];
     const caps = why.softcap > 0 && !why.capsMasked;
-    written.push({name: 'Scale', words: caps ? 'The softcap limits the scaled score.' : '', strips: null, formulas: [
-      [...of("s'"), ' = ', ...caps ? [why.softcap, ' · tanh((', ...product, ') / ', why.softcap, ')'] : product, ' = ', scaled]]});
+    written.push({name: 'Scale', words: caps ? 'The softcap limits the scaled score.' : '', strips: null,
+                  formulas: caps ? [['before the softcap: ', ...product, ' = ', unscaled],
+                                    [...of("s'"), ' = ', why.softcap, ' · tanh(', ...factor(unscaled), ' / ', why.softcap, ') = ', scaled]]
+                                 : [[...of("s'"), ' = ', ...product, ' = ', scaled]]});
   }
   const before = scaled ?? score;
   if (masked !== null) {

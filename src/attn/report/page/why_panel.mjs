@@ -155,7 +155,8 @@ export class WhyPanel {
       return box;
     });
     const {scrollTop} = this.box;
-    this.box.replaceChildren(heading, ...boxes);
+    const names = this.paragraph([all.map(({name}, k) => `${k + 1}. ${name}`).join(', ')], 'names');
+    this.box.replaceChildren(heading, names, ...boxes);
     this.box.scrollTop = scrollTop;
     this.mark();
     this.drawStrips();
@@ -173,7 +174,7 @@ export class WhyPanel {
     if (!agrees(why, steps, stored, values.error(row)))
       return [this.paragraph(['The result has another weight, ', stored, ', so it was computed otherwise.'], 'warning')];
     const differs = shortened(String(stored)) !== shortened(String(steps.weight));
-    return differs && values.error(row) === 0 ? [this.paragraph(['The result has it in fewer digits: ', stored])] : [];
+    return differs && values.error(row) === 0 ? [this.paragraph(['The result, which has numbers of fewer bits, has ', stored])] : [];
   }
 
   /** @param {Part[]} parts @param {string} kind */
@@ -221,13 +222,21 @@ export class WhyPanel {
         : [['v', steps.v[d]], ['a · v', steps.contribution[d]], ['c', steps.context[d]]];
   }
 
+  /** The place of a product among all by magnitude. @param {number} d */
+  rank(d) {
+    const {products} = /** @type {Steps} */ (this.steps), size = Math.abs(products[d]);
+    const place = 1 + products.filter(product => Math.abs(product) > size).length;
+    return `${place === 1 ? 'the largest' : `number ${place} by magnitude`} of ${products.length} products`;
+  }
+
   /** @param {'score' | 'context'} which */
   drawStrip(which) {
     const strip = this.strips[which];
     if (!strip.canvas.isConnected || !this.steps) return;
     const d = this.dimension(which);
     strip.draw(Math.max(160, Math.floor(strip.line.getBoundingClientRect().width)), d, this.palettes[this.state.dark ? 1 : 0]);
-    strip.line.replaceChildren(`d = ${d}: `, ...this.elements(which).flatMap(([name, value], k) => [k > 0 ? ', ' : '', `${name} = `, this.node(value)]));
+    strip.line.replaceChildren(`d = ${d}: `, ...this.elements(which).flatMap(([name, value], k) => [k > 0 ? ', ' : '', `${name} = `, this.node(value)]),
+                               which === 'score' ? `, ${this.rank(d)}` : '');
   }
 
   /** Shows a dimension, or selects it; null: nowhere. @param {'score' | 'context'} which @param {number | null} d @param {MouseEvent | null} event @param {boolean} isClick */
