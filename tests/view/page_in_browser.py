@@ -841,7 +841,7 @@ def test_fragment_restores_the_view(page, model, folder):
     page.run("const s = document.getElementById('colours'); s.value = 'log'; s.dispatchEvent(new Event('change'))")
     page.run("attn.overview.box.focus()")
     page.press(" ", "ArrowRight")
-    page.wait("return location.hash.includes('head=31') && location.hash.includes('pinned=30')")
+    page.wait("return location.hash.includes('layer=2&head=7') && location.hash.includes('pinned=30')")
     fragment = page.run("return location.hash")
     show(page, folder / "model.html", fragment)
     assert (page.text("panel"), page.text("query"), page.text("key")) == ("layer 2, head 7", "50: word50", "21: word21")
@@ -999,7 +999,7 @@ def test_link_to_the_view_is_copied(page, model, folder):
     page.wait("return !!window.copied")
     copied = page.run("return window.copied")
     assert copied.startswith("file://")
-    assert {"head=30", "row=50", "column=21"} <= set(copied.split("#")[1].split("&"))
+    assert {"layer=2", "head=6", "row=50", "column=21"} <= set(copied.split("#")[1].split("&"))
     page.wait("return document.getElementById('said').textContent === 'copied the link'")
 
 

@@ -10,7 +10,7 @@ const {Scale, brief, inkOn, luminance, paletteOf, shortest32, threeDigits, writt
 const {paintPixels, ranges} = await load('paint');
 const {Camera, fit} = await load('camera');
 const {orderedHeads, rowsOfHeads, statistic} = await load('order');
-const {State} = await load('state');
+const {State, placesOf} = await load('state');
 const {isWord, largestCell, openingCell} = await load('opening');
 const {insideOf, sentencesOf} = await load('sentences');
 const {strongest, whyNone} = await load('strongest');
@@ -171,7 +171,7 @@ test('layers are rows, or rows have equal lengths', () => {
   assert.deepEqual(rowsOfHeads(facts, [3, 1, 0], false, 2), [{title: '', heads: [3, 1]}, {title: '', heads: [0]}]);
 });
 
-const state = () => new State({head: 0, scale: 'matrix', stages: ['scores', 'weights'], heads: 10, rows: 5, columns: 7, sets: 1, mode: 'linear', dark: false, side: 'lines',
+const state = () => new State({head: 0, scale: 'matrix', stages: ['scores', 'weights'], heads: 10, places: placesOf({...facts, heads: [...facts.heads, 'head 0'], groupEnds: [2, 4, 5], groups: ['layer 3', 'layer 4', 'batch 1']}), rows: 5, columns: 7, sets: 1, mode: 'linear', dark: false, side: 'lines',
                                 orders: ['file', 'entropy'], order: 'file'});
 
 test('the fragment restores the state', () => {
@@ -191,6 +191,18 @@ test('the fragment has what was chosen, not what is pointed at', () => {
   assert.deepEqual([one.row, one.column], [4, 0]);
   other.read(one.fragment());
   assert.deepEqual([other.row, other.column], [4, 6]);
+});
+
+test('a link has the numbers of layer and head', () => {
+  const one = state(), other = state();
+  one.head = 3;
+  assert.match(one.fragment(), /^layer=4&head=1&/);
+  other.read(one.fragment());
+  assert.equal(other.head, 3);
+  const headOf = text => { other.read(text); return other.head; };
+  assert.deepEqual(['head=3', 'layer=3&head=1', 'head=4', 'head=9', 'layer=0&head=1', 'layer=4&head=2'].map(headOf), [3, 1, 4, 9, 0, 0]);
+  one.head = 4;
+  assert.match(one.fragment(), /^head=4&/, 'the position of a matrix that is not a head of a layer');
 });
 
 test('a fragment that is not valid is ignored', () => {

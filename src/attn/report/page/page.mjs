@@ -18,7 +18,7 @@ import {insideOf, sentencesOf} from './sentences.mjs';
 import {SelectedWeights, kSelected} from './selected.mjs';
 import {SideBox} from './side_box.mjs';
 import {Source} from './source.mjs';
-import {State} from './state.mjs';
+import {State, placesOf} from './state.mjs';
 import {TileMatrix, Tiles, errorOf} from './tiles.mjs';
 import {strongest} from './strongest.mjs';
 import {kStages, stagesOf} from './why.mjs';
@@ -49,7 +49,7 @@ data.tiles = new Tiles(data, hasSums && !facts.signed);
 const setNames = compares ? [...facts.sets, `${facts.sets[0]} − ${facts.sets[1]}`] : facts.sets;
 const stages = stagesOf(facts.why, facts.hidden[0]);
 const state = new State({
-  heads: data.count, rows, columns, sets: facts.sets.length,
+  heads: data.count, places: placesOf(facts), rows, columns, sets: facts.sets.length,
   mode: facts.curve,
   dark: night.matches,
   side: rows > 1 ? 'lines' : stages.length > 0 ? 'why' : 'text',  // lines of one query would repeat its bars

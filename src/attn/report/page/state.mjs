@@ -3,12 +3,24 @@
 /** @typedef {import('./scale.mjs').Mode} Mode */
 /** Whose largest value ends the colour scale. @typedef {'matrix' | 'shared' | 'head'} ScaleChoice */
 
+/**
+ * The numbers of layer and head of each matrix, which links have; null for other matrices, of which they have the position.
+ * @param {import('./data.mjs').Facts} facts @returns {({layer: number, head: number} | null)[]}
+ */
+export function placesOf({heads, groups, groupEnds}) {
+  return heads.map((name, at) => {
+    const numbers = /^layer (\d+), head (\d+)$/.exec(`${groups[groupEnds.findIndex(end => at < end)]}, ${name}`);
+    return numbers && {layer: Number(numbers[1]), head: Number(numbers[2])};
+  });
+}
+
 export class State {
   /**
-   * @param {{heads: number, rows: number, columns: number, sets: number, mode: Mode, dark: boolean, side: State['side'],
+   * @param {{heads: number, places: ReturnType<typeof placesOf>, rows: number, columns: number, sets: number, mode: Mode, dark: boolean, side: State['side'],
    *   orders: string[], order: string, head: number, scale: ScaleChoice, stages: import('./why.mjs').StageName[]}} defaults
    */
-  constructor({heads, rows, columns, sets, mode, dark, side, orders, order, head, scale, stages}) {
+  constructor({heads, places, rows, columns, sets, mode, dark, side, orders, order, head, scale, stages}) {
+    this.places = places;
     this.limits = {heads, rows, columns, sets, orders, stages};
     this.defaults = {mode, order, head, scale, side, set: sets > 1 ? 2 : 0};
     this.set = this.defaults.set;  // of the overview
@@ -48,14 +60,16 @@ export class State {
     if (!preview) this.chosen = {row: this.row, column: this.column};
   }
 
-  /** What differs from the defaults, as "head=3&row=5". */
+  /** What differs from the defaults, as "layer=2&head=3&row=5". */
   fragment() {
     const {defaults} = this, parts = new URLSearchParams();
     const add = (/** @type {string} */ key, /** @type {unknown} */ value, /** @type {unknown} */ usual) => {
       if (value !== usual) parts.set(key, String(value));
     };
     add('set', this.set, defaults.set);
-    add('head', this.head, defaults.head);
+    const place = this.head === defaults.head ? null : this.places[this.head] ?? null;
+    if (place) add('layer', place.layer, null);
+    add('head', place?.head ?? this.head, place ? null : defaults.head);
     add('row', this.chosen.row, null);
     add('column', this.chosen.column, null);
     add('locked', this.locked ? 1 : 0, 0);
@@ -88,7 +102,9 @@ export class State {
     const choice = (key, choices, usual) =>
         choices.find(one => one === parts.get(key)) ?? usual;
     this.set = index('set', limits.sets > 1 ? 3 : 1, this.defaults.set);
-    this.head = index('head', limits.heads, this.defaults.head);
+    const layer = parts.get('layer');
+    const at = this.places.findIndex(place => String(place?.layer) === layer && String(place?.head) === parts.get('head'));
+    this.head = layer === null ? index('head', limits.heads, this.defaults.head) : at < 0 ? this.defaults.head : at;
     this.select(index('row', limits.rows, 0), index('column', limits.columns, 0));
     this.locked = parts.get('locked') === '1';
     this.scale = choice('scale', /** @type {const} */ (['matrix', 'shared', 'head']), this.defaults.scale);
