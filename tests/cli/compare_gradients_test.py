@@ -13,6 +13,7 @@ import pytest
 from support.attn import ROOT, attn
 from support.jobs import run_arrays
 from support.rounding import rounded
+from support.safetensors_file import build, entry
 
 F = np.float32
 B, H, G, L, S, D = 2, 4, 2, 40, 56, 16
@@ -227,3 +228,80 @@ def test_a_bound_that_accepts_zeros_is_stated(tmp_path):
     small = {name: x * F(0.02 if name.startswith("W") else 1) for name, x in t.items()}
     code, _, message = verdict(tmp_path, small, run_arrays(tmp_path, small, outputs=["grad_W_V"]), "--precision", "f32")
     assert code == 0 and "zeros" not in message
+
+
+def stored(tensors, dtypes):
+    """The bytes of a safetensors file: F32 as it is, F16 rounded, BF16 from numbers that it can hold."""
+    entries, data = {}, b""
+    for name, x in tensors.items():
+        dtype = dtypes(name)
+        x = np.asarray(x, F)
+        raw = (x if dtype == "F32" else x.astype("f2") if dtype == "F16" else (x.view("u4") >> np.uint32(16)).astype("u2")).tobytes()
+        entries[name] = entry(len(data), len(data) + len(raw), dtype, list(x.shape))
+        data += raw
+    return build(entries, data)
+
+
+class TestFloat32BesideSixteenBits:
+    """A kernel of 16 bits stores delta, the gradient of the sinks and logsumexp in float32, but computes them in 16 bits."""
+
+    KEPT = ["delta", "grad_sinks", "logsumexp"]
+
+    def compared(self, folder, precision, found, inputs, *flags, results=None):
+        """The bounds by tensor, of a kernel whose `found` are in the dtype of `precision` but for KEPT."""
+        narrow = precision.upper()
+        t = {**tensors(precision, seed=2)}
+        of_kernel = found(t)
+        (folder / "in.safetensors").write_bytes(stored({n: x for n, x in t.items() if n != "dropout_mask"}, lambda name: inputs or narrow))
+        np.save(folder / "mask.npy", t["dropout_mask"])
+        job = {**OPTIONS, **{name: f"in.safetensors#{name}" for name in t}, "dropout_mask": "mask.npy"}
+        (folder / "job.json").write_text(json.dumps(job))
+        (folder / "kernel.safetensors").write_bytes(
+            stored({n: of_kernel[n] for n in results or of_kernel}, lambda name: "F32" if name in self.KEPT else narrow))
+        return attn("compare", "kernel.safetensors", "--reference", "job.json", *flags, cwd=folder)
+
+    @staticmethod
+    def bounds(run):
+        return {x["name"]: x["bound"] for x in json.loads(run.stdout)["tensors"]}
+
+    @pytest.mark.parametrize("precision", ["f16", "bf16"])
+    @pytest.mark.parametrize("inputs, results", [(None, None), ("F32", None), (None, ["delta", "grad_sinks"])],
+                             ids=["all", "float32 inputs", "float32 results"])
+    def test_right_kernel(self, tmp_path, precision, inputs, results):
+        run = self.compared(tmp_path, precision, lambda t: gradients(t, precision), inputs, "--json", results=results)
+        assert run.returncode == 0, run.stdout.decode()
+        assert {bound["of"] for bound in self.bounds(run).values()} == {precision}
+
+    def test_fault_in_float32_tensors(self, tmp_path):
+        run = self.compared(tmp_path, "bf16", lambda t: {name: x * 5 for name, x in gradients(t, "bf16").items()}, None,
+                            results=["delta", "grad_Q"])
+        assert run.returncode == 1
+        assert re.search("^delta .* float32 and float64: .* exceed the error bound of bf16$", run.stdout.decode(), re.MULTILINE)
+
+    def test_typed_precision(self, tmp_path):
+        run = self.compared(tmp_path, "bf16", lambda t: gradients(t, "bf16"), None, "--precision", "f32", "--json")
+        assert run.returncode == 1 and {bound["of"] for bound in self.bounds(run).values()} == {"f32"}
+
+    def test_float32_alone(self, tmp_path):
+        run = self.compared(tmp_path, "bf16", lambda t: gradients(t, "bf16"), "F32", "--json", results=["delta"])
+        assert run.returncode == 1 and self.bounds(run)["delta"]["of"] == "f32"
+
+    def test_logsumexp_is_not_rounded(self, tmp_path):
+        """Its sums and its storage are those of float32, so that its bound is far below a step of bfloat16."""
+        t = {name: x for name, x in tensors("bf16", seed=2).items() if name in ("Q", "K", "V")}
+        (tmp_path / "in.safetensors").write_bytes(stored(t, lambda name: "BF16"))
+        scores = SCALE * t["Q"] @ heads(t["K"]).swapaxes(2, 3)
+        lse = np.log(np.exp(scores).sum(-1))
+        flags = ["--reference", "in.safetensors", "--scale", SCALE, "--json"]
+        for factor, code in (1, 0), (1 + 1e-4, 1):
+            (tmp_path / "lse.safetensors").write_bytes(stored({"logsumexp": lse * factor}, lambda name: "F32"))
+            run = attn("compare", "lse.safetensors", *flags, cwd=tmp_path)
+            assert run.returncode == code and self.bounds(run)["logsumexp"]["of"] == "bf16"
+
+    def test_preset_by_dtype(self, tmp_path):
+        """flashinfer tolerates 1e-2 in bfloat16, and 1e-5 in float32."""
+        def found(t):
+            return {name: x for name, x in gradients(t, "bf16").items() if name in ("delta", "grad_Q")}
+        run = self.compared(tmp_path, "bf16", found, None, "--preset", "flashinfer", "--json")
+        gates = {x["name"]: x["gates"] for x in json.loads(run.stdout)["tensors"]}
+        assert ["rtol=1e-2" in gate["gate"] for gate in gates["delta"]] == [True]

@@ -89,15 +89,63 @@ void request_outputs(const std::vector<MatchedOutput>& matches, const std::strin
 
 Precision named(const std::string& word) { return *precision_named(word); }
 
-/// The precision as typed, or that of the dtype: f64 for integers.
-Precision precision_of(const Tensor& tensor, const ReferenceOptions& typed) {
-  const std::string of_dtype = tensor.dtype() == DType::f32    ? "f32"
-                               : tensor.dtype() == DType::f16  ? "f16"
-                               : tensor.dtype() == DType::bf16 ? "bf16"
-                                                               : "f64";
-  Precision precision = named(typed.precision.empty() ? of_dtype : typed.precision);
-  if (!typed.sums.empty()) precision = with_sums_in(std::move(precision), named(typed.sums));
-  return typed.weights.empty() ? precision : with_weights_in(std::move(precision), typed.weights);
+/// The name of the precision of a dtype.
+std::string word_of(DType dtype) {
+  return dtype == DType::f32    ? "f32"
+         : dtype == DType::f16  ? "f16"
+         : dtype == DType::bf16 ? "bf16"
+                                : "f64";
+}
+
+bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+/// The dtype of Q, K and V if they have 16 bits.
+std::optional<DType> dtype_of_16_bit_inputs(const Job& job) {
+  std::optional<DType> found;
+  for (const Input input : {Input::V, Input::K, Input::Q}) {
+    const Tensor* tensor = find(job.tensors, input);
+    if (tensor == nullptr || !is_float(tensor->dtype())) continue;
+    if (!is_16_bit(tensor->dtype())) return std::nullopt;
+    found = tensor->dtype();
+  }
+  return found;
+}
+
+/// Whether kernels that compute in 16 bits store this output in float32: a number for each query,
+/// or the gradient of anything but queries, keys and values.
+bool is_kept_in_float32(const Request& output) {
+  if (const Gradient* gradient = std::get_if<Gradient>(&output)) {
+    constexpr Input kHeads[] = {Input::Q, Input::K, Input::V, Input::past_K, Input::past_V};
+    return std::find(std::begin(kHeads), std::end(kHeads), gradient->of) == std::end(kHeads);
+  }
+  const Output* of_queries = std::get_if<Output>(&output);
+  return of_queries != nullptr && row_of(*of_queries).axes == AxisList{Axis::B, Axis::H, Axis::L};
+}
+
+/// The precision of each output, as typed, or that of the dtype: f64 for integers. A float32 tensor
+/// that a kernel of 16 bits keeps so has the precision of the 16-bit tensors beside it, or of the
+/// inputs.
+std::vector<Precision> precisions_of(const std::vector<MatchedOutput>& matches,
+                                     const std::vector<Request>& outputs,
+                                     std::optional<DType> of_inputs,
+                                     const ReferenceOptions& typed) {
+  std::optional<DType> of_kernel = of_inputs;
+  const auto beside = std::find_if(matches.begin(), matches.end(), [](const MatchedOutput& match) {
+    return is_16_bit(match.tensor.dtype());
+  });
+  if (beside != matches.end()) of_kernel = beside->tensor.dtype();
+  std::vector<Precision> precisions;
+  for (std::size_t i = 0; i < matches.size(); ++i) {
+    DType dtype = matches[i].tensor.dtype();
+    const bool is_kept = dtype == DType::f32 && of_kernel && is_kept_in_float32(outputs[i]);
+    if (is_kept) dtype = *of_kernel;
+    Precision precision = named(typed.precision.empty() ? word_of(dtype) : typed.precision);
+    precision.has_wide_results = is_kept && typed.precision.empty();
+    if (!typed.sums.empty()) precision = with_sums_in(std::move(precision), named(typed.sums));
+    if (!typed.weights.empty()) precision = with_weights_in(std::move(precision), typed.weights);
+    precisions.push_back(std::move(precision));
+  }
+  return precisions;
 }
 
 /// Errors: usage, if the output has no error bound.
@@ -138,12 +186,13 @@ std::size_t bytes_of_errors(const Inputs& in, const std::vector<const PlannedOut
 
 /// The gates of each matched tensor. Errors: usage, if a typed gate selects none of them.
 std::vector<Gating> gatings_of(const std::vector<MatchedOutput>& matches,
+                               const std::vector<Precision>& precisions,
                                const ReferenceOptions& typed, const Job& job) {
   std::vector<GatedTensor> tensors;
   std::vector<Gating> gatings;
-  for (const MatchedOutput& match : matches) {
-    const DType stored = precision_of(match.tensor, typed).stored;
-    tensors.push_back({match.name, stored, job.options.softcap > 0});
+  for (std::size_t i = 0; i < matches.size(); ++i) {
+    const DType stored = precisions[i].stored;
+    tensors.push_back({matches[i].name, stored, job.options.softcap > 0});
     gatings.push_back({gates_for(tensors.back(), typed.gates), stored, {}});
   }
   require_selected(typed.gates, tensors);
@@ -506,6 +555,7 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
   std::size_t input_size = 0;  // of the widest numbers
   for (const auto& [name, tensor] : job.tensors)
     if (is_float(tensor.dtype())) input_size = std::max(input_size, size_of(tensor.dtype()));
+  const std::optional<DType> of_inputs = dtype_of_16_bit_inputs(job);
   const bool may_have_parts = typed.gates.empty() && !typed.has_tolerance &&
                               !typed.keeps_elements && PartwiseJob::fits(job);
   const TensorMap as_read = may_have_parts ? job.tensors : TensorMap();
@@ -533,7 +583,8 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
       prepared = prepare_job(job);
     }
   }
-  std::vector<Gating> gatings = gatings_of(matches, typed, job);
+  const std::vector<Precision> precisions = precisions_of(matches, job.outputs, of_inputs, typed);
+  std::vector<Gating> gatings = gatings_of(matches, precisions, typed, job);
   std::vector<bool> bounded;
   for (std::size_t i = 0; i < matches.size(); ++i)
     bounded.push_back(has_bound(job.outputs[i], gatings[i], typed, job.options));
@@ -547,8 +598,7 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
     const bool has_size = matches[i].tensor.size() == element_count(planned.shape);
     if (is_of_gradients(planned.request) && has_size &&
         (bounded[i] || (has_large && missing_bound_reason(planned.request, job.options).empty())))
-      gradients.add(i, bounded[i] ? precision_of(matches[i].tensor, typed) : named("f64"),
-                    has_large);
+      gradients.add(i, bounded[i] ? precisions[i] : named("f64"), has_large);
     if (gradients.has_value(i)) continue;
     others.push_back(planned.request);
     is_in_parts =
@@ -587,8 +637,8 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
     reference = executed(others);
   for (const std::string& warning : reference.warnings)
     report.notes.push_back("warning: " + warning);
-  const auto finish = [&](TensorPair pair, const MatchedOutput& match) {
-    const bool is_wider = input_size > 0 && input_size < size_of(match.tensor.dtype());
+  const auto finish = [&](TensorPair pair, const Precision& precision) {
+    const bool is_wider = input_size > 0 && input_size < size_of(precision.stored);
     if (is_wider && typed.precision.empty() && pair.diagnosis && pair.diagnosis->findings.empty())
       pair.hints.push_back(
           "the inputs have narrower numbers than the result: if the kernel computes in " +
@@ -605,13 +655,13 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
   for (std::size_t i = 0; i < matches.size(); ++i) {
     const MatchedOutput& match = matches[i];
     Compared compared{match.name, match.tensor, {}, {}, "", tolerance};
-    const Precision precision = precision_of(match.tensor, typed);
+    const Precision& precision = precisions[i];
     if (parts) {
       const PlannedOutput& planned = prepared.plan.outputs[i];
       PartwiseJob::Found found = parts->compare(std::move(compared), planned, precision);
       if (found.pair.passed() && found.accepts_zeros) warn_of_zeros(match.name, precision);
       explain(*parts, found, job, planned, precision, search);
-      finish(std::move(found.pair), match);
+      finish(std::move(found.pair), precision);
       continue;
     }
     if (std::optional<Expected> gradient = gradients.of(i)) {
@@ -649,7 +699,7 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
       warn_of_zeros(match.name, precision);
     explain({pair.compared, job.outputs[i], bounded[i] ? &precision : nullptr}, job, prepared,
             prepared.plan.outputs[i], precision, search, pair);
-    finish(std::move(pair), match);
+    finish(std::move(pair), precision);
   }
   return report;
 }

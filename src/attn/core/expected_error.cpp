@@ -205,7 +205,9 @@ Expected expected(Output output, const Inputs& in, const Precision& precision, I
   } else {
     bounded = formula.at(computed);
   }
-  Expected found{bounded.value, ops.of_result(ops.stored(bounded).error, bounded.value)};
+  const Precision of_result = precision.has_wide_results ? *precision_named("f32") : precision;
+  const ErrorOps storing(in, of_result);
+  Expected found{bounded.value, storing.of_result(storing.stored(bounded).error, bounded.value)};
   // The reference has the rounding errors of f64, too.
   if (precision.stored == DType::f64) found.error = bounds::times(std::move(found.error), 2);
   return {to_user_layout(output, found.value, in), to_user_layout(output, found.error, in)};

@@ -66,6 +66,7 @@ struct Precision {
   double least;           ///< absolute error of stored values near 0
   /// Those of weights as factors of values, if they are coarser; 0: r or f, and `least`.
   double weight = 0, least_weight = 0;
+  bool has_wide_results = false;  ///< outputs other than gradients are stored in float32
 };
 
 /// f64, f32, tf32, f16 or bf16; nullopt for any other name. Sums are in float64 for f64, otherwise
