@@ -144,36 +144,111 @@ def tracked(x):
     return x
 
 
-@pytest.mark.parametrize("wrong", [None, "grad_K"])
-def test_backward(assert_attention, monkeypatch, wrong):
-    """Gradients of one head in float64 by hand, in the place of autograd's."""
-    q, k, v, g = (RNG.standard_normal((6, 4)) for _ in range(4))
-    scores = q @ k.T / 2
-    weights = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
-    slopes = weights * (g @ v.T - (g * (weights @ v)).sum(1, keepdims=True)) / 2
-    found = {"grad_Q": slopes @ k, "grad_K": slopes.T @ q * (2 if wrong else 1), "grad_V": weights.T @ g}
+class Kernel:
+    """One head in float64 by hand, with its gradients in the place of autograd's."""
 
-    def grad(context, leaves, of_context):
-        assert len(leaves) == 3 and of_context is g
-        return list(found.values())
+    def __init__(self, monkeypatch):
+        self.q, self.k, self.v, self.g = (RNG.standard_normal((6, 4)) for _ in range(4))
+        scores = self.q @ self.k.T / 2
+        self.weights = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+        self.context = self.weights @ self.v
+        self.found = self.gradients(self.g)
+        self.arguments = [tracked(x) for x in (self.context, self.q, self.k, self.v)]
+        monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(autograd=types.SimpleNamespace(grad=self.grad)))
 
-    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(autograd=types.SimpleNamespace(grad=grad)))
-    arguments = [tracked(x) for x in (weights @ v, q, k, v)]
-    for gates in {}, {"precision": "f32", "baseline": True}:
-        if wrong:
-            with pytest.raises(AssertionError, match="grad_K"):
-                assert_attention(*arguments, grad_context=g, backward=True, **gates)
-        else:
-            report = assert_attention(*arguments, grad_context=g, backward=True, **gates)
-            assert [tensor["name"] for tensor in report["tensors"]] == ["context", *found]
+    def gradients(self, g):
+        slopes = self.weights * (g @ self.v.T - (g * self.context).sum(1, keepdims=True)) / 2
+        return {"grad_Q": slopes @ self.k, "grad_K": slopes.T @ self.q, "grad_V": self.weights.T @ g}
+
+    def grad(self, outputs, leaves, seeds, allow_unused):
+        assert len(leaves) == len(self.found) and len(outputs) == len(seeds) and allow_unused
+        self.seeds = seeds
+        return list(self.found.values())
+
+
+@pytest.fixture
+def one_head(monkeypatch):
+    return Kernel(monkeypatch)
+
+
+@pytest.mark.parametrize("in_dict", [False, True])
+def test_backward(assert_attention, one_head, in_dict):
+    out, *inputs = one_head.arguments
+    report = assert_attention({"context": out} if in_dict else out, *inputs, grad_context=one_head.g, backward=True)
+    assert [tensor["name"] for tensor in report["tensors"]] == ["context", *one_head.found]
+    assert one_head.seeds == [one_head.g]
+
+
+GATES = [{}, {"precision": "f32", "baseline": True}]
+
+
+@pytest.mark.parametrize("gates", GATES)
+def test_wrong_backward(assert_attention, one_head, gates):
+    one_head.found["grad_K"] *= 2
+    with pytest.raises(AssertionError, match="grad_K"):
+        assert_attention(*one_head.arguments, grad_context=one_head.g, backward=True, **gates)
+
+
+def test_baseline_of_the_backward_pass(assert_attention, one_head):
+    assert_attention(*one_head.arguments, grad_context=one_head.g, backward=True, **GATES[1])
+
+
+@pytest.mark.parametrize("in_dict", [False, True])
+def test_backward_of_an_output(assert_attention, one_head, in_dict):
+    """With W_O, out is the output, and grad_output the derivative of the loss."""
+    W_O = RNG.standard_normal((4, 5))
+    of_output = RNG.standard_normal((6, 5))
+    one_head.found = one_head.gradients(of_output @ W_O.T) | {"grad_W_O": one_head.context.T @ of_output}
+    out = tracked(one_head.context @ W_O)
+    report = assert_attention({"output": out} if in_dict else out, *one_head.arguments[1:], W_O=tracked(W_O),
+                              grad_output=of_output, backward=True)
+    assert [tensor["name"] for tensor in report["tensors"]] == ["output", *one_head.found]
+
+
+def test_backward_from_context_and_logsumexp(assert_attention, one_head):
+    lse = np.log(np.exp(one_head.q @ one_head.k.T / 2).sum(1))
+    of_lse = RNG.standard_normal(6)
+    slopes = one_head.weights * of_lse[:, None] / 2
+    one_head.found["grad_Q"] += slopes @ one_head.k
+    one_head.found["grad_K"] += slopes.T @ one_head.q
+    out, *inputs = one_head.arguments
+    report = assert_attention({"context": out, "logsumexp": tracked(lse)}, *inputs, grad_context=one_head.g,
+                              grad_logsumexp=of_lse, backward=True)
+    assert len(report["tensors"]) == 5
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_backward_without_a_gradient(assert_attention, one_head, wrong):
+    """The report has the others."""
+    one_head.found["grad_V"] = None
+    one_head.found["grad_K"] *= 2 if wrong else 1
+    with pytest.raises(AssertionError) as raised:
+        assert_attention(*one_head.arguments, grad_context=one_head.g, backward=True)
+    lines = str(raised.value).splitlines()
+    assert lines[0] == "grad_V: the kernel returns no gradient of v"
+    assert lines[-1] == ("2" if wrong else "3") + " of 3 tensors pass"
 
 
 @pytest.mark.parametrize("out, job, message", [
     (V, {"grad_context": V}, "out must be the context, a torch.Tensor that requires gradients"),
-    (tracked(V), {}, "backward=True requires grad_context")])
+    (tracked(V), {}, "backward=True requires grad_context"),
+    ({"output": tracked(V)}, {}, "backward=True requires grad_output"),
+    (tracked(V), {"grad_output": V}, "grad_output requires output, but out is context"),
+    (tracked(V), {"grad_context": V, "W_O": V}, "grad_context requires context, but out is output")])
 def test_backward_without_what_it_needs(assert_attention, out, job, message):
     with pytest.raises(ValueError, match=message):
         assert_attention(out, Q, K, V, backward=True, **job)
+
+
+@pytest.mark.parametrize("in_dict", [False, True])
+def test_derivative_of_a_loss_without_gradients(assert_attention, in_dict):
+    out = kernel(Q, K, V, 8 ** -0.5)
+    with pytest.raises(ValueError, match="grad_context has no effect without backward=True or gradients in out"):
+        assert_attention({"context": out} if in_dict else out, Q, K, V, causal=True, grad_context=V)
+
+
+def test_gradients_in_a_dict(assert_attention, one_head):
+    assert_attention(one_head.found, one_head.q, one_head.k, one_head.v, grad_context=one_head.g)
 
 
 def test_wrong_job_is_an_error(assert_attention, attn_module):
