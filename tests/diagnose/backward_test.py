@@ -119,7 +119,8 @@ def gradients(t, o, *mistakes):
     if is_("row sums of its own weights"):
         delta = (P * dP).sum(-1, keepdims=True)
     dx = P * dP if is_("no row sums") else P * (dP - delta)
-    ds = dx * (1 - (y / F32(o["softcap"])) ** 2) if "softcap" in o and not is_("no derivative of the softcap") else dx
+    power = 1 if is_("softcap derivative not squared") else 2
+    ds = dx * (1 - (y / F32(o["softcap"])) ** power) if "softcap" in o and not is_("no derivative of the softcap") else dx
     scale = F32(D ** -1 if is_("scale 1/D in both passes") else D ** -.5)
     of_head_scale = (ds * scale * (q @ k.swapaxes(-1, -2))).sum((0, 2, 3))
     if "head_scale" in t:
@@ -191,7 +192,10 @@ MISTAKES = [
      "without --dropout-mask"),  # the gradients of a job without dropout
     (["dropout"], ["not divided by 1 - p"], QKV, "backward.dropout.not_divided", "not divided by 1 - p"),
     (["sinks", "causal"], ["sinks not in the logsumexp"], QKV, "backward.sink.dropped", "without --sinks"),
-    (["softcap"], ["no derivative of the softcap"], QK, "backward.softcap_dropped", "derivative of the softcap"),
+    (["softcap"], ["no derivative of the softcap"], QK, "backward.softcap_dropped",
+     "agrees with a backward pass without the derivative of the softcap"),
+    (["softcap", "causal"], ["softcap derivative not squared"], QK, "backward.softcap_not_squared", "1 - y / c instead"),
+    (["softcap", "bias"], ["softcap derivative not squared"], QK, "backward.softcap_not_squared", "1 - y / c instead"),
     (["causal", "rotary"], ["weights not normalised"], QKV, "backward.not_normalised", "not divided by their sum"),
     (["causal", "softcap"], ["2^x with the natural logsumexp"], QKV, "backward.logsumexp_as_base_2", "natural logsumexp"),
     (["mask"], ["e^x with that of base 2"], QKV, "backward.logsumexp_from_base_2", "of base 2 taken"),
@@ -228,7 +232,7 @@ def test_mistake_is_named(tmp_path, features, mistakes, names, id, words):
     right, wrong = gradients(tensors, options), gradients(tensors, options, *mistakes)
     assert set(names) <= {name for name in right if np.abs(right[name] - wrong[name]).max() > 1e-3}
     found, text = reports(tmp_path, tensors, options, {name: wrong[name] for name in names})
-    blocks = text.split("\n  agrees with ")[1:]
+    blocks = [f"agrees with {block}" for block in text.split("\n  agrees with ")[1:]]
     assert len(blocks) == len(names) and all(words in block.split("\n")[0] for block in blocks), text
     for name in names:
         diagnosis = found[name]["diagnosis"]

@@ -389,7 +389,7 @@ class BackwardPass::Ops : public GradOps {
   bool is_for_kernels(const Inputs& in, const Sums& sums) const {
     const bool changes_scale = has(Change::unscaled_dQ) || has(Change::unscaled_dK);
     if (gradient_fallback_reason(in, {}) != nullptr || of_weights_ || sums.wants_head_scale ||
-        (has(Change::no_softcap) && in.options.softcap != 0) ||
+        ((has(Change::no_softcap) || has(Change::linear_softcap)) && in.options.softcap != 0) ||
         (changes_scale && in.scale.factor() == 0))
       return false;
     for (std::size_t k = 0; k < sums.biases.size(); ++k) {
@@ -496,7 +496,7 @@ class BackwardPass::Ops : public GradOps {
     std::size_t i = 0;
     for (double& value : g.mutable_data<double>()) {
       const double t = y.data<double>()[i++] / c;
-      value = chained(value, (1 - t) * (1 + t));
+      value = chained(value, has(Change::linear_softcap) ? 1 - t : (1 - t) * (1 + t));
     }
     return g;
   }

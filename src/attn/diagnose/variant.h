@@ -55,6 +55,7 @@ enum class BackwardChange {
   logsumexp_as_base_2,    ///< P = 2^(x log2(e) - logsumexp), with the natural one
   logsumexp_from_base_2,  ///< P = exp(x - logsumexp), with that of base 2
   no_softcap,             ///< without the derivative of the softcap
+  linear_softcap,         ///< its derivative 1 - y / c
   unscaled_dQ,            ///< without the scale
   unscaled_dK,
   scaled_twice_dQ,  ///< the scale applied twice
