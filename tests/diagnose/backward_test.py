@@ -254,6 +254,48 @@ def test_right_kernels_get_no_name(tmp_path, features):
         assert all("diagnosis" not in tensor for tensor in found.values()) and len(found) >= 3
 
 
+class TestReport:
+    """What it says beside the name of the mistake."""
+
+    def of(self, folder, change, *features):
+        tensors, options = random_job(1, *features)
+        return reports(folder, tensors, options, change(gradients(tensors, options)))[1]
+
+    def test_factor(self, tmp_path):
+        text = self.of(tmp_path, lambda g: {"grad_Q": -g["grad_Q"]}, "causal")
+        assert "\n  is -1 times the reference\n" in text and "hint" not in text
+
+    def test_few_digits(self, tmp_path):
+        """Numbers that were typed agree with no mistake, and a factor of about 1 says nothing."""
+        text = self.of(tmp_path, lambda g: {"grad_Q": np.round(g["grad_Q"].astype(float), 5)}, "causal")
+        assert "exceed the error bound of f64" in text and "hint: A is about" not in text
+
+    def test_backward_pass_only(self, tmp_path):
+        tensors, options = random_job(1, "dropout")
+        found = gradients(tensors, options, "not divided by 1 - p")
+        text = reports(tmp_path, tensors, options, {"grad_Q": found["grad_Q"]})[1]
+        assert ("\n  agrees with --dropout-p 0 in the backward pass only: kept weights are not divided by 1 - p "
+                "(the job has 0.3)\n") in text
+
+    def test_heads_are_named(self, tmp_path):
+        def change(g):
+            g["grad_K"][1, 0, 5] += 1
+            g["grad_K"][0, 1, 7] += 1
+            return {"grad_K": g["grad_K"]}
+        text = self.of(tmp_path, change, "causal")
+        assert "\n    batch  head  differing" in text and "axis 0" not in text
+
+    def test_swapped_axes_are_named(self, tmp_path):
+        text = self.of(tmp_path, lambda g: {"grad_K": g["grad_K"].swapaxes(1, 2)})
+        assert "hint: A agrees with B if its axes 1 and 2 (G and N) are swapped" in text
+
+    @pytest.mark.parametrize("value, line", [(0, "all wrong elements are 0"), (np.nan, "all wrong elements are NaN")])
+    def test_blank(self, tmp_path, value, line):
+        text = self.of(tmp_path, lambda g: {"grad_Q": np.full_like(g["grad_Q"], value)}, "causal").splitlines()
+        assert f"  {line}" in text
+        assert not [line for line in text if "mistake" in line or "tested" in line]
+
+
 def test_noise_gets_no_name(tmp_path):
     tensors, options = random_job(1, "causal", "softcap")
     r = np.random.default_rng(2)

@@ -6,6 +6,7 @@
 #include <numbers>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "attn/base/number_text.h"
@@ -45,6 +46,7 @@ std::string factor_hint(const Compared& compared, const Comparison& found, std::
   if (rest > 0.01 * std::min(1.0, std::abs(factor - 1))) return "";
   char text[32];
   std::snprintf(text, sizeof text, "%.4g", factor);
+  if (std::string_view(text) == "1") return "";
   return "A is about " + std::string(text) + " times B" +
          meaning_of_factor(factor, compared.name, width);
 }

@@ -401,7 +401,7 @@ void search_mistake(const Variant& job, const Evidence& evidence, SearchLimits& 
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
     limits.seconds = std::max(0.0, *limits.seconds - passed.count());
   }
-  if (!pair.diagnosis->findings.empty()) pair.hints.clear();
+  if (!pair.diagnosis->findings.empty() || !pair.diagnosis->arithmetic.empty()) pair.hints.clear();
 }
 
 /// Whether the pair passes, or a hint explains the difference.
@@ -688,9 +688,9 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
       const std::string suggestion = suggested_outputs(match.tensor, prepared, job);
       if (!suggestion.empty()) report.notes.push_back(suggestion);
     }
-    const Output* output = std::get_if<Output>(&job.outputs[i]);
-    const TensorAxes axes = output ? axes_of_output(prepared.plan.outputs[i], prepared.inputs.H)
-                                   : axes_by_name(match.name, compared.b.shape());
+    const PlannedOutput& planned = prepared.plan.outputs[i];
+    const TensorAxes axes = planned.axes.empty() ? axes_by_name(match.name, compared.b.shape())
+                                                 : axes_of_output(planned, prepared.inputs.H);
     if (needs_baseline(gatings[i]))
       gatings[i].baseline = baseline_of(job.outputs[i], job, precision);
     TensorPair pair = compared_pair(std::move(compared), axes, prepared.inputs.D, gatings[i]);
@@ -698,7 +698,7 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
     if (pair.passed() && pair.gates.empty() && pair.compared.bounds && accepts_zeros(pair.compared))
       warn_of_zeros(match.name, precision);
     explain({pair.compared, job.outputs[i], bounded[i] ? &precision : nullptr}, job, prepared,
-            prepared.plan.outputs[i], precision, search, pair);
+            planned, precision, search, pair);
     finish(std::move(pair), precision);
   }
   return report;

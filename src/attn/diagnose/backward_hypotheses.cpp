@@ -48,7 +48,7 @@ constexpr BackwardRow kBackwardRows[] = {
     {"backward.bias_first", {C::first_of_broadcast, C::first_of_broadcast}, is_biased, "only the first index of the axes over which the gradient of the bias is a sum"},
     {"backward.bias_last", {C::last_of_broadcast, C::last_of_broadcast}, is_biased, "only the last index of the axes over which the gradient of the bias is a sum"},
     {"backward.bias_mean", {C::mean_of_broadcast, C::mean_of_broadcast}, is_biased, "the mean over the axes over which the gradient of the bias is a sum"},
-    {"backward.rotary_dropped", {C::not_rotated_back, C::not_rotated_back}, is_any, "gradients by the rotated queries and keys, not rotated back"},
+    {"backward.rotary_dropped", {C::not_rotated_back, C::not_rotated_back}, is_any, "gradients with respect to the rotated queries and keys, not rotated back"},
     {"backward.rotary_sign", {C::rotated_again, C::rotated_again}, is_any, "gradients rotated by the positive angles instead of the negative ones"},
     {"backward.of_queries", {C::of_queries, C::of_queries}, is_any, "grad_Q"},
     {"backward.of_keys", {C::of_keys, C::of_keys}, is_any, "grad_K"},
@@ -153,8 +153,9 @@ std::optional<Claim> Hypothesis::apply(Variant& variant, const Inputs& in) const
   variant.backward.insert(C::only);
   if (group() == "sink") variant.backward.insert(C::own_logsumexp);
   if (pass == Pass::backward_with_row_sums) variant.backward.insert(C::own_row_sums);
-  claim->kernel += " in the backward pass only";
-  if (pass == Pass::backward_with_row_sums) claim->kernel += ", with its own row sums";
+  const std::string of_pass = pass == Pass::backward_with_row_sums ? ", with its own row sums" : "";
+  const std::size_t what = std::min(claim->kernel.find(": "), claim->kernel.size());
+  claim->kernel.insert(what, " in the backward pass only" + of_pass);
   claim->is_flag = false;
   return claim;
 }

@@ -1465,9 +1465,16 @@ std::vector<std::string> diagnosis_lines(const Diagnosis& diagnosis) {
     sample += (sample.empty() ? ", on " : " of ") + std::to_string(diagnosis.heads) +
               " sampled key/value heads";
   const auto line_of = [&](const Finding& finding) {
+    constexpr std::string_view kMultiple = "the result multiplied by ";
+    if (finding.ids.size() == 1 && finding.kernel.starts_with(kMultiple))
+      return "is " + finding.kernel.substr(kMultiple.size()) + " times the reference";
     return (finding.kernel.starts_with("without ") ? "agrees with the job " : "agrees with ") +
            finding.kernel + (finding.job.empty() ? "" : " (the job has " + finding.job + ")");
   };
+  const auto is_of_all = [](const std::string& line) { return line.starts_with(kAllWrong); };
+  const bool is_blank =
+      std::any_of(diagnosis.pattern.begin(), diagnosis.pattern.end(), is_of_all) &&
+      diagnosis.findings.empty() && diagnosis.arithmetic.empty();
   if (!diagnosis.findings.empty()) {
     const Finding& first = diagnosis.findings[0];
     const std::string share = first.explained < 1 ? " for " + percent(first.explained) : "";
@@ -1481,14 +1488,15 @@ std::vector<std::string> diagnosis_lines(const Diagnosis& diagnosis) {
   } else if (!diagnosis.arithmetic.empty()) {
     lines.push_back("arithmetic, not meaning: the errors are those of " + diagnosis.arithmetic +
                     sample);
-  } else {
+  } else if (!is_blank) {
     lines.push_back("no known mistake explains it: " + std::to_string(diagnosis.tested) +
                     " hypotheses and " + std::to_string(diagnosis.pairs) + " pairs tested" +
                     sample);
   }
-  if (!diagnosis.untested.empty())
+  if (!diagnosis.untested.empty() && !is_blank)
     lines.push_back("not tested " + diagnosis.why_untested + ": " + join(diagnosis.untested, ", "));
-  for (const std::string& line : diagnosis.pattern) lines.push_back("wrong: " + line);
+  for (const std::string& line : diagnosis.pattern)
+    lines.push_back((is_of_all(line) ? "" : "wrong: ") + line);
   return lines;
 }
 

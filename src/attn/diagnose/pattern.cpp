@@ -172,8 +172,8 @@ std::vector<std::string> Pattern::lines(const Inputs* in) const {
   add(some_of("row", rows_) + (by_keys.empty() ? "" : ": " + by_keys));
   add(some_of("column", columns_));
   if (grows(row_squares_, rows_)) add("all over, growing with the position of the row");
-  if (are_zero_) add("the wrong elements are all 0");
-  if (are_nan_) add("the wrong elements are all NaN");
+  if (are_zero_) add(std::string(kAllWrong) + "0");
+  if (are_nan_) add(std::string(kAllWrong) + "NaN");
   if (has_factors_ && columns_.size() > 1 && !are_zero_ && largest_factor_ - least_factor_ > 1e-3)
     add("the rows are those of the job times factors from " + six_digits(least_factor_) + " to " +
         six_digits(largest_factor_));

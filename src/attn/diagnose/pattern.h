@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attn/core/inputs.h"
@@ -11,6 +12,9 @@
 #include "attn/diagnose/variant.h"
 
 namespace attn {
+
+/// A line of Pattern that says everything: "all wrong elements are 0".
+inline constexpr std::string_view kAllWrong = "all wrong elements are ";
 
 /// The wrong elements of a result along its axes.
 class Pattern {
