@@ -295,6 +295,17 @@ class TestReport:
         assert f"  {line}" in text
         assert not [line for line in text if "mistake" in line or "tested" in line]
 
+    @pytest.mark.parametrize("name", ["grad_K", "grad_V"])
+    def test_gradients_of_query_heads(self, tmp_path, name):
+        """FlashAttention-2 writes those of keys and values for each query head, before they are added up."""
+        tensors, options = random_job(1, "causal")
+        repeated = {**tensors, "K": np.repeat(tensors["K"], H // G, 1), "V": np.repeat(tensors["V"], H // G, 1)}
+        found = gradients(repeated, options)[name]
+        for result, hint in [(found, "A agrees with B if it is summed over"),
+                             (found * 2, "A has a gradient for each query head; that of a key/value head is the sum over")]:
+            text = reports(tmp_path, tensors, options, {name: result})[1]
+            assert f"\n  hint: {hint} each group of 2 (H / G) query heads\n" in text
+
 
 def test_noise_gets_no_name(tmp_path):
     tensors, options = random_job(1, "causal", "softcap")

@@ -19,6 +19,7 @@
 #include "attn/compare/job_variant.h"
 #include "attn/compare/partwise_job.h"
 #include "attn/core/attention.h"
+#include "attn/core/derivatives.h"
 #include "attn/core/expected_error.h"
 #include "attn/core/fused.h"
 #include "attn/core/gradient_error.h"
@@ -319,6 +320,35 @@ std::string keep_some_heads(Job& job, Tensor& a) {
   keep(Input::Q, *Q, of_queries), keep(Input::K, *K, groups), keep(Input::V, *V, groups);
   return ", judging by " + std::to_string(of_queries.size()) + " of " + std::to_string(H) +
          " heads";
+}
+
+/// The hint that A has a gradient of keys or values for each query head, which have to be added up
+/// in the groups that share a key/value head; "" if A does not have the shape of these.
+/// `precision`: null with a tolerance.
+std::string sum_over_groups(const Compared& compared, const PlannedOutput& planned,
+                            const Inputs& in, const Precision* precision) {
+  Shape of_heads = planned.shape, split = planned.shape, summed;
+  for (std::size_t k = 0; k < planned.axes.size(); ++k) {
+    const Axis axis = planned.axes[k];
+    if (axis != Axis::G && axis != Axis::GD && axis != Axis::GDv) continue;
+    const std::size_t group = in.H / in.G, columns = planned.shape[k] / in.G;
+    of_heads[k] *= group;
+    split[k] = in.G;
+    split.insert(split.begin() + k + 1, group);
+    split.insert(split.begin() + k + 2, columns);
+    summed = split, summed[k + 1] = 1;
+    break;
+  }
+  if (summed.empty() || in.G == in.H || compared.a.shape() != of_heads) return "";
+  const std::string groups =
+      "each group of " + std::to_string(in.H / in.G) + " (H / G) query heads";
+  const Tensor sums =
+      sum_to(cast(compared.a, DType::f64).reshaped(split), summed).reshaped(planned.shape);
+  std::optional<Tensor> bounds;
+  if (precision != nullptr) bounds = expected_error(planned.request, in, *precision);
+  if (compare(sums, compared.b, compared.tolerance, bounds ? &*bounds : nullptr).same())
+    return "A agrees with B if it is summed over " + groups;
+  return "A has a gradient for each query head; that of a key/value head is the sum over " + groups;
 }
 
 /// A result of a kernel, and what is known about it.
@@ -695,6 +725,11 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
       gatings[i].baseline = baseline_of(job.outputs[i], job, precision);
     TensorPair pair = compared_pair(std::move(compared), axes, prepared.inputs.D, gatings[i]);
     gatings[i].baseline.reset();
+    if (!pair.found.same_shape && is_of_gradients(job.outputs[i]))
+      if (std::string hint = sum_over_groups(pair.compared, planned, prepared.inputs,
+                                             bounded[i] ? &precision : nullptr);
+          !hint.empty())
+        pair.hints = {std::move(hint)};
     if (pair.passed() && pair.gates.empty() && pair.compared.bounds && accepts_zeros(pair.compared))
       warn_of_zeros(match.name, precision);
     explain({pair.compared, job.outputs[i], bounded[i] ? &precision : nullptr}, job, prepared,
