@@ -550,10 +550,10 @@ class TestKernel:
         return kernel
 
     def test_names_without_a_meaning_are_refused(self, kernel, outputs):
-        run = kernel(out=outputs["context"], lse=outputs["logsumexp"])
+        run = kernel(out=outputs["context"], attn=outputs["context"])
         assert run.stderr.decode() == (
             "attn: A: out: is not the name of an output; use --as out=context\n"
-            "attn: A: lse: is not the name of an output; use --as lse=logsumexp\n")
+            "attn: A: attn: is not the name of an output; use --as attn=context\n")
         assert (run.returncode, run.stdout) == (2, b"")
 
     def test_at_most_ten_are_listed(self, kernel, outputs):
@@ -563,7 +563,13 @@ class TestKernel:
         assert run.stderr.endswith(b"attn: and 20 more errors\n")
 
     def test_as_gives_names_a_meaning(self, kernel, outputs):
-        assert_verdict(kernel("--as", "out=context,lse=logsumexp", out=outputs["context"], lse=outputs["logsumexp"]), 0)
+        assert_verdict(kernel("--as", "out=context,l=logsumexp", out=outputs["context"], l=outputs["logsumexp"]), 0)
+
+    @pytest.mark.parametrize("name", ["lse", "softmax_lse"])
+    def test_logsumexp_by_the_name_of_kernels(self, kernel, outputs, name):
+        run = kernel("--json", context=outputs["context"], **{name: outputs["logsumexp"]})
+        assert run.returncode == 0
+        assert [tensor["name"] for tensor in json.loads(run.stdout)["tensors"]] == ["context", "logsumexp"]
 
     def test_as_refuses_a_name_that_is_no_output(self, kernel, outputs):
         assert_error(kernel("--as", "out=contxt", out=outputs["context"]), 2,

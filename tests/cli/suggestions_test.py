@@ -28,7 +28,8 @@ TENSORS = {
     "bias": RNG.standard_normal((H, L, L)), "buckets": RNG.standard_normal((8, H)), "sinks": RNG.standard_normal(H),
     "past": RNG.standard_normal((B, H, 3, D)), "lengths": np.array([3, 5]), "ids": np.array([0, 0, 1, 1, 2, 2]),
     "positions": np.array([4, 5, 6, 7, 8, 9]), "cu": np.array([0, 2, 6]), "norm": RNG.standard_normal(D),
-    "half": np.full(1, 0.5), "bk": RNG.standard_normal(H * D), **{name: RNG.standard_normal((B, L, D)) for name in ("q3", "k3", "v3")}}
+    "half": np.full(1, 0.5), "bk": RNG.standard_normal(H * D), **{name: RNG.standard_normal((B, L, D)) for name in ("q3", "k3", "v3")},
+    "of_lse": RNG.standard_normal((B, H, L))}
 QKV = ["--q", "q4.npy", "--k", "k4.npy", "--v", "v4.npy"]
 GROUPED = ["--q", "x.npy", "--k", "x.npy", "--v", "x.npy", "--heads", "4"]
 WORDS = ["--embeddings", "x.npy", "--w-q", "w.npy", "--w-k", "u.npy", "--w-v", "w.npy"]
@@ -189,20 +190,21 @@ MORE_FLAGS = [
     (["run", *JSON, *QKV[:4]], "value_states value_layer", "--v v4.npy"),
     (["run", *JSON, *WORDS[2:]], "input embeds token_embeddings input_embeds inputs_embeds", "--embeddings x.npy"),
     (["run", *JSON, *WORDS], "encoder_outputs cross_attention_states", "--memory y.npy"),
-    (["run", *JSON, *WORDS[:2], *WORDS[4:]], "query_proj weight_q query_weight w_query", "--w-q u.npy"),
-    (["run", *JSON, *WORDS[:4], *WORDS[6:]], "k_proj key_proj to_k k_weight weight_k key_weight w_key", "--w-k w.npy"),
-    (["run", *JSON, *WORDS[:6]], "v_proj value_proj to_v v_weight weight_v value_weight w_value", "--w-v u.npy"),
-    (["run", *JSON, *WORDS, "--outputs", "output"], "c_proj to_out o_weight weight_o out_weight output_weight w_out",
-     "--w-o u.npy"),
+    (["run", *JSON, *WORDS[:2], *WORDS[4:]], "query_proj weight_q query_weight w_query q_proj_weight", "--w-q u.npy"),
+    (["run", *JSON, *WORDS[:4], *WORDS[6:]], "k_proj key_proj to_k k_weight weight_k key_weight w_key k_proj_weight", "--w-k w.npy"),
+    (["run", *JSON, *WORDS[:6]], "v_proj value_proj to_v v_weight weight_v value_weight w_value v_proj_weight", "--w-v u.npy"),
+    (["run", *JSON, *WORDS, "--outputs", "output"], "c_proj to_out o_weight weight_o out_weight output_weight w_out "
+     "o_proj_weight out_proj_weight", "--w-o u.npy"),
     (["run", *JSON, *WORDS], "query_bias q_proj_bias", "--b-q b.npy"),
     (["run", *JSON, *WORDS], "key_bias k_proj_bias", "--b-k b.npy"),
     (["run", *JSON, *WORDS], "v_bias value_bias", "--b-v b.npy"),
-    (["run", *JSON, *WORDS, "--w-o", "u.npy"], "o_bias bias_o out_bias output_bias out_proj_bias", "--b-o b.npy"),
+    (["run", *JSON, *WORDS, "--w-o", "u.npy"], "o_bias bias_o out_bias output_bias o_proj_bias out_proj_bias", "--b-o b.npy"),
     ([*RUN, *PAST[2:]], "past_keys k_cache cache_k", "--past-k past.npy"),
     ([*RUN, *PAST[:2]], "past_value past_values value_cache cache_v", "--past-v past.npy"),
     ([*RUN, "--qk-norm", "rms"], "q_norm_weight q_layernorm q_ln query_norm", "--q-norm norm.npy"),
     ([*RUN, "--qk-norm", "rms"], "k_norm_weight k_layernorm k_ln key_norm", "--k-norm norm.npy"),
-    (RUN, "attn_sinks sink_logits s_aux", "--sinks sinks.npy"), (RUN, "additive_mask", "--bias bias.npy"),
+    (RUN, "sink attn_sinks sink_logits s_aux", "--sinks sinks.npy"),
+    ([*PLAIN, "--outputs", "grad_Q"], "dlse grad_lse", "--grad-logsumexp of_lse.npy"), (RUN, "additive_mask", "--bias bias.npy"),
     (RUN, "score_mod bias_expression", "--bias-rule -abs(q-k)"), (RUN, "mask_mod mask_expression", "--mask-rule q>=k"),
     (RUN, "attention_chunk attention_chunk_size chunk_size", "--chunk 2"),
     ([*RUN, "--window", "2,1"], "sink_token_length num_sink_tokens", "--sink-tokens 2"),
@@ -733,6 +735,11 @@ SEVERAL = [
       for name in ("out", "o", "y", "attn_out", "attn_output", "attention_output")),
     *((["run", *SELECTED], ["--outputs", name], [("context", "before W_O", [], "context", STAGES["context"])])
       for name in ("out", "o", "y", "attn_out", "attn_output", "attention_output")),
+    *((["run", *WORDS, "--w-o", "u.npy", "--outputs", "grad_W_V"], [name, "x.npy"], [
+        ("--grad-context", "before W_O", [], "grad_W_V", TENSORS["x"].T @ of_words("weights").T @ TENSORS["x"]),
+        ("--grad-output", "after it", [], "grad_W_V",
+         TENSORS["x"].T @ of_words("weights").T @ TENSORS["x"] @ TENSORS["u"].T)])
+      for name in ("--do", "--dout", "--dy", "--grad-out")),
     *((["run", *CONTEXT], [name, "x.npy"], [
         ("--embeddings", "for other weights", WORDS[2:], "context", of_words("context"))])
       for name in ("--hidden-state", "--hidden-states")),

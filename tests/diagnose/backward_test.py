@@ -307,6 +307,55 @@ class TestReport:
             assert f"\n  hint: {hint} each group of 2 (H / G) query heads\n" in text
 
 
+class TestNames:
+    """The tensors of A are recognised by the names that kernels give them, and other gradients are refused."""
+
+    JOB = {name: np.random.default_rng(8).normal(size=shape) for name, shape in
+           (("embeddings", (6, 5)), ("W_Q", (5, 8)), ("W_K", (5, 8)), ("W_V", (5, 8)), ("W_O", (8, 3)), ("grad_output", (6, 3)))}
+
+    def job(self, folder, tensors, **options):
+        np.savez(folder / "inputs.npz", **tensors)
+        (folder / "job.json").write_text(json.dumps({name: f"inputs.npz#{name}" for name in tensors} | options))
+
+    def compared(self, folder, **results):
+        np.savez(folder / "a.npz", **results)
+        return attn("compare", "a.npz", "--reference", "job.json", "--json", cwd=folder)
+
+    def named(self, run):
+        assert run.returncode == 0, run.stderr.decode() + run.stdout.decode()
+        return [tensor["name"] for tensor in json.loads(run.stdout)["tensors"]]
+
+    @pytest.mark.parametrize("name", ["q_grad", "gradQ", "query.grad", "grad_query", "dquery", "Q_grad", "d_q"])
+    def test_alone(self, tmp_path, name):
+        tensors, options = random_job(1, "causal")
+        self.job(tmp_path, tensors, **options)
+        assert self.named(self.compared(tmp_path, **{name: gradients(tensors, options)["grad_Q"]})) == ["grad_Q"]
+
+    @pytest.mark.parametrize("name, meant", [
+        ("dX", "grad_embeddings"), ("x.grad", "grad_embeddings"), ("out_proj.weight.grad", "grad_W_O"),
+        ("q_proj.weight.grad", "grad_W_Q")])
+    def test_of_a_layer(self, tmp_path, name, meant):
+        self.job(tmp_path, self.JOB, heads=2)
+        assert attn("run", "job.json", "--outputs", meant, "-o", "own.npz", cwd=tmp_path).returncode == 0
+        assert self.named(self.compared(tmp_path, **{name: np.load(tmp_path / "own.npz")[meant]})) == [meant]
+
+    @pytest.mark.parametrize("name", ["in_proj_weight.grad", "grad_of_something", "myGrad"])
+    def test_unknown_gradient_is_refused(self, tmp_path, name):
+        self.job(tmp_path, self.JOB, heads=2)
+        assert_error(self.compared(tmp_path, **{name: np.zeros((5, 8))}), 2,
+                     f"A: {name}: is not the name of an output; use --as {name}=NAME; outputs of its shape: grad_W_Q, "
+                     "grad_W_K, grad_W_V")
+
+    def test_beside_inputs_and_the_logsumexp(self, tmp_path):
+        tensors, options = random_job(1, "causal")
+        self.job(tmp_path, tensors, **options)
+        assert attn("run", "job.json", "--outputs", "logsumexp", "-o", "own.npz", cwd=tmp_path).returncode == 0
+        seed = tensors["grad_context"]
+        run = self.compared(tmp_path, dq=gradients(tensors, options)["grad_Q"], dO=seed, dout=seed, do=seed,
+                            lse=np.load(tmp_path / "own.npz")["logsumexp"])
+        assert sorted(self.named(run)) == ["grad_Q", "logsumexp"]
+
+
 def test_noise_gets_no_name(tmp_path):
     tensors, options = random_job(1, "causal", "softcap")
     r = np.random.default_rng(2)

@@ -259,6 +259,17 @@ std::string nearest(const std::string& word, const Names& known, NameKind kind) 
   return names.size() == 1 ? names[0] : "";
 }
 
+std::string our_name(const std::string& word, NameKind kind) {
+  const std::string whole = joined(parts_of(word));
+  std::string meaning;
+  for (const OtherName& row : other_names()) {
+    if (whole.empty() || !is_of_kind(row.kind, kind) || !lists(row.others, whole)) continue;
+    if (!meaning.empty() || row.value[0] != '\0' || row.note[0] != '\0') return "";
+    meaning = row.ours;
+  }
+  return meaning;
+}
+
 std::string did_you_mean(const std::string& word, const Names& known, NameKind kind) {
   Names texts;
   for (const Suggested& one : suggested(word, known, kind)) texts.push_back(text_of(one, kind));

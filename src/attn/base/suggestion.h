@@ -21,6 +21,10 @@ std::vector<std::string> similar_names(const std::string& word,
 /// The only one of these, or "".
 std::string nearest(const std::string& word, const std::vector<std::string>& known, NameKind kind);
 
+/// What other libraries' `word` always means here: "embeddings" for x; "" if it means nothing, one
+/// of several things, or something that has a note.
+std::string our_name(const std::string& word, NameKind kind);
+
 /// " (did you mean 'scores'?)" to append to a message, or "" if no name is similar. Several names
 /// are separated by "or", and have a note that distinguishes them.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known,

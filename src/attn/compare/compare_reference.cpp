@@ -1,6 +1,7 @@
 #include "attn/compare/compare_reference.h"
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -45,8 +46,25 @@ struct MatchedOutput {
 /// Whether a tensor is an input of the job, or has its name and shape: q, or query, for Q.
 bool is_input(const std::string& name, const Tensor& tensor, const Job& job) {
   if (input_named(name)) return true;
-  const Tensor* const input = job.tensors.find(nearest(name, input_names(), NameKind::input));
-  return input != nullptr && input->shape() == tensor.shape();
+  const std::vector<std::string> similar = similar_names(name, input_names(), NameKind::input);
+  return std::any_of(similar.begin(), similar.end(), [&](const std::string& one) {
+    const Tensor* const input = job.tensors.find(one);
+    return input != nullptr && input->shape() == tensor.shape();
+  });
+}
+
+/// Whether a tensor is a gradient, which is never taken as the usual output of the job.
+bool is_called_gradient(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return name.find("grad") != std::string::npos;
+}
+
+/// What a tensor of A is, by its own name or that of kernels.
+std::optional<Request> known_request(const std::string& name) {
+  const std::optional<Request> request = request_named(name);
+  const bool is_logsumexp = our_name(name, NameKind::output) == name_of(Output::logsumexp);
+  return request || !is_logsumexp ? request : std::optional<Request>(Output::logsumexp);
 }
 
 /// Ignores tensors that are inputs. Adds the names of tensors without a matching
@@ -60,13 +78,13 @@ std::vector<MatchedOutput> match_outputs(const TensorMap& given, const Reference
         std::any_of(typed.as.begin(), typed.as.end(), [&name = name](const std::string& entry) {
           return entry == name || entry.ends_with("=" + name);
         });
-    const std::optional<Request> request = request_named(name);
+    const std::optional<Request> request = known_request(name);
     const std::string known(request ? name_of(*request) : name);  // grad_Q for dq
     const bool is_output = request && !std::holds_alternative<Input>(*request) &&
                            (known == name || !given.contains(known));
     if (is_given || is_output)
       matches.push_back({known, tensor});
-    else if (given.size() == 1)
+    else if (given.size() == 1 && !is_called_gradient(name))
       matches.push_back({default_output, tensor});
     else if (!is_input(name, tensor, job))
       unmatched.push_back(name);
@@ -217,13 +235,14 @@ bool has_bound(const Request& output, const Gating& gating, const ReferenceOptio
   return missing_bound_reason(output, options).empty();
 }
 
-/// The outputs of the job that have this shape.
+/// The outputs and gradients of the job that have this shape.
 std::vector<std::string> outputs_of_shape(const Shape& shape, const PreparedJob& prepared,
                                           const Job& job) {
   std::vector<std::string> names;
-  const auto available = available_outputs(job);
+  std::vector<Request> available = available_outputs(job);
+  for (const Request& gradient : available_gradients(job)) available.push_back(gradient);
   for (const PlannedOutput& output : plan(prepared.inputs, available).outputs)
-    if (std::holds_alternative<Output>(output.request) && output.shape == shape)
+    if (!std::holds_alternative<Input>(output.request) && output.shape == shape)
       names.emplace_back(name_of(output.request));
   return names;
 }

@@ -30,6 +30,30 @@ void add_problem(ProblemList& problems, std::string message) {
   problems.add({.subject = "outputs", .message = std::move(message)});
 }
 
+/// The input with this name in upper or lower case, or that other libraries always call so.
+std::optional<Input> input_called(std::string_view name) {
+  const auto is_same = [](unsigned char a, unsigned char b) {
+    return std::tolower(a) == std::tolower(b);
+  };
+  const std::string ours = our_name(std::string(name), NameKind::input);
+  for (const std::string_view one : {name, std::string_view(ours)})
+    for (const InputRow& row : kInputs)
+      if (std::equal(one.begin(), one.end(), row.name.begin(), row.name.end(), is_same))
+        return row.input;
+  return std::nullopt;
+}
+
+/// The input in the name of a gradient: "grad_Q", "gradQ", "Q_grad", "query.grad", "dQ", "d_q".
+std::optional<Input> input_of_gradient(std::string_view name) {
+  for (const std::string_view start : {"grad_", "grad", "d_", "d"})
+    if (name.starts_with(start))
+      if (const auto input = input_called(name.substr(start.size()))) return input;
+  for (const std::string_view end : {".grad", "_grad"})
+    if (name.ends_with(end))
+      if (const auto input = input_called(name.substr(0, name.size() - end.size()))) return input;
+  return std::nullopt;
+}
+
 /// Why the problem has no such gradient; "" if it has.
 std::string missing_gradient(const Request& request, const AttentionArguments& given) {
   const auto is_given = [&](const Seed& seed) { return contains(given.tensors, seed.input); };
@@ -108,24 +132,8 @@ std::string_view name_of(Gradient gradient) {
 }
 
 std::optional<Gradient> gradient_named(std::string_view name) {
-  std::string_view of = name;
-  if (name.ends_with(".grad"))
-    of.remove_suffix(5);
-  else if (name.starts_with("grad_"))
-    of.remove_prefix(5);
-  else if (name.starts_with('d'))
-    of.remove_prefix(name.starts_with("d_") ? 2 : 1);
-  else
-    return std::nullopt;
-  if (of == "sink") of = "sinks";
-  const auto is_same = [](unsigned char a, unsigned char b) {
-    return std::tolower(a) == std::tolower(b);
-  };
-  for (const InputRow& row : kInputs)
-    if (has_gradient(row.input) &&
-        std::equal(of.begin(), of.end(), row.name.begin(), row.name.end(), is_same))
-      return Gradient{row.input};
-  return std::nullopt;
+  const std::optional<Input> of = input_of_gradient(name);
+  return of && has_gradient(*of) ? std::optional(Gradient{*of}) : std::nullopt;
 }
 
 const std::vector<std::string>& request_names() {
@@ -186,6 +194,16 @@ std::vector<Request> available_outputs(const AttentionArguments& given) {
       requests.emplace_back(row.output);
   for (const auto& [name, tensor] : given.tensors)
     if (const auto input = input_named(name)) requests.emplace_back(*input);
+  return requests;
+}
+
+std::vector<Request> available_gradients(const AttentionArguments& given) {
+  std::vector<Request> requests;
+  for (const InputRow& row : kInputs) {
+    const Gradient gradient{row.input};
+    if (has_gradient(row.input) && missing_gradient(gradient, given).empty())
+      requests.emplace_back(gradient);
+  }
   return requests;
 }
 

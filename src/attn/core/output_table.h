@@ -340,7 +340,10 @@ struct Gradient {
 };
 /// "grad_Q".
 std::string_view name_of(Gradient gradient);
-/// "grad_Q", or as in kernels "dQ", "dq", "d_q", "q.grad"; nullopt for other names.
+/// "gradient of the loss with respect to Q".
+std::string gradient_description(std::string_view input);
+/// "grad_Q", or as in kernels "dQ", "d_q", "q.grad", "q_grad", also with a name that other
+/// libraries always give the input ("grad_query"); nullopt for other names.
 std::optional<Gradient> gradient_named(std::string_view name);
 
 /// What a job can request: an output, a given tensor unchanged, or a gradient.
@@ -359,6 +362,8 @@ bool is_of_pairs(const Request& request);
 
 /// The outputs that this problem has, then the given tensors.
 std::vector<Request> available_outputs(const AttentionArguments& given);
+/// The gradients that it has, in the order of the inputs.
+std::vector<Request> available_gradients(const AttentionArguments& given);
 
 /// Errors: usage, with a line for each request that this problem does not have (`output` without
 /// W_O).
