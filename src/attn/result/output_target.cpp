@@ -23,11 +23,23 @@ bool is_folder(const std::string& path) {
   return path.back() == '/' || (stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode));
 }
 
-/// The length of the output name before '='; 0 if there is none. Text with '/' or '.' is a path.
+/// The length of the output name before '='; 0 if there is none. Other text with '/' or '.' is a
+/// path.
 std::size_t name_length(const std::string& text) {
   const std::size_t equals = text.find('=');
-  const bool word = equals != std::string::npos && equals > 0 && text.find_first_of("/.") > equals;
-  return word ? equals : 0;
+  if (equals == std::string::npos) return 0;
+  const bool is_word = text.find_first_of("/.") > equals;
+  return is_word || request_named(text.substr(0, equals)) ? equals : 0;
+}
+
+/// The member of `names` that is this name, or another name of the same output: grad_Q for dq.
+std::string known_name(const std::string& name, const std::vector<std::string>& names) {
+  const auto is_known = [&](std::string_view one) {
+    return std::find(names.begin(), names.end(), one) != names.end();
+  };
+  if (is_known(name)) return name;
+  const std::optional<Request> request = request_named(name);
+  return request && is_known(name_of(*request)) ? std::string(name_of(*request)) : "";
 }
 
 /// The most similar name, or a list of all names, or where to find one.
@@ -68,10 +80,13 @@ OutputTarget parse_target(const std::string& text, const std::vector<std::string
   const std::size_t length = name_length(text);
   target.name = text.substr(0, length);
   target.path = length == 0 ? text : text.substr(length + 1);
-  const bool known = std::find(names.begin(), names.end(), target.name) != names.end();
-  if (!target.name.empty() && !known)
-    fail_usage("-o " + printable(text) + ": unknown output '" + printable(target.name) + "'" +
-               suggestion(target.name, names));
+  if (!target.name.empty()) {
+    const std::string known = known_name(target.name, names);
+    if (known.empty())
+      fail_usage("-o " + printable(text) + ": unknown output '" + printable(target.name) + "'" +
+                 suggestion(target.name, names));
+    target.name = known;
+  }
   if (target.path.empty()) fail_usage("-o " + printable(text) + ": expected a path");
   const bool is_output = std::find(names.begin(), names.end(), target.path) != names.end();
   target.format = format_of_suffix(target.path);
