@@ -29,3 +29,16 @@ def test_a_file_is_named_as_in_outputs(run, tmp_path, name):
 def test_a_path_with_a_dot_is_no_name(run, tmp_path):
     assert run("--outputs", "grad_Q", "-o", "a.b=c.npy").returncode == 0
     assert (tmp_path / "a.b=c.npy").exists()
+
+
+def test_description(run):
+    lines = run("--outputs", "grad_Q,delta").stdout.decode().splitlines()
+    assert lines[0] == "grad_Q (2, 2): gradient of the loss with respect to Q"
+
+
+@pytest.mark.parametrize("name, of", [
+    ("grad_dropout_mask", "dropout_mask"), ("dk_scale", "k_scale"), ("key_lengths.grad", "key_lengths"), ("dCKV", "CKV"),
+    ("grad_seqused_k", "key_lengths")])
+def test_input_without_a_gradient(run, name, of):
+    error = run("--outputs", name)
+    assert_error(error, 2, f"attn: --outputs: '{name}' does not exist, because {of} has no gradient\n")

@@ -14,29 +14,31 @@ namespace {
 
 constexpr std::size_t kTopicWidth = 76;  // 80 without the margins of a manual page
 
+std::string output_lines(std::string_view name, const std::string& shape, std::string what) {
+  std::string text, line = "  " + std::string(name);
+  line.resize(std::max<std::size_t>(line.size() + 1, 18), ' ');
+  line += shape;
+  const bool is_wide = line.size() >= 32;
+  line.resize(is_wide ? line.size() : 32, ' ');
+  if (is_wide) {  // the description follows on the next line
+    text += line + "\n";
+    line.assign(32, ' ');
+  }
+  while (line.size() + what.size() > kTopicWidth) {  // continued on the next line
+    const std::size_t cut = what.rfind(' ', kTopicWidth - line.size());
+    text += line + what.substr(0, cut) + "\n";
+    what = what.substr(cut + 1);
+    line.assign(32, ' ');
+  }
+  return text + line + what + "\n";
+}
+
 /// One line per output: name, shape and description.
 std::string outputs_table() {
   std::string text;
-  for (const OutputRow& output : kOutputs) {
-    std::string line = "  " + std::string(output.name);
-    line.resize(std::max<std::size_t>(line.size() + 1, 18), ' ');
-    line += output.axes.text();
-    const bool is_wide = line.size() >= 32;
-    line.resize(is_wide ? line.size() : 32, ' ');
-    if (is_wide) {  // the description follows on the next line
-      text += line + "\n";
-      line.assign(32, ' ');
-    }
-    std::string what(output.description);
-    while (line.size() + what.size() > kTopicWidth) {  // continued on the next line
-      const std::size_t cut = what.rfind(' ', kTopicWidth - line.size());
-      text += line + what.substr(0, cut) + "\n";
-      what = what.substr(cut + 1);
-      line.assign(32, ' ');
-    }
-    text += line + what + "\n";
-  }
-  return text;
+  for (const OutputRow& output : kOutputs)
+    text += output_lines(output.name, output.axes.text(), std::string(output.description));
+  return text + output_lines("grad_NAME", "(as NAME)", gradient_description("the input NAME"));
 }
 
 /// A topic starts with a line "= NAME: SUMMARY".

@@ -247,8 +247,9 @@ OutputPolicy policy_of(const RunArgs& args) {
 }
 
 std::string meaning_of(const std::string& name, std::size_t rank) {
-  const std::optional<Output> output = output_named(name);
-  return output ? description_of(*output, rank) : "";
+  if (const auto output = output_named(name)) return description_of(*output, rank);
+  const std::optional<Gradient> gradient = gradient_named(name);
+  return gradient ? gradient_description(name_of(gradient->of)) : "";
 }
 
 bool needs_description(const Destination& destination, const RunArgs& args) {

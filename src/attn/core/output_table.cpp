@@ -111,7 +111,7 @@ std::string nearest_or_all(const std::string& name, const AttentionArguments& gi
   if (!text.empty()) return text;
   for (const OutputRow& row : kOutputs)
     text += (text.empty() ? "; the outputs are " : ", ") + std::string(row.name);
-  return text;
+  return text + ", grad_NAME";
 }
 
 }  // namespace
@@ -120,6 +120,10 @@ bool OutputSet::needs_scores() const {
   for (const OutputRow& row : kOutputs)
     if (contains(row.output) && attn::needs_scores(row.output)) return true;
   return false;
+}
+
+std::string gradient_description(std::string_view input) {
+  return "gradient of the loss with respect to " + std::string(input);
 }
 
 std::string_view name_of(Gradient gradient) {
@@ -225,6 +229,11 @@ std::vector<Request> requests_named(const std::vector<std::string>& names,
       requests.push_back(*request);
     } else {
       all_known = false;
+      if (const std::optional<Input> of = input_of_gradient(name)) {
+        add_problem(problems, "'" + printable(name) + "' does not exist, because " +
+                                  std::string(name_of(*of)) + " has no gradient");
+        continue;
+      }
       add_problem(problems, name.empty() ? "expected the name of an output, found an empty string"
                                          : "unknown output '" + printable(name) + "'" +
                                                nearest_or_all(name, given));
