@@ -42,3 +42,9 @@ def test_description(run):
 def test_input_without_a_gradient(run, name, of):
     error = run("--outputs", name)
     assert_error(error, 2, f"attn: --outputs: '{name}' does not exist, because {of} has no gradient\n")
+
+
+def test_integers_have_no_gradient(run):
+    error = run("--outputs", "grad_Q", Q=[[1, 0], [0, 2]])
+    assert_error(error, 2, "'grad_Q' does not exist, because Q has dtype int64; give floating-point numbers (in JSON, 1.0 "
+                 "instead of 1)")
