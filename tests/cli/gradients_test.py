@@ -48,3 +48,9 @@ def test_integers_have_no_gradient(run):
     error = run("--outputs", "grad_Q", Q=[[1, 0], [0, 2]])
     assert_error(error, 2, "'grad_Q' does not exist, because Q has dtype int64; give floating-point numbers (in JSON, 1.0 "
                  "instead of 1)")
+
+
+def test_sensitivity_of_a_gradient(run, tmp_path):
+    run()
+    assert_error(attn("sensitivity", "job.json", "--of", "grad_Q", cwd=tmp_path), 2,
+                 "attn: --of grad_Q: mistakes of gradients are not tested; attn compare --reference finds those in a result\n")

@@ -39,6 +39,11 @@ Output tested_output(const SensitivityArgs& args, const Job& job) {
   if (args.output.empty()) return usual_output(job);
   const Request request = requests_named({args.output}, job)[0];
   const Output* output = std::get_if<Output>(&request);
+  if (is_of_gradients(request))
+    throw Error(ErrorKind::usage,
+                "--of " + printable(args.output) +
+                    ": mistakes of gradients are not tested; attn compare --reference finds those "
+                    "in a result");
   if (output == nullptr || !needs_scores(*output) || !row_of(*output).axes.contains(Axis::L))
     throw Error(ErrorKind::usage, "--of " + printable(args.output) +
                                       ": expected an output with a row for each query, computed "
