@@ -50,6 +50,17 @@ def test_integers_have_no_gradient(run):
                  "instead of 1)")
 
 
+UNUSED = "attn: warning: grad_context: has an effect only on gradients; request them with --outputs grad_Q,...\n"
+
+
+@pytest.mark.parametrize("arguments, warned", [
+    ([], True), (["-o", "all.npz"], True), (["--outputs", "context"], False), (["-o", "context=c.npy"], False),
+    (["--outputs", "grad_Q"], False)])
+def test_derivative_of_a_loss_without_gradients(run, tmp_path, arguments, warned):
+    found = run(*arguments)
+    assert found.returncode == 0 and found.stderr.decode() == (UNUSED if warned else "")
+
+
 def test_sensitivity_of_a_gradient(run, tmp_path):
     run()
     assert_error(attn("sensitivity", "job.json", "--of", "grad_Q", cwd=tmp_path), 2,

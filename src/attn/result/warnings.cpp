@@ -367,6 +367,20 @@ std::string warn_missing_values(const Job& job, const std::vector<Request>& outp
          "\"K\" or --v K";
 }
 
+std::string warn_missing_gradients(const Job& job, const std::vector<Request>& outputs) {
+  const auto seed = std::find_if(kSeeds.begin(), kSeeds.end(),
+                                 [&](const Seed& one) { return contains(job.tensors, one.input); });
+  const bool has_output = contains(job.tensors, Input::W_O) || contains(job.tensors, Input::W_UV);
+  if (seed == kSeeds.end() || job.document.find("outputs") != nullptr ||
+      outputs != default_outputs(has_output))
+    return "";
+  const std::vector<Request> gradients = available_gradients(job);
+  if (gradients.empty()) return "";
+  return std::string(name_of(seed->input)) +
+         ": has an effect only on gradients; request them with --outputs " +
+         std::string(name_of(gradients.front())) + ",...";
+}
+
 std::string warn_weights_layout(const Job& job) {
   if (job.ambiguous_weights.empty()) return "";
   return with_origin(job, job.ambiguous_weights.front()) +
@@ -394,12 +408,13 @@ std::string warn_token_count(const Job& job, const Inputs& in) {
 std::vector<std::string> warnings_of(const Job& job, const Inputs& in, const Result& result,
                                      const std::vector<Request>& outputs, NanPolicy nan) {
   std::vector<std::string> warnings;
-  for (std::string& warning : std::array<std::string, 14>{
+  for (std::string& warning : std::array<std::string, 15>{
            nan_warning(job, result, outputs, nan), warn_overflow(in, result, outputs),
            job.hidden_warning, warn_float_mask(job), warn_hiding_mask(job), warn_codes(job),
            warn_mask_polarity(job), warn_key_polarity(job), warn_layout(job, in),
-           warn_weights_layout(job), warn_missing_values(job, outputs), warn_alignment(job, in),
-           warn_tables(job), warn_token_count(job, in)})
+           warn_weights_layout(job), warn_missing_values(job, outputs),
+           warn_missing_gradients(job, outputs), warn_alignment(job, in), warn_tables(job),
+           warn_token_count(job, in)})
     if (!warning.empty()) warnings.push_back(std::move(warning));
   return warnings;
 }

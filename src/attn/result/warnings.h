@@ -46,6 +46,7 @@ std::string nan_warning(const Job& job, const Result& result, const std::vector<
 ///     probably has the other meaning;
 ///   - four axes without a layout, and more heads than queries and keys;
 ///   - Q and K without V, if one of `outputs` depends on the values;
+///   - a derivative of a loss, and `outputs` are those of a job that lists none;
 ///   - causal with different numbers of queries and keys, without an alignment;
 ///   - square weights of an array *.weight, without a weights_layout;
 ///   - tokens whose number matches neither the queries nor the keys; they are then ignored.
