@@ -1,8 +1,7 @@
 // The page: its state, its input events, and what it draws.
 
-import {FileNumbers, copy, isSingle, matrixCsv, rowText, saveAs} from './copies.mjs';
-import {blockNote, sumAndEntropy} from './cells.mjs';
-import {Data, Matrix, StageMatrix, blankName, kDifference, kEntropy, kSum, nextTask} from './data.mjs';
+import {copy, saveAs} from './copies.mjs';
+import {Data, Matrix, StageMatrix, kDifference, kEntropy, kSum, nextTask} from './data.mjs';
 import {byId, input, named, one, select, shortened} from './dom.mjs';
 import {Figure} from './figure.mjs';
 import {draggable, wheel} from './gestures.mjs';
@@ -13,13 +12,14 @@ import {Overview} from './overview.mjs';
 import {CanvasPainter} from './paint.mjs';
 import {device, isStacked} from './pen.mjs';
 import {savedPicture} from './saved_picture.mjs';
-import {Scale, brief, paletteOf, threeDigits, written} from './scale.mjs';
+import {Scale, brief, paletteOf, threeDigits} from './scale.mjs';
 import {insideOf, sentencesOf} from './sentences.mjs';
 import {SelectedWeights, kSelected} from './selected.mjs';
+import {ShownNumbers} from './shown_numbers.mjs';
 import {SideBox} from './side_box.mjs';
 import {Source} from './source.mjs';
 import {State, placesOf} from './state.mjs';
-import {TileMatrix, Tiles, errorOf} from './tiles.mjs';
+import {TileMatrix, Tiles} from './tiles.mjs';
 import {strongest} from './strongest.mjs';
 import {kStages, stagesOf} from './why.mjs';
 
@@ -130,13 +130,14 @@ const side = new SideBox(data, state, {
     const second = compares && state.set === 1 ? figures[1].head.matrix : null;
     return second instanceof Matrix ? second : weights;
   },
-  exact: () => exactNumbers(compares && state.set === 1 ? 1 : 0),
+  exact: () => numbers.ofFile(compares && state.set === 1 ? 1 : 0),
   scaleOf, found: () => found(),
   titleOf: head => overview.title(head), isStage: () => shownStage() !== 'weights'});
 const {lines, text, strongest: strongestList} = side;
 /** Of the selected head, in the first result. @type {import('./data.mjs').Matrix | import('./data.mjs').Difference | null} */
 let weights = null;
 const sources = (facts.sources ?? []).map((_, set) => new Source(facts, set));
+const numbers = new ShownNumbers(data, state, figures, sources);
 
 /** @returns {GlPainter | CanvasPainter} */
 function newPainter() {
@@ -273,46 +274,9 @@ function blanks(matrix = null) {
           facts.nan ? 'crossed out, or filled if small: NaN' : ''].filter(Boolean).join(' · ');
 }
 
-/** The value of a cell in a set, exactly if it is in the selected row and the file is open. @param {number} set @param {number} row @param {number} column */
-function cellText(set, row, column) {
-  const {matrix} = figures[set].head;
-  if (!matrix) return '…';
-  const value = matrix.value(row, column);
-  if (value === null) return blankName(facts, set);
-  const exact = row === state.row && !(matrix instanceof StageMatrix) ? exactRowOf(set) : null;
-  if (exact) return written(exact[column], 0, set !== kDifference && sources[set].single, 'hidden');
-  const shown = written(value, errorOf(matrix, row, column), isSingle(facts, matrix, value), '');
-  return [shown, ...blocksOf(set) ? [`(${blocksOf(set)})`] : []].join(' ');
-}
-/** What blocks of cells have in a set. @param {number} set */
-const blocksOf = set => set === kDifference && facts.step > 1 ? `difference of the ${blockNote(facts.step)}` : blockNote(facts.step);
-
-/** The rows that were read from files, for each set. @type {{key: string, values: number[]}[]} */
-const exactRows = [];
-/** The selected row of a set, if it has been read. @param {number} set */
-const exactRowOf = set => exactRows[set]?.key === `${state.head}-${state.row}` ? exactRows[set].values : null;
-/** The same as a matrix with this row. @param {number} set */
-function exactNumbers(set) {
-  const {matrix} = figures[set].head, exact = matrix instanceof StageMatrix ? null : exactRowOf(set);
-  return matrix && exact ? new FileNumbers(matrix, exact, columns, state.row) : null;
-}
-
 /** Reads the selected row from the files, if they are open. */
 async function readRows() {
-  const {head, row} = state, key = `${head}-${row}`, before = [...exactRows];
-  for (const source of sources) {
-    if (!source.blob || exactRows[source.set]?.key === key) continue;
-    const matrix = figures[source.set].head.matrix;
-    if (!(matrix instanceof Matrix)) continue;
-    try {
-      exactRows[source.set] = {key, values: await source.row(matrix, head, row)};
-    } catch (error) {
-      refuseSource(source.set, error);
-    }
-  }
-  if (compares && exactRows[0]?.key === key && exactRows[1]?.key === key && exactRows[kDifference]?.key !== key)
-    exactRows[kDifference] = {key, values: exactRows[0].values.map((a, j) => a - exactRows[1].values[j])};
-  if (state.head !== head || state.row !== row || exactRows.every((one, set) => one === before[set])) return;
+  if (!await numbers.readRows(refuseSource)) return;
   writeFacts();
   side.draw();
 }
@@ -323,21 +287,18 @@ function writeNumber(id, text) {
   byId(id).title = text;
 }
 
-/** A number of the selected row in each result; rows of blocks have none. @param {string} id @param {number} what @param {(number: number) => string} format */
+/** A number of the selected row in each result. @param {string} id @param {number} what @param {(number: number) => string} format */
 function writeOfRow(id, what, format) {
-  const numbers = facts.sets.map((_, set) => {
-    const exact = facts.step > 1 && hasSums ? exactRowOf(set) : null;
-    return exact ? sumAndEntropy(exact)[what === kSum ? 'sum' : 'entropy'] : figures[set].head.matrix?.row(state.row, what) ?? NaN;
-  });
-  byId(id).textContent = numbers.map(number => Number.isFinite(number) ? format(number) : '–').join(' and ');
-  byId(id).title = compares ? facts.sets.map((name, set) => `${name}: ${numbers[set]}`).join('\n') : String(numbers[0]);
+  const all = facts.sets.map((_, set) => numbers.ofRow(set, what));
+  byId(id).textContent = all.map(number => Number.isFinite(number) ? format(number) : '–').join(' and ');
+  byId(id).title = compares ? facts.sets.map((name, set) => `${name}: ${all[set]}`).join('\n') : String(all[0]);
 }
 
 function writeFacts() {
   const {row, column} = state;
   byId('query').textContent = byId('query').title = named(facts.rows, row);
   byId('key').textContent = byId('key').title = named(facts.columns, column);
-  const text = (/** @type {number} */ set) => cellText(set, row, column);
+  const text = (/** @type {number} */ set) => numbers.text(set, row, column);
   writeNumber('value', text(0));
   if (compares) {
     writeNumber('other', text(1));
@@ -596,7 +557,7 @@ for (const figure of figures) {
     const cell = figure.cellAt(event);
     if (!cell) return labelEvent(figure, event, false);
     if (!state.locked) focusOn(cell.row, cell.column, {preview: true});
-    showTip(`${named(facts.rows, cell.row)} → ${named(facts.columns, cell.column)}\n${cellText(figure.set, cell.row, cell.column)}`, event.clientX, event.clientY);
+    showTip(`${named(facts.rows, cell.row)} → ${named(facts.columns, cell.column)}\n${numbers.text(figure.set, cell.row, cell.column)}`, event.clientX, event.clientY);
   });
   figure.box.addEventListener('pointerleave', () => endPreview());
   figure.box.addEventListener('click', event => {
@@ -932,33 +893,10 @@ window.addEventListener('hashchange', () => {
 // ---- copy and save
 
 const pictureTitle = () => [facts.title, overview.title(state.head), shownStage() === 'weights' ? '' : shownStage()].filter(Boolean).join(' · ');
-const fileName = () => [pictureTitle(), compares ? setNames[state.set] : ''].filter(Boolean).join(' · ').replace(/[^\w.-]+/g, '-').replace(/-$/, '');
-/** How numbers of a set differ from those of the file. @param {number} set @param {boolean} isExact */
-function inexactness(set, isExact) {
-  const {matrix} = figures[set].head;
-  if (isExact || !matrix || matrix instanceof StageMatrix) return '';
-  return [blocksOf(set), facts.bits <= 16 ? `rounded to ${facts.bits} bits` : ''].filter(Boolean).join(', ');
-}
-/** The selected row in each set, with a line of names; that of the files if all are open. */
-function shownRow() {
-  const exact = figures.map((_, set) => exactNumbers(set)), isExact = exact.every(Boolean);
-  const matrices = isExact ? exact : figures.map(({head: {matrix}}) => matrix);
-  const names = compares ? setNames : [byId('first-name').textContent ?? ''];
-  const noted = names.map((name, set) => [name, ...inexactness(set, isExact) ? [`(${inexactness(set, isExact)})`] : []].join(' '));
-  return rowText(facts, matrices.flatMap(one => one ?? []), noted, state.row);
-}
-/** The sets whose numbers are in a set: both results in their difference. @param {number} set */
-const partsOf = set => set === kDifference ? [0, 1] : [set];
-/** Whether the numbers of the head can be read from the files. @param {number} set */
-const canRead = set => figures[set].head.matrix !== null && !(figures[set].head.matrix instanceof StageMatrix) && !data.tile(state.head) &&
-    partsOf(set).every(part => sources[part]?.blob);
-/** The numbers of the head in the result that the overview shows, or their difference: those of the files, if they are open. */
-async function shownCsv() {
-  const {set} = state, {matrix} = figures[set].head;
-  if (!matrix || !canRead(set)) return matrixCsv(facts, matrix, inexactness(set, false));
-  const [first, second] = await Promise.all(partsOf(set).map(part => sources[part].numbers(state.head, 0, rows)));
-  return matrixCsv(facts, new FileNumbers(matrix, second ? first.map((a, k) => a - second[k]) : first, columns));
-}
+/** @param {string} set whose numbers the file has */
+const fileName = (set = '') => [pictureTitle(), set].filter(Boolean).join(' · ').replace(/[^\w.-]+/g, '-').replace(/-$/, '');
+/** The selected row with the names of its numbers. */
+const shownRow = () => numbers.rowText(compares ? setNames : [byId('first-name').textContent ?? '']);
 /** @param {string} words @param {string} what it is */
 async function copyAndSay(words, what) {
   await copy(words);
@@ -969,11 +907,11 @@ const afterComma = (words, note) => [words, note].filter(Boolean).join(', ');
 /** @param {string} words */
 function tell(words) { byId('said').textContent = byId('status').textContent = words; }
 byId('copy-row').addEventListener('click', () =>
-    copyAndSay(shownRow(), afterComma(`the row of ${named(facts.rows, state.row)}`, inexactness(0, figures.every((_, set) => exactNumbers(set))))));
+    copyAndSay(shownRow(), afterComma(`the row of ${named(facts.rows, state.row)}`, numbers.isExact ? '' : numbers.inexactness(0))));
 byId('copy-link').addEventListener('click', () => { save(); copyAndSay(location.href, 'the link'); });
 byId('save-csv').addEventListener('click', async () => {
-  const name = `${fileName()}.csv`, note = inexactness(state.set, canRead(state.set));
-  saveAs(new Blob([await shownCsv()], {type: 'text/csv'}), name);
+  const {set} = state, name = `${fileName(compares ? setNames[set] : '')}.csv`, note = numbers.canRead(set) ? '' : numbers.inexactness(set);
+  saveAs(new Blob([await numbers.csv(set)], {type: 'text/csv'}), name);
   tell(afterComma(`saved ${name}`, note));
 });
 byId('save-png').addEventListener('click', () => {
@@ -997,6 +935,7 @@ function writeNotes() { byId('notes').textContent = notes().join(' · '); }
 /** @param {number} set @param {unknown} error */
 function refuseSource(set, error) {
   sources[set].close();
+  numbers.forget(set);
   writeNotes();
   sourceOutputs[set].textContent = error instanceof Error ? error.message : String(error);
   writeFacts();
@@ -1011,7 +950,7 @@ const sourceOutputs = sources.map((source, set) => {
     if (!file) return;
     try {
       await source.open(file);
-      exactRows.length = 0;
+      numbers.forget(set);
       const matrix = await data.matrix(set, state.head);
       if (matrix instanceof Matrix) await source.row(matrix, state.head, state.row);
       output.textContent = 'exact';
@@ -1118,7 +1057,7 @@ document.body.dataset.ready = 'yes';
 
 /** For tests and the browser's console. */
 Object.assign(window, {attn: {
-  facts, data, state, figures, overview, lines, text, why, camera, chooseHead, focusOn, redraw, scaleOf, rowText: shownRow, matrixCsv: shownCsv,
+  facts, data, state, figures, overview, lines, text, why, camera, chooseHead, focusOn, redraw, scaleOf, rowText: shownRow, matrixCsv: () => numbers.csv(state.set),
   beforePrint, afterPrint, GlPainter, CanvasPainter,
   get painter() { return painter; },
   set painter(other) { painter = other; drawMatrices(); },

@@ -1,0 +1,114 @@
+// The numbers that the page shows, copies and saves: its own, or those of the original files, if the user has opened them.
+
+import {blockNote, sumAndEntropy} from './cells.mjs';
+import {FileNumbers, isSingle, matrixCsv, rowText} from './copies.mjs';
+import {Matrix, StageMatrix, blankName, kDifference, kSum} from './data.mjs';
+import {written} from './scale.mjs';
+import {errorOf} from './tiles.mjs';
+
+/** The sets whose numbers are in a set: both results in their difference. @param {number} set */
+const partsOf = set => set === kDifference ? [0, 1] : [set];
+
+export class ShownNumbers {
+  /**
+   * @param {import('./data.mjs').Data} data
+   * @param {import('./state.mjs').State} state
+   * @param {import('./figure.mjs').Figure[]} figures of the sets
+   * @param {import('./source.mjs').Source[]} sources
+   */
+  constructor(data, state, figures, sources) {
+    this.data = data;
+    this.facts = data.facts;
+    this.state = state;
+    this.figures = figures;
+    this.sources = sources;
+    /** The rows that were read from files, for each set. @type {{key: string, values: number[]}[]} */
+    this.rows = [];
+  }
+
+  /** @param {number} set */
+  matrix(set) { return this.figures[set].head.matrix; }
+  get key() { return `${this.state.head}-${this.state.row}`; }
+  /** The selected row of a set in its file, if it has been read. @param {number} set */
+  fileRow(set) { return this.rows[set]?.key === this.key && !(this.matrix(set) instanceof StageMatrix) ? this.rows[set].values : null; }
+  /** The same as a matrix with this row. @param {number} set */
+  ofFile(set) {
+    const matrix = this.matrix(set), row = this.fileRow(set);
+    return matrix && row ? new FileNumbers(matrix, row, this.facts.columns.length, this.state.row) : null;
+  }
+  /** Whether the selected row of all sets has been read. */
+  get isExact() { return this.figures.every((_, set) => this.ofFile(set)); }
+
+  /** Reads the selected row from the open files; returns whether that changed what is shown. @param {(set: number, error: unknown) => void} refuse */
+  async readRows(refuse) {
+    const {key, rows, state} = this, {head, row} = state, before = [...rows];
+    for (const source of this.sources) {
+      const {set} = source, matrix = this.matrix(set);
+      if (!source.blob || rows[set]?.key === key || !(matrix instanceof Matrix)) continue;
+      try {
+        rows[set] = {key, values: await source.row(matrix, head, row)};
+      } catch (error) {
+        refuse(set, error);
+      }
+    }
+    if (this.data.compares && rows[0]?.key === key && rows[1]?.key === key && rows[kDifference]?.key !== key)
+      rows[kDifference] = {key, values: rows[0].values.map((a, j) => a - rows[1].values[j])};
+    return this.key === key && rows.some((one, set) => one !== before[set]);
+  }
+
+  /** Forgets what was read from the file of a set. @param {number} set */
+  forget(set) {
+    delete this.rows[set];
+    delete this.rows[kDifference];
+  }
+
+  /** What blocks of cells have in a set; "" for single cells. @param {number} set */
+  blocksOf(set) {
+    const note = blockNote(this.facts.step);
+    return note && set === kDifference ? `difference of the ${note}` : note;
+  }
+
+  /** The value of a cell in a set, exactly if it is in the selected row and the file is open. @param {number} set @param {number} row @param {number} column */
+  text(set, row, column) {
+    const matrix = this.matrix(set), {facts} = this;
+    if (!matrix) return '…';
+    const value = matrix.value(row, column), exact = row === this.state.row ? this.fileRow(set) : null;
+    if (value === null) return blankName(facts, set);
+    if (exact) return written(exact[column], 0, set !== kDifference && this.sources[set].single, 'hidden');
+    const shown = written(value, errorOf(matrix, row, column), isSingle(facts, matrix, value), ''), note = this.blocksOf(set);
+    return note ? `${shown} (${note})` : shown;
+  }
+
+  /** The sum or the entropy of the selected row of weights; rows of blocks have none. @param {number} set @param {number} what */
+  ofRow(set, what) {
+    const exact = this.facts.step > 1 ? this.fileRow(set) : null;
+    return exact ? sumAndEntropy(exact)[what === kSum ? 'sum' : 'entropy'] : this.matrix(set)?.row(this.state.row, what) ?? NaN;
+  }
+
+  /** How the page's numbers of a set differ from those of the file. @param {number} set */
+  inexactness(set) {
+    const matrix = this.matrix(set), {bits} = this.facts;
+    if (!matrix || matrix instanceof StageMatrix) return '';
+    return [this.blocksOf(set), bits <= 16 ? `rounded to ${bits} bits` : ''].filter(Boolean).join(', ');
+  }
+
+  /** The selected row in each set, with a line of names; that of the files if all are open. @param {string[]} names of the sets */
+  rowText(names) {
+    const {isExact} = this, matrices = names.flatMap((_, set) => (isExact ? this.ofFile(set) : this.matrix(set)) ?? []);
+    const notes = names.map((_, set) => isExact ? '' : this.inexactness(set));
+    return rowText(this.facts, matrices, names.map((name, set) => notes[set] ? `${name} (${notes[set]})` : name), this.state.row);
+  }
+
+  /** Whether the numbers of the head can be read from the files. @param {number} set */
+  canRead(set) {
+    const matrix = this.matrix(set), isOfFile = matrix && !(matrix instanceof StageMatrix) && !this.data.tile(this.state.head);
+    return isOfFile && partsOf(set).every(part => this.sources[part]?.blob);
+  }
+  /** The numbers of the head in a set: those of the files, if they are open. @param {number} set */
+  async csv(set) {
+    const {facts} = this, matrix = this.matrix(set);
+    if (!matrix || !this.canRead(set)) return matrixCsv(facts, matrix, this.inexactness(set));
+    const [first, second] = await Promise.all(partsOf(set).map(part => this.sources[part].numbers(this.state.head, 0, facts.rows.length)));
+    return matrixCsv(facts, new FileNumbers(matrix, second ? first.map((a, k) => a - second[k]) : first, facts.columns.length));
+  }
+}
