@@ -855,6 +855,12 @@ def test_lines_of_several_heads_have_their_colours(page, model, folder):
     assert len(set(colours)) == 3
     names = page.run("return [...document.getElementById('colour-key').children].map(e => e.textContent)")
     assert names == ["layer 0, head 1", "layer 0, head 2", "layer 0, head 3"]
+    ends = page.run("""const ends = {}, {lineTo} = CanvasRenderingContext2D.prototype;
+      CanvasRenderingContext2D.prototype.lineTo = function(x, y) { (ends[this.strokeStyle] ??= []).push(y); };
+      attn.lines.draw();
+      CanvasRenderingContext2D.prototype.lineTo = lineTo;
+      return attn.lines.heads.map(head => ends[head.colour]);""")
+    assert all(len(set(lines) & set(others)) == 0 for k, lines in enumerate(ends) for others in ends[:k]), "none hides another"
 
 
 @pytest.mark.parametrize("side", ["text", "keys"])

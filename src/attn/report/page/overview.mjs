@@ -15,7 +15,7 @@ import {brief} from './scale.mjs';
 /** "layer 10" as "L10". @param {string} text */
 const initialed = text => text.replace(/^(\p{L})\p{L}* (\d+)$/u, (_, letter, number) => letter.toUpperCase() + number);
 
-const kGap = 3, kLeastSlot = 12, kMostSlot = 170, kCaption = 14, kCaptionSize = 10, kMargin = 3;
+const kGap = 3, kLeastSlot = 12, kMostSlot = 170, kCaption = 14, kCaptionSize = 10, kMargin = 3, kAboveRing = 5;
 const kNumberEms = 4.2;  // of a number and its distance from the title
 
 export class Overview {
@@ -199,8 +199,8 @@ export class Overview {
           context.fillStyle = soft;
           const title = cutTo(context, this.shortTitle(head), box.width), value = statistic(facts, state.order, state.set)[head] ?? null;
           const number = value === null ? '' : brief(value), below = this.captionLines === 2;
-          context.fillText(title, box.left, box.top - 4 - (below ? (kCaption - 2) * em() : 0));
-          context.fillText(number, below ? box.left : box.left + box.width - context.measureText(number).width - 4, box.top - 4);
+          context.fillText(title, box.left, box.top - kAboveRing - (below ? (kCaption - 2) * em() : 0));
+          context.fillText(number, below ? box.left : box.left + box.width - context.measureText(number).width - 4, box.top - kAboveRing);
         }
       }
       if (next < slots.length) {

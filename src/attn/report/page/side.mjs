@@ -2,7 +2,7 @@
 
 import {blockLabels, endsOf, rowOf, within} from './cells.mjs';
 import {Pauses} from './data.mjs';
-import {colour, cutTo, em, headColour, kFont, sized} from './pen.mjs';
+import {colour, cutTo, em, kFont, sized} from './pen.mjs';
 import {inkOn} from './scale.mjs';
 import {strongest} from './strongest.mjs';
 
@@ -78,7 +78,7 @@ export class Lines {
     const [listedFrom, listedTo] = isAxis ? [0, keyCount] : [first - 200, end + 200];
     const right = width - side - (isAxis ? kConnector : 0);
     const labels = this.labels = isAxis ? this.labelsOf(keyY, shown) : [];
-    const linesOf = (/** @type {Lined} */ head, /** @type {Cells} */ row, /** @type {number} */ alpha, /** @type {number} */ start) => {
+    const linesOf = (/** @type {Lined} */ head, /** @type {Cells} */ row, /** @type {number} */ alpha, /** @type {number} */ start, shift = 0) => {
       const cells = within(row, this.inside.key), values = Array.from({length: cells.count}, (_, block) => cells.value(block));
       const reach = isAxis ? values.reduce((/** @type {number} */ most, value) => Math.max(most, Math.abs(value ?? 0) || 0), 0) || 1
                            : Math.max(Math.abs(head.scale.low), Math.abs(head.scale.high));
@@ -92,8 +92,8 @@ export class Lines {
         context.setLineDash(value < 0 ? [4, 3] : []);
         context.strokeStyle = head.colour;
         context.beginPath();
-        context.moveTo(side, start);
-        context.lineTo(right, keyY(j));
+        context.moveTo(side, start + shift);
+        context.lineTo(right, keyY(j) + shift);
         context.stroke();
       });
     };
@@ -101,7 +101,7 @@ export class Lines {
       if (facts.rows.length <= kFaintLines && this.heads.length === 1 && !isAxis)
         for (let i = 0; i < facts.rows.length; ++i) if (i !== state.row && this.inside.query(i)) linesOf(this.heads[0], rowOf(this.heads[0].values, i, keyCount), .25, y(i));
       this.heads.forEach((head, k) =>
-          linesOf(head, head.row, 1, queryY(state.row) + (k - (this.heads.length - 1) / 2) * 3));
+          linesOf(head, head.row, 1, queryY(state.row), (k - (this.heads.length - 1) / 2) * 3));  // beside each other
     }
     context.globalAlpha = 1;
     context.setLineDash([]);
