@@ -322,8 +322,8 @@ class OutputSet {
   std::bitset<kOutputs.size()> bits_;
 };
 
-/// An input that is the derivative of a loss by an output. grad_context may also have the shape of
-/// head_context.
+/// An input that is the derivative of a loss with respect to an output. grad_context may also have
+/// the shape of head_context.
 struct Seed {
   Input input;
   Output of;
@@ -332,8 +332,8 @@ inline constexpr std::array kSeeds = {
     Seed{Input::grad_context, Output::context}, Seed{Input::grad_output, Output::output},
     Seed{Input::grad_weights, Output::weights}, Seed{Input::grad_logsumexp, Output::logsumexp}};
 
-/// The derivative of a loss by an input, which has its shape. The loss is the sum, over the given
-/// seeds, of the elements of the output times those of the seed.
+/// The derivative of a loss with respect to an input, which has its shape. The loss is the sum,
+/// over the given seeds, of the elements of the output times those of the seed.
 struct Gradient {
   Input of;
   bool operator==(const Gradient&) const = default;
