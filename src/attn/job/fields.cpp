@@ -287,8 +287,9 @@ std::vector<Field> tensor_fields() {
       tensor(Input::b_score, "bias of score additive or concat (A)", {kPairScore}),
       tensor(Input::v_score, "output weights of score additive or concat (A)", {kPairScore}),
       tensor(Input::g_score, "norm of v_score: the output weights are g v / |v|", {kPairScore}),
-      tensor(Input::grad_context,
-             "derivative of a loss with respect to context or head_context, for grad_Q, grad_K, ..."),
+      tensor(
+          Input::grad_context,
+          "derivative of a loss with respect to context or head_context, for grad_Q, grad_K, ..."),
       tensor(Input::grad_output, "derivative of a loss with respect to output",
              {needs({Input::W_O, Input::W_UV})}),
       tensor(Input::grad_weights, "derivative of a loss with respect to weights (B, H, L, S)"),
