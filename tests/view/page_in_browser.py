@@ -913,6 +913,7 @@ def test_lists_have_no_zeros(page, folder):
     show(page, folder / "zeros.html", "#head=2&row=2&column=0")
     assert strongest_keys(page) == [["2", .75], ["0", .25]], "of the mean of both heads"
     choose(page, 0, 0, 0)
+    assert page.run("return attn.figures[0].caption").endswith(" · sum 0: row 0")
     page.wait("return document.querySelector('#strongest h3').textContent === 'row 0 reads most: none, all are exactly 0'")
     assert strongest_keys(page) == []
 

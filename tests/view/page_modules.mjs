@@ -14,7 +14,7 @@ const {State, placesOf} = await load('state');
 const {isWord, largestCell, openingCell} = await load('opening');
 const {insideOf, sentencesOf} = await load('sentences');
 const {strongest, whyNone} = await load('strongest');
-const {blockLabels, columnOf, endsOf, rowOf, sumAndEntropy, within} = await load('cells');
+const {blockLabels, columnOf, endsOf, rowOf, rowsOfZeros, sumAndEntropy, within} = await load('cells');
 const {FileNumbers, matrixCsv, rowText} = await load('copies');
 const {SelectedWeights} = await load('selected');
 const {Tiles} = await load('tiles');
@@ -360,6 +360,10 @@ test('a list without entries says why', () => {
   const why = (...values) => whyNone({step: 1, length: values.length, count: values.length, value: k => values[k], error: () => 0}, 'hidden');
   assert.deepEqual([why(0, 0, null), why(null, null), why(NaN), why(0, .1)],
                    ['none, all are exactly 0', 'none, all are hidden', 'none, all are NaN', 'none, all may be 0']);
+});
+
+test('rows of zeros are named', () => {
+  assert.deepEqual([[1, 0, NaN], [0, 0, 0, 0, 0, 1], [1]].map(sums => rowsOfZeros(sums, 'rows')), ['sum 0: row 1', 'sum 0: 5 rows, first 0', '']);
 });
 
 test('sum and entropy of a row of a file', () => {

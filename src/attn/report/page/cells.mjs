@@ -1,6 +1,7 @@
 // The cells of a row or column as lists, lines and copied text show them: one by one, or the blocks of which the page has
 // only the largest magnitude.
 
+import {one} from './dom.mjs';
 import {errorOf} from './tiles.mjs';
 
 /** @typedef {NonNullable<import('./data.mjs').Head['matrix']>} AnyMatrix */
@@ -50,6 +51,13 @@ export function blockLabels(labels, step) {
 
 /** What the values of blocks are, in words; "" for single cells. @param {number} step */
 export const blockNote = step => step > 1 ? `largest of ${step} × ${step}` : '';
+
+/** Names rows whose weights are all 0, or that see no key; "" if there are none. @param {number[]} sums of the rows @param {string} axis "rows" */
+export function rowsOfZeros(sums, axis) {
+  const empty = sums.flatMap((sum, row) => sum === 0 ? [row] : []);
+  if (empty.length === 0) return '';
+  return empty.length > 4 ? `sum 0: ${empty.length} ${axis}, first ${empty[0]}` : `sum 0: ${empty.length === 1 ? one(axis) : axis} ${empty.join(', ')}`;
+}
 
 /** Sum and entropy of a row of weights, as attn stats has them; NaN if they have none. @param {number[]} weights */
 export function sumAndEntropy(weights) {

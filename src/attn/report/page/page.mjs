@@ -1,5 +1,6 @@
 // The page: its state, its input events, and what it draws.
 
+import {rowsOfZeros} from './cells.mjs';
 import {copy, saveAs} from './copies.mjs';
 import {Data, Matrix, StageMatrix, kDifference, kEntropy, kSum, nextTask} from './data.mjs';
 import {byId, input, named, one, select, shortened} from './dom.mjs';
@@ -271,7 +272,8 @@ function blanks(matrix = null) {
   const isRollout = data.tile(state.head)?.kind === 'rollout', hides = has(facts.hidden), zeros = !isRollout && has(facts.zeros);
   const who = data.tile(state.head) && facts.hidden[0] ? ` in ${data.tiles?.hiddenAreZero ? 'all heads' : 'a head'}` : '';
   return [hides && !isRollout ? `hatched: hidden${who}` : '', zeros || (matrix instanceof TileMatrix && matrix.hasExactZeros) ? 'dotted: exactly 0' : '',
-          facts.nan ? 'crossed out, or filled if small: NaN' : ''].filter(Boolean).join(' · ');
+          facts.nan ? 'crossed out, or filled if small: NaN' : '',
+          hasSums && !compares && matrix instanceof Matrix ? rowsOfZeros(facts.rows.map((_, i) => matrix.row(i, kSum)), facts.rowAxis) : ''].filter(Boolean).join(' · ');
 }
 
 /** Reads the selected row from the files, if they are open. */
