@@ -1331,6 +1331,7 @@ def test_file_gives_all_cells_of_a_page_with_blocks(page, folder):
     assert all(re.fullmatch(r"\d+–\d+", name) for name in page.run("return attn.lines.labels.map(label => label.name)"))
     page.move(*cell(page, 60, 40))
     assert f"(largest of {step} × {step})" in page.text("tip")
+    assert page.run("return document.querySelector('#order [value=selected]').text") == f"by selected weight, largest of {step} × {step}"
     page.move(1, 1)
     assert f"(largest of {step} × {step}, rounded to" in page.run("return attn.rowText()").splitlines()[0]
     lines = list(csv.reader(page.run("return attn.matrixCsv()").splitlines()))

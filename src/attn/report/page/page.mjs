@@ -1,6 +1,6 @@
 // The page: its state, its input events, and what it draws.
 
-import {rowsOfZeros} from './cells.mjs';
+import {blockNote, rowsOfZeros} from './cells.mjs';
 import {copy, saveAs} from './copies.mjs';
 import {Data, Matrix, StageMatrix, kDifference, kEntropy, kSum, nextTask} from './data.mjs';
 import {byId, input, named, one, select, shortened} from './dom.mjs';
@@ -58,7 +58,8 @@ const state = new State({
   head: facts.opening, scale: facts.chosenLimits ? 'shared' : 'matrix', stages,
 });
 
-const selected = data.headCount > 1 ? new SelectedWeights(data, state, `selected ${hasSums ? 'weight' : 'value'}`) : null;
+const selectedTitle = [`selected ${hasSums ? 'weight' : 'value'}`, blockNote(facts.step)].filter(Boolean).join(', ');
+const selected = data.headCount > 1 ? new SelectedWeights(data, state, selectedTitle) : null;
 
 // ---- colours
 
