@@ -46,8 +46,8 @@ def test_input_without_a_gradient(run, name, of):
 
 def test_integers_have_no_gradient(run):
     error = run("--outputs", "grad_Q", Q=[[1, 0], [0, 2]])
-    assert_error(error, 2, "'grad_Q' does not exist, because Q has dtype int64; give floating-point numbers (in JSON, 1.0 "
-                 "instead of 1)")
+    assert_error(error, 2, "'grad_Q' does not exist, because Q has dtype int64; floating-point numbers have a gradient (in "
+                 "JSON, write 1.0 instead of 1)\n")
 
 
 UNUSED = "attn: warning: grad_context: has an effect only on gradients; request them with --outputs grad_Q,...\n"

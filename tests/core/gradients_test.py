@@ -284,7 +284,7 @@ def test_an_input_that_does_not_matter_has_gradient_0(tmp_path):
     ({"grad_context": G[:1]}, {}, ["grad_Q"], "grad_context: expected the shape of context (2, 3, 4, 5), found (1, 3, 4, 5)"),
     ({"grad_output": G}, {}, ["grad_Q"], "requires W_O"),
     ({"grad_context": G, "Q": np.zeros((2, 3, 4, 5))}, {"normaliser": "top_k", "top_k": 2}, ["grad_K"], "top_k has no derivative"),
-    ({"grad_context": G}, {}, ["grad_token_ids"], "unknown output 'grad_token_ids'"),
+    ({"grad_context": G}, {}, ["grad_token_ids"], "'grad_token_ids' does not exist, because token_ids has no gradient"),
 ])
 def test_what_has_no_gradient_is_refused(tmp_path, tensors, options, outputs, message):
     np.savez(tmp_path / "in.npz", **{"Q": Q, "K": K, "V": V, **tensors})

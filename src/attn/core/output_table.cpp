@@ -68,8 +68,8 @@ std::string missing_gradient(const Request& request, const AttentionArguments& g
   if (tensor == nullptr) return "requires " + name;
   if (!is_float(tensor->dtype()))
     return "does not exist, because " + name + " has dtype " +
-           std::string(name_of(tensor->dtype())) +
-           "; give floating-point numbers (in JSON, 1.0 instead of 1)";
+           std::string(name_of(tensor->dtype())) + "; floating-point numbers have a gradient" +
+           (tensor->dtype() == DType::i64 ? " (in JSON, write 1.0 instead of 1)" : "");
   return "";
 }
 
