@@ -193,7 +193,7 @@ test('the fragment has what was chosen, not what is pointed at', () => {
   assert.deepEqual([other.row, other.column], [4, 6]);
 });
 
-test('a link has the numbers of layer and head', () => {
+test('a link has the numbers of layer, or batch item, and head', () => {
   const one = state(), other = state();
   one.head = 3;
   assert.match(one.fragment(), /^layer=4&head=1&/);
@@ -201,8 +201,13 @@ test('a link has the numbers of layer and head', () => {
   assert.equal(other.head, 3);
   const headOf = text => { other.read(text); return other.head; };
   assert.deepEqual(['head=3', 'layer=3&head=1', 'head=4', 'head=9', 'layer=0&head=1', 'layer=4&head=2'].map(headOf), [3, 1, 4, 9, 0, 0]);
+  assert.deepEqual(['layer=77&head=99', 'layer=4', 'head=99', 'head=3', ''].map(text => { other.read(text); return other.missing; }),
+                   ['layer 77, head 99', 'layer 4', 'head 99', '', '']);
   one.head = 4;
-  assert.match(one.fragment(), /^head=4&/, 'the position of a matrix that is not a head of a layer');
+  assert.match(one.fragment(), /^batch=1&head=0&/);
+  assert.equal(headOf('batch=1&head=0'), 4);
+  one.head = 7;
+  assert.match(one.fragment(), /^head=7&/, 'the position of a matrix that is not a head of a layer');
 });
 
 test('a fragment that is not valid is ignored', () => {
@@ -276,6 +281,8 @@ test('the mean of heads skips hidden keys, and rounding errors are averaged', as
 test('the mean of scores is -inf where a head hides the key', async () => {
   const value = (head, i, j) => head === 1 && j > i ? null : -head - j, mean = await pageOf(1, 2, value, 0, NaN, false).tiles.matrix(2);
   assert.deepEqual([0, 1].map(i => [0, 1].map(j => mean.value(i, j))), [[-.5, null], [-.5, -1.5]]);
+  const withNan = await pageOf(1, 2, head => head === 1 ? null : NaN, 0, NaN, false).tiles.matrix(2);
+  assert.ok(Number.isNaN(withNan.value(0, 0)), 'not hidden by the other head');
 });
 
 test('the sum of a row of the mean is that of the exact numbers of the file', async () => {

@@ -14,7 +14,7 @@ struct JointLabels {
   std::optional<std::size_t> different;  ///< the first such label
 };
 
-/// Numbers give way to tokens: they are the labels of results without tokens.
+/// A label that is only a number, as of a result without tokens, is replaced by the other token.
 JointLabels joint_row_labels(const std::vector<PageSet>& sets);
 JointLabels joint_column_labels(const std::vector<PageSet>& sets);
 

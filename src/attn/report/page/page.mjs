@@ -510,6 +510,7 @@ function checkRadios(name, value) {
 /** Reads the state from the fragment and shows it in the controls. */
 function readFragment() {
   state.read(location.hash.slice(1));
+  if (state.missing) say(`This page has no ${state.missing}.`);
   if (state.side === 'why' && !facts.why) state.side = state.defaults.side;
   select('set').value = String(state.set);
   select('scale').value = state.scale;

@@ -4,13 +4,14 @@
 /** Whose largest value ends the colour scale. @typedef {'matrix' | 'shared' | 'head'} ScaleChoice */
 
 /**
- * The numbers of layer and head of each matrix, which links have; null for other matrices, of which they have the position.
- * @param {import('./data.mjs').Facts} facts @returns {({layer: number, head: number} | null)[]}
+ * The numbers of layer (or batch item) and head of each matrix, which links have; null for other matrices, of which they have
+ * the position.
+ * @param {import('./data.mjs').Facts} facts @returns {({axis: string, group: number, head: number} | null)[]}
  */
 export function placesOf({heads, groups, groupEnds}) {
   return heads.map((name, at) => {
-    const numbers = /^layer (\d+), head (\d+)$/.exec(`${groups[groupEnds.findIndex(end => at < end)]}, ${name}`);
-    return numbers && {layer: Number(numbers[1]), head: Number(numbers[2])};
+    const parts = /^(layer|batch) (\d+), head (\d+)$/.exec(`${groups[groupEnds.findIndex(end => at < end)]}, ${name}`);
+    return parts && {axis: parts[1], group: Number(parts[2]), head: Number(parts[3])};
   });
 }
 
@@ -25,6 +26,8 @@ export class State {
     this.defaults = {mode, order, head, scale, side, set: sets > 1 ? 2 : 0};
     this.set = this.defaults.set;  // of the overview
     this.head = head;
+    /** What the fragment names and the page does not have; '' if nothing. */
+    this.missing = '';
     this.row = 0;
     this.column = 0;
     /** The cell to which the selection returns when the pointer leaves. */
@@ -68,7 +71,7 @@ export class State {
     };
     add('set', this.set, defaults.set);
     const place = this.head === defaults.head ? null : this.places[this.head] ?? null;
-    if (place) add('layer', place.layer, null);
+    if (place) add(place.axis, place.group, null);
     add('head', place?.head ?? this.head, place ? null : defaults.head);
     add('row', this.chosen.row, null);
     add('column', this.chosen.column, null);
@@ -102,9 +105,11 @@ export class State {
     const choice = (key, choices, usual) =>
         choices.find(one => one === parts.get(key)) ?? usual;
     this.set = index('set', limits.sets > 1 ? 3 : 1, this.defaults.set);
-    const layer = parts.get('layer');
-    const at = this.places.findIndex(place => String(place?.layer) === layer && String(place?.head) === parts.get('head'));
-    this.head = layer === null ? index('head', limits.heads, this.defaults.head) : at < 0 ? this.defaults.head : at;
+    const axis = ['layer', 'batch'].find(axis => parts.has(axis)), named = parts.get('head');
+    const at = axis ? this.places.findIndex(place => place?.axis === axis && String(place.group) === parts.get(axis) && String(place.head) === named)
+                    : index('head', limits.heads, named === null ? this.defaults.head : -1);
+    this.missing = at >= 0 ? '' : [axis ? `${axis} ${parts.get(axis)}` : '', named === null ? '' : `head ${named}`].filter(Boolean).join(', ').slice(0, 100);
+    this.head = at < 0 ? this.defaults.head : at;
     this.select(index('row', limits.rows, 0), index('column', limits.columns, 0));
     this.locked = parts.get('locked') === '1';
     this.scale = choice('scale', /** @type {const} */ (['matrix', 'shared', 'head']), this.defaults.scale);

@@ -123,7 +123,7 @@ export class Tiles {
 
   /**
    * The mean of the heads of a group. Weights of hidden keys are 0: a key is hidden in the mean if all heads hide it. Scores of
-   * hidden keys are -inf: so is the mean if one head hides a key.
+   * hidden keys are -inf: so is the mean if one head hides a key, but NaN if another has NaN.
    * @param {number} group
    * @param {number} done percent, of a rollout
    */
@@ -146,7 +146,7 @@ export class Tiles {
         await pauses.pause();
       }
     }
-    for (let at = 0; at < cells.length; ++at) cells[at] = seen[at] >= least ? cells[at] / heads.length : -Infinity;
+    for (let at = 0; at < cells.length; ++at) cells[at] = seen[at] >= least || Number.isNaN(cells[at]) ? cells[at] / heads.length : -Infinity;
     return new TileMatrix(facts, cells, errors, sums, false);
   }
 
