@@ -181,11 +181,17 @@ class Firefox(Browser):
         """A message is its length in decimal, a colon, and JSON."""
         length = b""
         while not length.endswith(b":"):
-            length += self.socket.recv(1)
+            length += self.received(1)
         data, left = b"", int(length[:-1])
         while len(data) < left:
-            data += self.socket.recv(left - len(data))
+            data += self.received(left - len(data))
         return json.loads(data)
+
+    def received(self, most):
+        data = self.socket.recv(most)
+        if not data:
+            raise ConnectionError("Firefox has closed the connection")
+        return data
 
     def command(self, name, parameters):
         self.number += 1
