@@ -48,6 +48,12 @@ HWY_INLINE void read_lines(const T* from, std::size_t count) {
     static_cast<void>(*static_cast<const volatile T*>(from + i));
 }
 
+/// Starts to fetch the cache lines of [to, to + count), which will be written.
+template <class T>
+HWY_INLINE void prefetch_for_writing(T* to, std::size_t count) {
+  for (std::size_t i = 0; i < count; i += 64 / sizeof(T)) __builtin_prefetch(to + i, 1);
+}
+
 /// Packs the right factor of a product, `rows` times `scale`, in panels of columns; the last ones
 /// have fewer vectors. A product with a hidden key or query is 0 * x, so NaN and infinite elements
 /// become 0. Returns whether there are none.
@@ -253,6 +259,7 @@ class BackwardStep {
     block.group_rows = all_visible ? kGroupRows : kTileRows;
     read_lines(block.query + i * p_.D, (end - i) * p_.D);
     read_lines(grad_ + i * p_.Dv, (end - i) * p_.Dv);
+    if (keys_.out.q) prefetch_for_writing(keys_.out.q + (first_ + i) * p_.D, (end - i) * p_.D);
     for (; i < end; i += block.group_rows) {
       s_.reach[i / block.group_rows] = reach_of(s_.row + i, HWY_MIN(block.group_rows, end - i));
       group_of_rows(RowGroup<T>(block, i), all);
