@@ -777,3 +777,9 @@ def test_file_above_max_memory_is_refused(compare, large, size, code, reason):
     run = compare(large, large, "--max-memory", size)
     assert_error(run, code, reason)
     assert run.stderr.count(b"\n") == 1
+
+
+def test_quiet_help_says_what_compare_still_prints():
+    help_text = " ".join(attn("compare", "--help").stdout.decode().split())
+    assert "-q, --quiet suppress the report, and notes and warnings on stderr; --json is printed" in help_text
+    assert help_text.count("suppress") == 1
