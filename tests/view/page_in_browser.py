@@ -1788,6 +1788,26 @@ def test_printed_parts_are_below_each_other(page, model, causal, long, why, fold
     assert max(box[3] for box in boxes) <= 703
 
 
+@pytest.mark.parametrize("tokens", [64, 100], ids=["keys below each other", "keys on an axis"])
+def test_printed_lines_have_whole_labels(page, folder, tokens):
+    page.size(1440, 900)
+    np.save(folder / f"{tokens}.npy", np.tri(tokens) / np.arange(1, tokens + 1)[:, None])
+    attn("view", f"{tokens}.npy", "-o", f"{tokens}.html", "--force", cwd=folder)
+    show(page, folder / f"{tokens}.html", "#side=lines")
+    page.wait("return document.querySelector('#strongest li') !== null")
+    edges = page.run("""const {lines} = attn, {canvas, scroll} = lines;
+      scroll.scrollTop = 37;
+      attn.beforePrint();
+      const width = Math.floor(lines.side * canvas.width / canvas.clientWidth) - 8, context = canvas.getContext('2d');
+      const colours = y => new Set(new Uint32Array(context.getImageData(0, y, width, 1).data.buffer)).size;
+      const text = Math.max(...Array.from({length: canvas.height}, (_, y) => colours(y)));
+      const found = [colours(0), colours(canvas.height - 1), text, canvas.clientHeight < lines.allHeight];
+      attn.afterPrint();
+      return found""")
+    assert edges[2:] == [edges[2], True] and edges[2] > 3, "there are more labels than fit"
+    assert edges[:2] == [1, 1]
+
+
 # Speed. These print what they measure; docs/viewing.md states it.
 
 

@@ -13,6 +13,7 @@ import {strongest} from './strongest.mjs';
 /** A head whose lines are drawn, with its selected row. @typedef {{values: Values, row: Cells, scale: Scale, colour: string, title: string}} Lined */
 
 const lineHeight = () => 18 * em();
+const kAboveLines = 3;  // pixels above the first line and below the last one
 const kFaintLines = 64;  // queries, at most, whose lines are all drawn
 const kLeastStrength = .004;
 const kListedKeys = 64;  // at most, one below the other; more are points of an axis, and the strongest have labels
@@ -52,7 +53,7 @@ export class Lines {
   }
 
   /** The height of all lines. */
-  get allHeight() { return this.count * lineHeight() + 6; }
+  get allHeight() { return this.count * lineHeight() + 2 * kAboveLines; }
   get count() {
     const {rows, columns} = this.data.facts;
     return this.isAxis ? rows.length : Math.max(rows.length, columns.length);
@@ -67,10 +68,12 @@ export class Lines {
     const {facts} = this.data, {state, side, width} = this, line = lineHeight();
     const all = this.allHeight;
     this.tall.style.height = `${all}px`;
+    if (height) height = kAboveLines + Math.floor((height - kAboveLines) / line) * line;  // whole labels
     const shown = Math.max(height || Math.min(this.scroll.clientHeight, all), this.isAxis ? Math.min(kLabelled * line, this.scroll.clientHeight) : 0);
-    const from = Math.max(0, Math.min(this.scroll.scrollTop, all - shown));
+    const start = Math.max(0, Math.min(this.scroll.scrollTop, all - shown));
+    const from = height ? Math.floor(start / line) * line : start;
     const context = sized(this.canvas, width, shown);
-    const y = (/** @type {number} */ i) => (i + .5) * line + 3 - from;
+    const y = (/** @type {number} */ i) => (i + .5) * line + kAboveLines - from;
     const queryY = (/** @type {number} */ i) => Math.max(line / 2, Math.min(shown - line / 2, y(i)));
     const {isAxis} = this, keyCount = facts.columns.length;
     const keyY = (/** @type {number} */ j) => isAxis ? (j + .5) / keyCount * shown : y(j);
