@@ -413,9 +413,8 @@ Command compare_command() {
   Command command;
   command.description =
       "Compares the tensors of A with those of B, the reference. An element is close if |a - b| <= "
-      "atol + rtol |b|. Exit code 0: all elements are close; 1: some differ. With --reference, B "
-      "is "
-      "computed from a job, for tests of kernels.";
+      "atol + rtol |b|. Exit code 0: all elements are close; 1: some differ. With --reference, "
+      "B is computed from a job, for tests of kernels.";
   command.quiet_help = "suppress the report, and notes and warnings on stderr; --json is printed";
   command.example =
       "  attn compare result.npz expected.npz --rtol 1e-5\n"
