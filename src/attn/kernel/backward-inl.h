@@ -206,7 +206,7 @@ class BackwardStep {
                    static_cast<std::int64_t>(keys_.first + keys_.count)};
     const Reach reach = reach_of(s_.row, rows_);
     hull_ = in_panels(columns(intersection(all, {reach.first, reach.last})));
-    if (hull_.empty()) return fill(s_.grad_query, rows_ * s_.depth, T(0));
+    if (hull_.empty()) return leave_queries(0, rows_);
     fill(s_.running_max, rows_ * kLanes<T>, -kInfinity<T>);  // is computed, but not used
 
     QueryBlock<T> block{
@@ -280,7 +280,7 @@ class BackwardStep {
         fill(row + hull_.from, from - hull_.from, T(0));
         if (!here.empty()) fill(row + here.to, hull_.to - here.to, T(0));
       }
-    if (here.empty()) return fill(s_.grad_query + group.i * s_.depth, group.rows * s_.depth, T(0));
+    if (here.empty()) return leave_queries(group.i, group.rows);
     multiply_by_values(group, reached, slopes);
     for (std::size_t r = 0; r < group.rows; ++r) differentiate(group.i + r, here);
     if (keys_.out.q) add_to_queries(group, reached);
@@ -396,18 +396,24 @@ class BackwardStep {
     }
   }
 
-  /// grad_query = scale * head_scale * slopes K for a group of rows.
+  /// Adds nothing to the gradients of queries that see no key.
+  void leave_queries(std::size_t i, std::size_t rows) const {
+    if (!keys_.adds_to_queries) fill(s_.grad_query + i * s_.depth, rows * s_.depth, T(0));
+  }
+
+  /// scale * head_scale * slopes K for a group of rows.
   void add_to_queries(const RowGroup<T>& group, Columns reached) const {
-    PerRow<T> scale;
+    PerRow<T> scale, one;
     for (std::size_t r = 0; r < group.rows; ++r)
-      scale.of[r] = p_.scale * s_.row[group.i + r].head_scale;
+      scale.of[r] = p_.scale * s_.row[group.i + r].head_scale, one.of[r] = 1;
     const ValueBlock<T> factor{s_.key_factor, 0, 0, s_.depth, false, true};
     ValueProduct<T> product{};
     product.from = reached.from;
     product.to = reached.to;
     product.weights = s_.slopes + group.i * s_.stride;
     product.weights_stride = s_.stride;
-    const Sums<T> to{s_.grad_query + group.i * s_.depth, s_.depth, nullptr, scale.of};
+    const Sums<T> to{s_.grad_query + group.i * s_.depth, s_.depth,
+                     keys_.adds_to_queries ? one.of : nullptr, scale.of};
     in_tiles(group.rows,
              [&](const TileRows& some) { multiply_values(some, factor, s_.depth, product, to); });
   }

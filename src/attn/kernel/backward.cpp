@@ -168,7 +168,7 @@ class BackwardCall {
     const std::size_t bytes = lay_out(p_, kernels_.geometry, nullptr, scratch);
     lay_out(p_, kernels_.geometry, pool_.scratch(worker).reserve(bytes), scratch);
     const std::size_t first = number * keys_, count = std::min(keys_, p_.S - first);
-    const BackwardKeys<T> keys{in_, out_, pair / p_.G, pair % p_.G, first, count, scratch};
+    BackwardKeys<T> keys{in_, out_, pair / p_.G, pair % p_.G, first, count, scratch};
     kernels_.backward_begin(keys);
     const std::size_t heads = p_.H / p_.G;
     for (std::size_t head = keys.g * heads; head < (keys.g + 1) * heads; ++head)
@@ -177,12 +177,23 @@ class BackwardCall {
         if (number < here.first || number >= here.last) continue;
         const std::size_t bh = keys.b * p_.H + head, row = block * kBackwardRows;
         const std::size_t rows = std::min(kBackwardRows, p_.L - row);
+        if (!out_.q) {
+          kernels_.backward_rows(keys, bh * p_.L + row, rows);
+          continue;
+        }
+        std::atomic<std::size_t>& turn = turns_[bh * row_blocks_ + block];
+        T* const to = out_.q + (bh * p_.L + row) * p_.D;
+        const bool adds = number != here.first;
+        // If it is the turn of this block already, its part needs no memory of its own.
+        const bool in_place =
+            scratch.depth == p_.D && turn.load(std::memory_order_acquire) == number;
+        keys.scratch.grad_query = in_place ? to : scratch.grad_query;
+        keys.adds_to_queries = in_place && adds;
         kernels_.backward_rows(keys, bh * p_.L + row, rows);
-        if (out_.q)
-          in_turn(turns_[bh * row_blocks_ + block], number, [&] {
-            kernels_.backward_write({scratch.grad_query, scratch.depth, rows, p_.D},
-                                    number != here.first, out_.q + (bh * p_.L + row) * p_.D);
-          });
+        in_turn(turn, number, [&] {
+          if (!in_place)
+            kernels_.backward_write({scratch.grad_query, scratch.depth, rows, p_.D}, adds, to);
+        });
       }
     const std::size_t row = pair * p_.S + first;
     if (out_.k)

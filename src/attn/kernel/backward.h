@@ -53,9 +53,10 @@ struct Gradients {
   T* sinks = nullptr;          ///< (H)
 };
 
-/// Computes `gradients`; T is float or double. Gradients of queries are summed in blocks of 192
-/// keys, in ascending order, those of keys and values in blocks of 48 queries, by heads and then in
-/// descending order. Throws Error (internal) if H is not a multiple of G, and std::bad_alloc.
+/// Computes `gradients`; T is float or double. Gradients of queries are summed in blocks of
+/// Geometry::backward_keys keys, in ascending order, those of keys and values in blocks of
+/// kBackwardRows queries, by heads and then in descending order. Throws Error (internal) if H is
+/// not a multiple of G, and std::bad_alloc.
 template <class T>
 void attend_backward(const BackwardProblem<T>& problem, const Gradients<T>& gradients,
                      ThreadPool& pool, Isa isa = active_isa());

@@ -29,7 +29,7 @@ struct BackwardScratch {
   T* key_panels = nullptr;                                 ///< keys, packed
   T* value_panels = nullptr;                               ///< values, packed as keys
   T* key_factor = nullptr;                                 ///< (keys, depth): keys, all finite
-  T* grad_query = nullptr;  ///< (rows, depth): what the block adds to grad_Q
+  T* grad_query = nullptr;  ///< (rows, depth): what the block adds to grad_Q, or grad_Q itself
   T* grad_key = nullptr;    ///< (keys, depth): sums of grad_K / scale
   T* grad_value = nullptr;  ///< (keys, value_depth): sums of grad_V
   std::size_t stride = 0, depth = 0, value_depth = 0;  ///< the last two in whole vectors
@@ -42,6 +42,7 @@ struct BackwardKeys {
   const Gradients<T>& out;
   std::size_t b = 0, g = 0, first = 0, count = 0;
   BackwardScratch<T> scratch;
+  bool adds_to_queries = false;  ///< grad_query has the parts of earlier keys
 };
 
 /// Rows of sums in scratch memory, `stride` apart.
