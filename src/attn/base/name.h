@@ -13,7 +13,7 @@ constexpr bool same_name(std::string_view a, std::string_view b) {
 
 /// Hashes a name for a table of some hundred names; faster than std::hash for short strings.
 struct NameHash {
-  std::size_t operator()(std::string_view name) const {
+  constexpr std::size_t operator()(std::string_view name) const {
     if (name.empty()) return 0;
     const auto code = [](char c) {
       return static_cast<std::size_t>(static_cast<unsigned char>(c));

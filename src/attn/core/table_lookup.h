@@ -2,7 +2,9 @@
 // table_of(Id) returns the rows.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 
@@ -40,10 +42,19 @@ constexpr bool is_in_order(const Rows& rows, Id Row::*id) {
 template <HasTable Id>
 std::optional<Id> find_by_name(std::string_view name);
 
+/// TensorMap::bit_of() each name, known at compile time.
+template <HasTable Id>
+inline constexpr auto kNameBits = [] {
+  std::array<std::uint64_t, table_of(Id{}).size()> bits{};
+  for (std::size_t i = 0; i < bits.size(); ++i)
+    bits[i] = TensorMap::bit_of(name_of(static_cast<Id>(i)));
+  return bits;
+}();
+
 /// The tensor with this name; nullptr if there is none.
 template <HasTable Id>
 const Tensor* find(const TensorMap& tensors, Id id) {
-  return tensors.find(name_of(id));
+  return tensors.may_contain(kNameBits<Id>[index_of(id)]) ? tensors.find(name_of(id)) : nullptr;
 }
 template <HasTable Id>
 bool contains(const TensorMap& tensors, Id id) {

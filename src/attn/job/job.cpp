@@ -84,14 +84,17 @@ std::vector<std::string> strings(const Entry* entry) {
 
 /// The tensors' entries, in the order of kInputs; those that are no inputs follow.
 std::vector<const Entry*> tensor_entries(const Document& document) {
-  std::vector<const Entry*> entries;
-  for (const Entry& entry : document.entries)
-    if (entry.field->input || entry.field->names_tensors) entries.push_back(&entry);
   const auto place = [](const Entry* entry) {
     return entry->field->input ? index_of(*entry->field->input) : kInputs.size();
   };
-  std::stable_sort(entries.begin(), entries.end(),
-                   [&](const Entry* one, const Entry* other) { return place(one) < place(other); });
+  const auto is_before = [&](const Entry* one, const Entry* other) {
+    return place(one) < place(other);
+  };
+  std::vector<const Entry*> entries;
+  entries.reserve(document.entries.size());
+  for (const Entry& entry : document.entries)
+    if (entry.field->input || entry.field->names_tensors)  // sorted as they come: they are few
+      entries.insert(std::upper_bound(entries.begin(), entries.end(), &entry, is_before), &entry);
   return entries;
 }
 

@@ -104,6 +104,11 @@ class TensorMap {
     const std::size_t index = index_of(name);
     return index == size() ? nullptr : &entries_[index].second;
   }
+  /// Whether find() can find a name with this bit: most lookups are for absent tensors.
+  bool may_contain(std::uint64_t bit) const { return (present_ & bit) != 0; }
+  static constexpr std::uint64_t bit_of(std::string_view name) {
+    return std::uint64_t{1} << NameHash{}(name) % 64;
+  }
   const Tensor& at(std::string_view name) const;  ///< Error(internal) if absent
   bool contains(std::string_view name) const { return find(name) != nullptr; }
   std::vector<std::string> names() const;
@@ -120,18 +125,15 @@ class TensorMap {
   /// size() if absent.
   // Inlined: about a hundred calls for each job of a batch.
   [[gnu::always_inline]] std::size_t index_of(std::string_view name) const {
-    if ((present_ & bit_of(name)) == 0) return size();
+    if (!may_contain(bit_of(name))) return size();
     if (size() > kFew) return index_among_many(name);
     for (const Entry& entry : entries_)
       if (same_name(entry.first, name)) return static_cast<std::size_t>(&entry - entries_.data());
     return size();
   }
   std::size_t index_among_many(std::string_view name) const;
-  static std::uint64_t bit_of(std::string_view name) {
-    return std::uint64_t{1} << NameHash{}(name) % 64;
-  }
 
-  std::uint64_t present_ = 0;  ///< the bits of all names: most lookups are for absent tensors
+  std::uint64_t present_ = 0;  ///< the bits of all names
   std::vector<Entry> entries_;
   std::map<std::string, std::size_t, std::less<>> index_;  ///< name -> index, if more than kFew
 };
