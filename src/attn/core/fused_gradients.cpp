@@ -219,7 +219,6 @@ AttendedDerivatives attended_derivatives(const Attended& of, const Tensor& g,
 }
 
 AttendedBytes bytes_of_attended(const Inputs& in) {
-  constexpr std::size_t kKeys = 192, kQueries = 96;  // of a block of the backward kernel
   const std::size_t queries = saturating_product({in.B, in.H, in.rows.size(), in.D});
   const std::size_t context = saturating_product({in.B, in.H, in.rows.size(), in.Dv});
   const std::size_t rows = saturating_product({in.B, in.H, in.rows.size()});
@@ -233,9 +232,10 @@ AttendedBytes bytes_of_attended(const Inputs& in) {
   const auto bytes = [](std::size_t elements, std::size_t size) {
     return saturating_product({elements, size});
   };
-  const std::size_t blocks = bytes(std::min(thread_count(), rows + in.S),
-                                   bytes(kKeys * 3 + kQueries, in.D + in.Dv) * sizeof(double) +
-                                       kKeys * kQueries * 4 * sizeof(double));
+  kernel::Problem<double> widths;  // float32 may not suffice
+  widths.D = in.D, widths.Dv = in.Dv, widths.softcap = in.options.softcap;
+  const std::size_t blocks =
+      saturating_product({std::min(thread_count(), rows + in.S), kernel::backward_bytes(widths)});
   std::size_t kept = 0, passing = blocks;
   // The operands and the context in both dtypes, derivatives by them in float64.
   for (const std::size_t part :

@@ -237,9 +237,17 @@ void attend_backward(const BackwardProblem<T>& problem, const Gradients<T>& grad
   BackwardCall<T>(problem, gradients, pool, isa).all();
 }
 
+template <class T>
+std::size_t backward_bytes(const Problem<T>& problem, Isa isa) {
+  BackwardScratch<T> scratch;
+  return lay_out(problem, kernels<T>(isa).geometry, nullptr, scratch);
+}
+
 template void attend_backward(const BackwardProblem<float>&, const Gradients<float>&, ThreadPool&,
                               Isa);
 template void attend_backward(const BackwardProblem<double>&, const Gradients<double>&, ThreadPool&,
                               Isa);
+template std::size_t backward_bytes(const Problem<float>&, Isa);
+template std::size_t backward_bytes(const Problem<double>&, Isa);
 
 }  // namespace attn::kernel

@@ -24,6 +24,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 
 #include "attn/kernel/isa.h"
 #include "attn/kernel/problem.h"
@@ -60,5 +61,9 @@ struct Gradients {
 template <class T>
 void attend_backward(const BackwardProblem<T>& problem, const Gradients<T>& gradients,
                      ThreadPool& pool, Isa isa = active_isa());
+
+/// Bytes that attend_backward() uses for each thread. Of `problem`, only D, Dv and softcap matter.
+template <class T>
+std::size_t backward_bytes(const Problem<T>& problem, Isa isa = active_isa());
 
 }  // namespace attn::kernel
