@@ -326,6 +326,8 @@ export class Data {
     this.tiles = null;
   }
 
+  /** Whether the values are weights, whose rows have sums and entropies. */
+  get hasSums() { return this.facts.statistics.some(({name}) => name === 'entropy'); }
   get headCount() { return this.facts.heads.length; }
   /** Heads and tiles. */
   get count() { return this.headCount + (this.tiles?.list.length ?? 0); }

@@ -241,12 +241,6 @@ export class Overview {
     return `${initialed(group)} ${initialed(name)}`.trim();
   }
 
-  /** @param {number} head */
-  title(head) {
-    const group = this.data.groupOf(head), name = this.data.nameOf(head);
-    return group === '' || group === name ? name : `${group}, ${name}`;
-  }
-
   /**
    * @param {CanvasRenderingContext2D} context
    * @param {string} ink

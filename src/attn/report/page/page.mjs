@@ -1,12 +1,13 @@
 // The page: its state, its input events, and what it draws.
 
-import {blockNote, rowsOfZeros} from './cells.mjs';
+import {blockNote} from './cells.mjs';
 import {copy, saveAs} from './copies.mjs';
 import {Data, Matrix, StageMatrix, kDifference, kEntropy, kSum, nextTask} from './data.mjs';
 import {byId, input, named, one, select, shortened} from './dom.mjs';
 import {Figure} from './figure.mjs';
 import {draggable, wheel} from './gestures.mjs';
 import {GlPainter} from './gl.mjs';
+import {Names} from './names.mjs';
 import {largestCell, openingCell} from './opening.mjs';
 import {orderedHeads, statistic} from './order.mjs';
 import {Overview} from './overview.mjs';
@@ -45,9 +46,8 @@ const night = matchMedia('(prefers-color-scheme: dark)');
 const facts = JSON.parse(byId('attn').textContent ?? '');
 const rows = facts.rows.length, columns = facts.columns.length;
 const data = new Data(facts, textOf), compares = data.compares;
-const hasSums = facts.statistics.some(({name}) => name === 'entropy');
+const {hasSums} = data;
 data.tiles = new Tiles(data, hasSums && !facts.signed);
-const setNames = compares ? [...facts.sets, `${facts.sets[0]} − ${facts.sets[1]}`] : facts.sets;
 const stages = stagesOf(facts.why, facts.hidden[0]);
 const state = new State({
   heads: data.count, places: placesOf(facts), rows, columns, sets: facts.sets.length,
@@ -57,6 +57,8 @@ const state = new State({
   orders: ['file', kSelected, ...facts.statistics.map(({name}) => name)], order: compares ? 'difference' : 'file',
   head: facts.opening, scale: facts.chosenLimits ? 'shared' : 'matrix', stages,
 });
+
+const names = new Names(data, state, stages);
 
 const selectedTitle = [`selected ${hasSums ? 'weight' : 'value'}`, blockNote(facts.step)].filter(Boolean).join(', ');
 const selected = data.headCount > 1 ? new SelectedWeights(data, state, selectedTitle) : null;
@@ -74,7 +76,7 @@ function largestOf(set, head) {
 }
 
 /** Scores have both signs, so they have no logarithmic colours, nor has the overview while they are shown. */
-function shownMode() { return state.mode === 'log' && shownStage() !== 'weights' ? 'linear' : state.mode; }
+function shownMode() { return state.mode === 'log' && names.stage !== 'weights' ? 'linear' : state.mode; }
 
 /** @type {Map<number, number>} */
 const largestOfTiles = new Map();
@@ -111,13 +113,9 @@ function scaleOfFigure({head: {matrix}, set}) {
 
 // ---- what is drawn
 
-const kWideBars = 1000;  // more may share pixels
-
 const overview = new Overview(byId('overview'), data, state, (set, head) => scaleOf(set, head, state.scale === 'head'));
-const axes = rows === 1 ? `${facts.columnAxis} across${columns > kWideBars ? '; of those that share a pixel, the strongest' : ''}`
-                        : `${facts.rowAxis} down, ${facts.columnAxis} across`;
-const figures = setNames.map((name, set) =>
-    new Figure(byId('matrices'), data, state, set, compares ? name : axes));
+const figures = names.sets.map((name, set) =>
+    new Figure(byId('matrices'), data, state, set, compares ? name : names.axes));
 /** The view that the controls and the address have. Other matrices follow. */
 const {camera} = figures[0];
 /** @param {Camera} from */
@@ -134,7 +132,7 @@ const side = new SideBox(data, state, {
   },
   exact: () => numbers.ofFile(compares && state.set === 1 ? 1 : 0),
   scaleOf, found: () => found(),
-  titleOf: head => overview.title(head), isStage: () => shownStage() !== 'weights'});
+  titleOf: head => names.title(head), isStage: () => names.stage !== 'weights'});
 const {lines, text, strongest: strongestList} = side;
 /** Of the selected head, in the first result. @type {import('./data.mjs').Matrix | import('./data.mjs').Difference | null} */
 let weights = null;
@@ -165,26 +163,25 @@ function drawMatrices() {
 /** Lays out and draws the selected head; its coarse levels until its values are decoded. */
 let wanted = '';
 async function drawHead() {
-  const {head} = state, stage = shownStage(), key = wanted = `${head} ${stage}`;
+  const {head} = state, stage = names.stage, key = wanted = `${head} ${stage}`;
   weights = null;
-  byId('panel').textContent = overview.title(head);
+  byId('panel').textContent = names.title(head);
   const isLate = data.tile(head) !== undefined && !data.overviews[0][head];
   document.body.classList.toggle('computing', isLate);
-  nameTexts();
-  if (!compares) nameStage();
+  writeNames();
   const last = figures[figures.length - 1];
-  last.name(last.title, blanks());
+  last.name(last.title, names.patterns());
   if (isLate) {
     for (const figure of figures) figure.head = {levels: [], matrix: null};
     drawMatrices();
-    const report = () => { if (key === wanted) byId('panel').textContent = `${overview.title(head)} (${data.tiles?.progress ?? 0} % computed)`; };
+    const report = () => { if (key === wanted) byId('panel').textContent = `${names.title(head)} (${data.tiles?.progress ?? 0} % computed)`; };
     const watch = window.setInterval(report, 250);
     report();
     await loadTile(head);
     clearInterval(watch);
     if (key !== wanted) return;
     document.body.classList.remove('computing');
-    byId('panel').textContent = overview.title(head);
+    byId('panel').textContent = names.title(head);
   }
   overview.drawRings();
   for (const figure of figures) {
@@ -200,7 +197,7 @@ async function drawHead() {
   weights = heads[0].matrix;
   if (undecided) selectOpening();
   if (before) figures[0].head = before;
-  last.name(last.title, blanks(weights));
+  last.name(last.title, names.patterns(weights));
   drawMatrices();
   document.body.dataset.head = `${head}`;
   performance.mark('head');
@@ -240,41 +237,20 @@ async function readFile(head) {
   }));
 }
 
-/** What the matrix shows; tiles have only weights. */
-function shownStage() { return data.tile(state.head) ? 'weights' : state.stage; }
-
-/** Names what the text shows. */
-function nameTexts() {
-  const row = one(facts.rowAxis), column = one(facts.columnAxis), isRollout = data.tile(state.head)?.kind === 'rollout';
-  byId('reads').textContent = facts.signed ? `text of this ${row}` : isRollout ? `what this ${row} depends on` : `what this ${row} reads`;
-  byId('read-by').textContent = facts.signed ? `text of this ${column}` : isRollout ? `what this ${column} is part of` : `who reads this ${column}`;
-}
-
-/** Names what the matrix shows. */
-function nameStage() {
-  const stage = shownStage(), [name, letter] = kStages[stage], tile = data.tile(state.head);
-  byId('first-name').textContent = tile ? tile.kind : stages.length > 0 ? `${name} ${letter}` : hasSums ? 'weight' : 'value';
-  const caps = stage === 'scaled' && typeof facts.why === 'object' && facts.why && facts.why.softcap > 0 && !facts.why.capsMasked;
-  figures[0].title = !tile ? (stages.length > 0 ? `${name}s ${letter.toUpperCase()}${caps ? ' (after the softcap)' : ''}: ` : '') + axes
-      : tile.kind === 'mean' ? `${tile.title}: ${axes}`
-      : `rollout: product of (mean of heads + identity) / 2, up to this layer · ${facts.rowAxis} down, tokens of the input across`;
-  /** @type {HTMLFieldSetElement} */ (byId('stages')).disabled = tile !== undefined;
-  document.body.classList.toggle('plain', !hasSums || stage !== 'weights');
-  checkRadios('stage', stage);
+/** Names what is shown. */
+function writeNames() {
+  byId('reads').textContent = names.reads;
+  byId('read-by').textContent = names.readBy;
+  if (compares) return;
+  byId('first-name').textContent = names.number;
+  figures[0].title = names.matrix;
+  /** @type {HTMLFieldSetElement} */ (byId('stages')).disabled = data.tile(state.head) !== undefined;
+  document.body.classList.toggle('plain', !hasSums || names.stage !== 'weights');
+  checkRadios('stage', names.stage);
   if (facts.signed) return;
   const log = /** @type {HTMLOptionElement} */ (select('colours').querySelector('[value=log]'));
-  log.disabled = stage !== 'weights';
+  log.disabled = names.stage !== 'weights';
   select('colours').value = shownMode();
-}
-
-/** What the patterns of cells mean. @param {import('./data.mjs').Head['matrix']} matrix of a tile, if it is known */
-function blanks(matrix = null) {
-  const stage = shownStage(), has = (/** @type {boolean[]} */ kinds) => kinds.some(Boolean) && (stage === 'masked' || stage === 'weights');
-  const isRollout = data.tile(state.head)?.kind === 'rollout', hides = has(facts.hidden), zeros = !isRollout && has(facts.zeros);
-  const who = data.tile(state.head) && facts.hidden[0] ? ` in ${data.tiles?.hiddenAreZero ? 'all heads' : 'a head'}` : '';
-  return [hides && !isRollout ? `hatched: hidden${who}` : '', zeros || (matrix instanceof TileMatrix && matrix.hasExactZeros) ? 'dotted: exactly 0' : '',
-          facts.nan ? 'crossed out, or filled if small: NaN' : '',
-          hasSums && !compares && matrix instanceof Matrix ? rowsOfZeros(facts.rows.map((_, i) => matrix.row(i, kSum)), facts.rowAxis) : ''].filter(Boolean).join(' · ');
 }
 
 /** Reads the selected row from the files, if they are open. */
@@ -420,7 +396,7 @@ function arrange() {
   const shown = length === data.headCount ? `${length} heads` : `${length} of ${data.headCount} heads`;
   const isChange = state.set === kDifference && !['file', 'difference', kSelected].includes(state.order);
   const note = facts.statistics.find(({name}) => name === state.order)?.note ?? '';
-  byId('shown').textContent = refused || [shown, state.order === 'file' ? '' : 'the largest first', note, shownStage() === 'weights' ? '' : 'weights', isChange ? 'first minus second' : '', overview.scrolls ? 'scroll for more' : '',
+  byId('shown').textContent = refused || [shown, state.order === 'file' ? '' : 'the largest first', note, names.stage === 'weights' ? '' : 'weights', isChange ? 'first minus second' : '', overview.scrolls ? 'scroll for more' : '',
                                           overview.initials, tilesAreLate() ? `a click computes ${overview.tileKinds}` : ''].filter(Boolean).join(', ');
 }
 
@@ -610,7 +586,7 @@ function showHeadTip(head, event) {
     return value === null ? '' : `\n${change}${title}: ${name === kSelected && selected && state.set !== kDifference ? shortened(selected.text(state.set, head)) : brief(value)}`;
   });
   const isLate = data.tile(head) && !data.overviews[0][head];
-  showTip(`${overview.title(head)}${numbers.join('')}${isLate ? '\na click computes it' : ''}`, event.clientX, event.clientY);
+  showTip(`${names.title(head)}${numbers.join('')}${isLate ? '\na click computes it' : ''}`, event.clientX, event.clientY);
   byId('tip').dataset.head = String(head);
 }
 byId('overview').addEventListener('pointerleave', hideTip);
@@ -896,11 +872,8 @@ window.addEventListener('hashchange', () => {
 
 // ---- copy and save
 
-const pictureTitle = () => [facts.title, overview.title(state.head), shownStage() === 'weights' ? '' : shownStage()].filter(Boolean).join(' · ');
-/** @param {string} set whose numbers the file has */
-const fileName = (set = '') => [pictureTitle(), set].filter(Boolean).join(' · ').replace(/[^\w.-]+/g, '-').replace(/-$/, '');
 /** The selected row with the names of its numbers. */
-const shownRow = () => numbers.rowText(compares ? setNames : [byId('first-name').textContent ?? '']);
+const shownRow = () => numbers.rowText(compares ? names.sets : [byId('first-name').textContent ?? '']);
 /** @param {string} words @param {string} what it is */
 async function copyAndSay(words, what) {
   await copy(words);
@@ -914,15 +887,15 @@ byId('copy-row').addEventListener('click', () =>
     copyAndSay(shownRow(), afterComma(`the row of ${named(facts.rows, state.row)}`, numbers.isExact ? '' : numbers.inexactness(0))));
 byId('copy-link').addEventListener('click', () => { save(); copyAndSay(location.href, 'the link'); });
 byId('save-csv').addEventListener('click', async () => {
-  const {set} = state, name = `${fileName(compares ? setNames[set] : '')}.csv`, note = numbers.canRead(set) ? '' : numbers.inexactness(set);
+  const {set} = state, name = `${names.file(compares ? names.sets[set] : '')}.csv`, note = numbers.canRead(set) ? '' : numbers.inexactness(set);
   saveAs(new Blob([await numbers.csv(set)], {type: 'text/csv'}), name);
   tell(afterComma(`saved ${name}`, note));
 });
 byId('save-png').addEventListener('click', () => {
-  savedPicture(pictureTitle(), [...notes(), ...(compares ? [axes] : [])], figures).toBlob(blob => {
+  savedPicture(names.picture, [...notes(), ...(compares ? [names.axes] : [])], figures).toBlob(blob => {
     if (!blob) return;
-    saveAs(blob, `${fileName()}.png`);
-    tell(`saved ${fileName()}.png`);
+    saveAs(blob, `${names.file()}.png`);
+    tell(`saved ${names.file()}.png`);
   });
 });
 
@@ -1016,7 +989,7 @@ writeNotes();
 byId('row-axis').textContent = one(facts.rowAxis);
 byId('column-axis').textContent = one(facts.columnAxis);
 if (compares) [byId('first-name').textContent, byId('second-name').textContent] = facts.sets;
-setNames.forEach((name, set) => select('set').append(new Option(name, String(set))));
+names.sets.forEach((name, set) => select('set').append(new Option(name, String(set))));
 const isOfLayers = facts.groups.length > 1 && facts.groups.every(group => group.startsWith('layer'));
 select('order').append(new Option(isOfLayers ? 'of layers and heads' : 'of the file', 'file'),
     ...facts.statistics.map(({name, title}) => new Option(`by ${title}`, name)));
