@@ -1523,7 +1523,25 @@ def test_pointing_shows_an_element_until_the_pointer_leaves(page, why, folder):
     page.run("attn.chooseHead(attn.data.headCount)")
     page.wait("return document.getElementById('panel').textContent.startsWith('mean of ')")
     assert page.run("return document.getElementById('stages').disabled")
-    assert "Select a head" in page.text("why")
+
+
+def test_why_is_not_offered_for_tiles(page, why, folder):
+    show(page, folder / "why.html", "#head=0&row=5&column=2&side=why")
+    page.wait("return document.querySelector('#why .step') !== null")
+    state = ("const why = document.querySelector('input[value=why]');"
+             "return [why.disabled, document.querySelector('input[name=side]:checked').value, document.getElementById('why').hidden]")
+    assert page.run(state) == [False, "why", False]
+    page.run("attn.chooseHead(2)")
+    page.wait("return document.body.dataset.head === '2' && document.querySelector('#strongest li').checkVisibility()")
+    assert page.run(state) == [True, "lines", True]
+    page.press("w")
+    assert page.run(state) == [True, "lines", True]
+    assert page.text("status") == "Select a head to see why its weights are what they are."
+    page.run("attn.chooseHead(1)")
+    page.wait("return document.querySelector('#why h3')?.textContent.endsWith('head 1')")
+    assert page.run(state) == [False, "why", False]
+    show(page, folder / "why.html", "#head=2&row=5&column=2&side=why")
+    assert page.run(state) == [True, "lines", True]
 
 
 def test_why_is_not_offered_for_two_results(page, why, folder):

@@ -241,6 +241,8 @@ async function readFile(head) {
 function writeNames() {
   byId('reads').textContent = names.reads;
   byId('read-by').textContent = names.readBy;
+  input('why-radio').disabled = data.tile(state.head) !== undefined;
+  checkRadios('side', side.shown);
   if (compares) return;
   byId('first-name').textContent = names.number;
   figures[0].title = names.matrix;
@@ -497,7 +499,7 @@ function readFragment() {
   input('most').value = number(state.most);
   input('find').value = state.find;
   select('between').value = state.between;
-  checkRadios('side', state.side);
+  checkRadios('side', side.shown);
   showRange();
   countFound();
 }
@@ -720,6 +722,7 @@ const pageKeys = {
   '/': () => byId('find').focus(),
   w: () => {
     if (!facts.why) return say('This page does not say how its values came about.');
+    if (data.tile(state.head)) return say('Select a head to see why its weights are what they are.');
     showSide('why');
     byId('why').focus();
   },
@@ -958,7 +961,7 @@ function beforePrint() {
   overview.camera.zoom = 1;
   // Drawings are measured in the layout of the screen, in which boxes grow and shrink.
   for (const box of boxesOfSheets) Object.assign(box.style, {width: `${width}px`, flex: 'none'});
-  if (state.side === 'why') byId('why').style.display = 'block';
+  if (side.shown === 'why') byId('why').style.display = 'block';
   const down = Math.max(overview.rows.length, 1), across = Math.max(1, ...overview.rows.map(row => row.heads.length));
   byId('overview').style.height = `${Math.min(900, Math.max(60, 30 + width / across * down / overview.aspect()))}px`;
   for (const {box, isBars} of figures) box.style.height = `${Math.min(880, Math.max(isBars ? 240 : 140, 60 + width * rows / columns))}px`;
@@ -967,7 +970,7 @@ function beforePrint() {
   overview.draw(true);
   for (const figure of figures) figure.draw(painter, scaleOfFigure(figure), found());
   for (const figure of figures) figure.drawFocus();
-  if (state.side === 'lines') lines.draw(Math.min(740, lines.allHeight));
+  if (side.shown === 'lines') lines.draw(Math.min(740, lines.allHeight));
   why.drawStrips();
 }
 function afterPrint() {

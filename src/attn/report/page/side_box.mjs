@@ -37,21 +37,27 @@ export class SideBox {
     byId('why-choice').hidden = !data.facts.why;
   }
 
+  /** What is shown; nothing says why the weights of tiles are what they are. */
+  get shown() {
+    const {state: {side, head}, data} = this;
+    return side !== 'why' || !data.tile(head) ? side : data.facts.rows.length > 1 ? 'lines' : 'text';
+  }
+
   /** The selected head; of two results, that of the overview, or the first if it shows their difference. */
   async draw() {
-    const {state, data, around} = this, {facts} = data, {head} = state;
-    byId('scroll').hidden = byId('strongest').hidden = state.side === 'why';
-    byId('why').hidden = state.side !== 'why';
-    byId('tall').hidden = state.side !== 'lines';
-    byId('text').hidden = state.side === 'lines' || state.side === 'why';
+    const {state, data, around, shown} = this, {facts} = data, {head} = state;
+    byId('scroll').hidden = byId('strongest').hidden = shown === 'why';
+    byId('why').hidden = shown !== 'why';
+    byId('tall').hidden = shown !== 'lines';
+    byId('text').hidden = shown === 'lines' || shown === 'why';
     const values = around.values();
     if (!values) return;
-    if (state.side === 'why') {
+    if (shown === 'why') {
       byId('colour-key').replaceChildren();
       return this.why.draw(values, around.titleOf(head));
     }
     const inside = insideOf(facts.rows, facts.columns, state.between), {row, column} = state;
-    const toKey = state.side === 'keys', isRollout = data.tile(head)?.kind === 'rollout';
+    const toKey = shown === 'keys', isRollout = data.tile(head)?.kind === 'rollout';
     const set = data.compares && state.set === 1 ? 1 : 0;
     const ofSet = (data.compares ? ` in ${facts.sets[set]}` : '') + (around.isStage() ? ', by weight' : '');
     const query = titled(facts.rowAxis, facts.rows, row), key = titled(facts.columnAxis, facts.columns, column);
@@ -63,7 +69,7 @@ export class SideBox {
          : toKey ? `${isRollout ? 'depend on' : 'read'} ${key} most` : `${query} ${isRollout ? 'depends on' : 'reads'} most`) + sentence + ofSet,
         within(cells, toKey ? inside.query : inside.key),
         cells.step > 1 ? blockLabels(labels, cells.step) : labels.map((_, i) => named(labels, i)), toKey ? row : column, blankName(facts, set));
-    if (state.side !== 'lines') {
+    if (shown !== 'lines') {
       byId('colour-key').textContent =
           (toKey ? `${facts.signed ? '' : isRollout ? `${facts.rowAxis} that depend on ` : 'readers of '}${one(facts.columnAxis)} ${named(facts.columns, column)}`
                  : `${one(facts.rowAxis)} ${named(facts.rows, row)}${facts.signed ? '' : isRollout ? ' depends on' : ' reads'}`) + ofSet +
@@ -76,7 +82,7 @@ export class SideBox {
     }
     const heads = [head, ...state.pinned.filter(pin => pin !== head)];
     const all = await Promise.all(heads.map(other => data.matrix(set, other)));
-    if (head !== state.head || state.side !== 'lines') return;
+    if (head !== state.head || this.shown !== 'lines') return;
     const {lines} = this;
     lines.heads = heads.map((other, k) => ({
       values: all[k], row: k === 0 ? cells : rowOf(all[k], row, facts.columns.length), scale: around.scaleOf(set, other, heads.length === 1 && state.scale !== 'shared'), title: around.titleOf(other),

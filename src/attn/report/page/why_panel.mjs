@@ -127,7 +127,6 @@ export class WhyPanel {
   async draw(values, title) {
     const {facts} = this.data, {why} = facts, {head, row, column} = this.state, run = ++this.run;
     if (head !== this.head) Object.assign(this, {head, chosen: {score: null, context: null}});
-    if (this.data.tile(head)) return this.box.replaceChildren(this.paragraph(['The page computes this matrix from those of the heads. Select a head to see why its weights are what they are.']));
     if (!why || typeof why === 'string') {
       this.steps = null;
       this.box.replaceChildren(this.paragraph([why ?? '']));
