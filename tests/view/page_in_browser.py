@@ -612,7 +612,7 @@ def test_a_rollout_has_its_own_words_and_exact_zeros(page, model, folder):
     page.wait("return document.getElementById('panel').textContent === 'layer 11, rollout'")
     page.wait("return document.getElementById('value').textContent === '0'")
     assert page.run("return attn.figures[0].caption") == ("rollout: product of (mean of heads + identity) / 2, up to this layer"
-                                                          " · queries down, tokens of the input across · dotted: exactly 0")
+                                                          " · queries down, input tokens across · dotted: exactly 0")
     labels = "return [...document.querySelectorAll('input[name=side]')].map(e => e.parentElement.textContent.trim())"
     assert page.run(labels)[:3] == ["lines", "what this query depends on", "what this key is part of"]
     heading = "return document.querySelector('#strongest h3').textContent"

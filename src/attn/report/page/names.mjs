@@ -66,7 +66,7 @@ export class Names {
   get matrix() {
     const {tile, facts: {why, rowAxis}, stage} = this, [name, letter] = kStages[stage];
     if (tile?.kind === 'mean') return `${tile.title}: ${this.axes}`;
-    if (tile) return `rollout: product of (mean of heads + identity) / 2, up to this layer · ${rowAxis} down, tokens of the input across`;
+    if (tile) return `rollout: product of (mean of heads + identity) / 2, up to this layer · ${rowAxis} down, input tokens across`;
     const caps = stage === 'scaled' && typeof why === 'object' && why && why.softcap > 0 && !why.capsMasked;
     return (this.stages.length > 0 ? `${name}s ${letter.toUpperCase()}${caps ? ' (after the softcap)' : ''}: ` : '') + this.axes;
   }
