@@ -815,6 +815,7 @@ def test_m_selects_the_largest_value(page, model, folder):
     show(page, folder / "both.html", "#head=29&row=1&column=0")
     page.press("m")
     page.wait("return attn.state.row === 40 && attn.state.column === 7")
+    assert page.run("return document.getElementById('order').title").endswith("m selects the largest value.")
 
 
 def test_controls_have_the_names_of_the_axes(page, model, folder):
