@@ -580,7 +580,10 @@ def test_tiles_are_the_mean_of_the_heads_and_the_rollout(page, model, folder):
         assert np.abs(np.nan_to_num(shown) - want).max() < 1e-14
         assert float(exact(page, "value")) == shown[40, 7]
         assert float(page.text("entropy")) == pytest.approx(entropy(want[40]), abs=6e-4)
-        page.wait(f"return location.hash.includes('head={tile}')")
+        layer, kind = title.split()[1].rstrip(","), title.split()[2]
+        page.wait(f"return location.hash.includes('layer={layer}&head={kind}&')")
+        page.run("location.hash = `head=${arguments[0]}&row=40&column=7&locked=1`", tile)
+        page.wait(f"return document.getElementById('panel').textContent === '{title}' && location.hash.includes('layer={layer}&head={kind}')")
     assert np.abs(program - rollout(model[:, 0])).max() < 1e-14
     show(page, folder / "both.html")
     assert page.run("return attn.data.count") == 144, "tiles are of one result"

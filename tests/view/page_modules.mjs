@@ -210,6 +210,21 @@ test('a link has the numbers of layer, or batch item, and head', () => {
   assert.match(one.fragment(), /^head=7&/, 'the position of a matrix that is not a head of a layer');
 });
 
+test('a link to a tile has its kind', () => {
+  const groups = ['layer 3', 'layer 4'], kinds = ['mean', 'rollout'];
+  const tiles = groups.flatMap((_, group) => kinds.map(kind => ({kind, group, title: ''})));
+  const one = state(), headOf = text => { one.read(text); return one.head; };
+  one.places = placesOf({...facts, groups}, tiles);
+  const links = [4, 5, 6, 7].map(head => { one.head = head; return one.fragment().split('&row')[0]; });
+  assert.deepEqual(links, ['layer=3&head=mean', 'layer=3&head=rollout', 'layer=4&head=mean', 'layer=4&head=rollout']);
+  assert.deepEqual(links.map(headOf), [4, 5, 6, 7]);
+  assert.deepEqual(['head=5', 'head=rollout', 'head=mode'].map(headOf), [5, 7, 0], 'the position, and the last one');
+  one.places = placesOf({heads: facts.heads, groups: [''], groupEnds: [4]}, [{kind: 'mean', group: 0, title: ''}]);
+  one.head = 4;
+  assert.match(one.fragment(), /^head=mean&/);
+  assert.equal(headOf('head=mean'), 4);
+});
+
 test('a fragment that is not valid is ignored', () => {
   for (const text of ['head=10&row=-1&column=1.5', 'head=x&zoom=a_b_c', 'pinned=99.1e9.-1&order=__proto__', '%%%=&&', 'set=2', 'stage=scaled']) {
     const one = state();

@@ -50,7 +50,7 @@ const {hasSums} = data;
 data.tiles = new Tiles(data, hasSums && !facts.signed);
 const stages = stagesOf(facts.why, facts.hidden[0]);
 const state = new State({
-  heads: data.count, places: placesOf(facts), rows, columns, sets: facts.sets.length,
+  heads: data.count, places: placesOf(facts, data.tiles.list), rows, columns, sets: facts.sets.length,
   mode: facts.curve,
   dark: night.matches,
   side: rows > 1 ? 'lines' : stages.length > 0 ? 'why' : 'text',  // lines of one query would repeat its bars

@@ -4,15 +4,21 @@
 /** Whose largest value ends the colour scale. @typedef {'matrix' | 'shared' | 'head'} ScaleChoice */
 
 /**
- * The numbers of layer (or batch item) and head of each matrix, which links have; null for other matrices, of which they have
- * the position.
- * @param {import('./data.mjs').Facts} facts @returns {({axis: string, group: number, head: number} | null)[]}
+ * What links have of each matrix: the numbers of layer (or batch item) and head, or for tiles 'mean' or 'rollout' instead of the
+ * head. The axis is '' if there is one group. Null for other matrices, of which links have the position.
+ * @param {import('./data.mjs').Facts} facts @param {import('./tiles.mjs').Tile[]} tiles which follow the heads
+ * @returns {({axis: string, group: number, head: number | string} | null)[]}
  */
-export function placesOf({heads, groups, groupEnds}) {
-  return heads.map((name, at) => {
+export function placesOf({heads, groups, groupEnds}, tiles = []) {
+  const ofHeads = heads.map((name, at) => {
     const parts = /^(layer|batch) (\d+), head (\d+)$/.exec(`${groups[groupEnds.findIndex(end => at < end)]}, ${name}`);
     return parts && {axis: parts[1], group: Number(parts[2]), head: Number(parts[3])};
   });
+  const ofTiles = tiles.map(({kind, group}) => {
+    const parts = /^(?:(layer|batch) (\d+))?$/.exec(groups[group]);
+    return parts && {axis: parts[1] ?? '', group: Number(parts[2] ?? 0), head: kind};
+  });
+  return [...ofHeads, ...ofTiles];
 }
 
 export class State {
@@ -71,7 +77,7 @@ export class State {
     };
     add('set', this.set, defaults.set);
     const place = this.head === defaults.head ? null : this.places[this.head] ?? null;
-    if (place) add(place.axis, place.group, null);
+    if (place?.axis) add(place.axis, place.group, null);
     add('head', place?.head ?? this.head, place ? null : defaults.head);
     add('row', this.chosen.row, null);
     add('column', this.chosen.column, null);
@@ -107,7 +113,8 @@ export class State {
     this.set = index('set', limits.sets > 1 ? 3 : 1, this.defaults.set);
     const axis = ['layer', 'batch'].find(axis => parts.has(axis)), named = parts.get('head');
     const at = axis ? this.places.findIndex(place => place?.axis === axis && String(place.group) === parts.get(axis) && String(place.head) === named)
-                    : index('head', limits.heads, named === null ? this.defaults.head : -1);
+        : named && Number.isNaN(Number(named)) ? this.places.map(place => place?.head).lastIndexOf(named)  // a tile
+        : index('head', limits.heads, named === null ? this.defaults.head : -1);
     this.missing = at >= 0 ? '' : [axis ? `${axis} ${parts.get(axis)}` : '', named === null ? '' : `head ${named}`].filter(Boolean).join(', ').slice(0, 100);
     this.head = at < 0 ? this.defaults.head : at;
     this.select(index('row', limits.rows, 0), index('column', limits.columns, 0));
