@@ -629,6 +629,20 @@ def test_a_rollout_has_its_own_words_and_exact_zeros(page, model, folder):
     assert page.run(labels)[1:3] == ["what this query reads", "who reads this key"]
 
 
+def test_the_entropy_of_a_rounded_rollout_has_the_digits_that_its_error_leaves(page, folder):
+    s = np.random.default_rng(3).standard_normal((4, 1, 6, 64, 64)) * 2 + np.triu(np.full((64, 64), -np.inf), 1)
+    w = (np.exp(s) / np.exp(s).sum(-1, keepdims=True)).astype("f4")
+    np.savez(folder / "coarse.npz", weights=w)
+    for limit, bits, digits in ("540K", 16, 2), ("420K", 8, 0):
+        run = attn("view", "coarse.npz", "-o", "coarse.html", "--force", "--layer", "0:4", "--max-html-bytes", limit, cwd=folder)
+        assert f"{bits} bits".encode() in run.stderr, run.stderr
+        show(page, folder / "coarse.html", "#layer=3&head=rollout&row=50&column=7")
+        page.wait("return attn.figures[0].head.matrix !== null")
+        shown = page.text("entropy")
+        assert re.fullmatch(r"≈ \d" + (rf"\.\d{{{digits}}}" if digits else ""), shown)
+        assert float(shown[2:]) == pytest.approx(entropy(rollout(w[:, 0].astype("f8"))[50]), abs=10.0 ** -digits)
+
+
 def test_letters_above_narrow_tiles_are_explained(page, model, folder):
     if page.name == "firefox":
         pytest.skip("no window is narrow enough")

@@ -6,7 +6,7 @@ import {test} from 'node:test';
 const folder = new URL('../../src/attn/report/page/', import.meta.url);
 const load = name => import(new URL(`${name}.mjs`, folder));
 const {codeOf, codeValues, halfBits, levelFor} = await load('codes');
-const {Scale, brief, inkOn, luminance, paletteOf, shortest32, threeDigits, written} = await load('scale');
+const {Scale, brief, entropyText, inkOn, luminance, paletteOf, shortest32, threeDigits, written} = await load('scale');
 const {paintPixels, ranges} = await load('paint');
 const {Camera, fit} = await load('camera');
 const {orderedHeads, rowsOfHeads, statistic} = await load('order');
@@ -303,7 +303,20 @@ test('the mean of scores is -inf where a head hides the key', async () => {
 test('the sum of a row of the mean is that of the exact numbers of the file', async () => {
   const mean = await pageOf(1, 2, () => .25, .01, .9375).tiles.matrix(2);
   assert.equal(mean.row(1, 0), .9375, 'that of rounded cells would be .5');
-  assert.deepEqual([mean.isRough(0), (await pageOf(1, 2, () => .25, 1e-5).tiles.matrix(2)).isRough(0)], [true, false]);
+});
+
+test('the error of an entropy is bounded, and its digits are right', async () => {
+  const p = [.7, .2, .0999, .0001], entropy = q => q.reduce((sum, x) => x > 0 ? sum - x / total(q) * Math.log(x / total(q)) : sum, 0);
+  const total = q => q.reduce((a, b) => a + b, 0), error = 1e-4;
+  const mean = await pageOf(1, 4, (head, i, j) => p[j], error).tiles.matrix(2), bound = mean.entropyError(0);
+  const worst = Math.max(...Array.from({length: 81}, (_, k) => {
+    const off = p.map((x, j) => x + (Math.floor(k / 3 ** j) % 3 - 1) * error);
+    return Math.abs(entropy(off) - entropy(p));
+  }));
+  assert.ok(worst <= bound && bound < 2 * worst, `${worst} ${bound}`);
+  assert.equal((await pageOf(1, 4, (head, i, j) => p[j]).tiles.matrix(2)).entropyError(0), 0);
+  assert.deepEqual([0, 4e-4, 5.1e-4, .004, .3, 9].map(error => entropyText(2.34567, error, 3)), ['2.346', '2.346', '≈ 2.35', '≈ 2.35', '≈ 2', '≈ 2']);
+  assert.deepEqual([[1e-5, 0], [1e-5, 1e-6], [0, 0]].map(([value, error]) => entropyText(value, error, 3)), ['1e-5', '0.000', '0.000']);
 });
 
 test('short numbers are those of pictures', () => {

@@ -14,7 +14,7 @@ import {Overview} from './overview.mjs';
 import {CanvasPainter} from './paint.mjs';
 import {device, isStacked} from './pen.mjs';
 import {savedPicture} from './saved_picture.mjs';
-import {Scale, brief, paletteOf, threeDigits} from './scale.mjs';
+import {Scale, brief, entropyText, paletteOf, threeDigits} from './scale.mjs';
 import {insideOf, sentencesOf} from './sentences.mjs';
 import {SelectedWeights, kSelected} from './selected.mjs';
 import {ShownNumbers} from './shown_numbers.mjs';
@@ -286,9 +286,8 @@ function writeFacts() {
     writeNumber('difference', text(kDifference));
   }
   writeOfRow('sum', kSum, sum => String(Number(sum.toPrecision(6))));
-  const {matrix} = figures[0].head, isRough = matrix instanceof TileMatrix && matrix.isRough(row);
-  writeOfRow('entropy', kEntropy, entropy => isRough ? `≈ ${entropy.toFixed(1)}`
-      : entropy > 0 && entropy < 5e-4 ? brief(entropy) : entropy.toFixed(compares ? 2 : 3));
+  const {matrix} = figures[0].head, error = matrix instanceof TileMatrix ? matrix.entropyError(row) : 0;
+  writeOfRow('entropy', kEntropy, entropy => entropyText(entropy, error, compares ? 2 : 3));
   if (state.find !== '') countFound();
   byId('locked').textContent = state.locked ? 'locked' : 'lock';
   byId('locked').setAttribute('aria-pressed', String(state.locked));

@@ -162,6 +162,16 @@ export function written(value, error, single, hidden) {
   return Math.abs(number) < 1e-4 && number !== 0 ? number.toExponential() : String(number);
 }
 
+/**
+ * An entropy with so many digits, or after "≈" with those that its error leaves.
+ * @param {number} entropy @param {number} error a bound @param {number} digits after the point
+ */
+export function entropyText(entropy, error, digits) {
+  const right = Math.max(0, Math.floor(-Math.log10(2 * error)));
+  if (right < digits) return `≈ ${entropy.toFixed(right)}`;
+  return entropy > 0 && entropy < 5e-4 && error < entropy / 20 ? brief(entropy) : entropy.toFixed(digits);
+}
+
 /** The shortest number that rounds to this 32-bit float. @param {number} value */
 export function shortest32(value) {
   for (let digits = 1; digits < 9; ++digits) {

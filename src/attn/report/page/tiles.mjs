@@ -48,8 +48,17 @@ export class TileMatrix {
     if (what === kSum) return this.sums?.[i] ?? sum;
     return what === kEntropy ? numbers.reduce((total, x) => total - (x > 0 ? x / sum * Math.log(x / sum) : 0), 0) : NaN;
   }
-  /** Whether the entropy of a row is uncertain, because many small cells are rounded. @param {number} i */
-  isRough(i) { return this.errors[i] * this.facts.columns.length > .002; }
+  /** A bound of the error of a row's entropy. @param {number} i */
+  entropyError(i) {
+    const error = this.errors[i], numbers = this.seen(i).filter(x => x > 0);
+    if (error === 0) return 0;
+    const sum = numbers.reduce((a, b) => a + b, 0), entropy = this.row(i, kEntropy);
+    // Its derivative is that of the entropy of the cells divided by their sum.
+    const term = (/** @type {number} */ x) => x > 0 ? -x * (Math.log(x / sum) - 1 + entropy) / sum : 0;
+    const bound = numbers.reduce((total, x) =>
+        total + Math.max(Math.abs(term(x + error) - term(x)), Math.abs(term(Math.max(0, x - error)) - term(x))), 0);
+    return bound / Math.max(.1, 1 - numbers.length * error / sum);  // the sum may be less
+  }
   async level() {
     const {facts} = this, level = await levelFrom(facts, 1, facts.unit, (i, j) => this.value(i, j));
     // Cells without a value are what they are in the heads.
