@@ -1824,6 +1824,29 @@ def test_printed_parts_are_below_each_other(page, model, causal, long, why, fold
     assert max(box[3] for box in boxes) <= 703
 
 
+def test_printed_ring_of_the_selected_head_does_not_touch_captions(page, weights, folder):
+    page.size(1440, 900)
+    show(page, folder / "heads.html", "#head=0&order=largest")
+    page.run("attn.beforePrint()")
+    try:
+        captions = page.run("""const {fillText} = CanvasRenderingContext2D.prototype, captions = [];
+          CanvasRenderingContext2D.prototype.fillText = function(text, x, y) {
+            const {actualBoundingBoxAscent: above, actualBoundingBoxDescent: below} = this.measureText(text);
+            captions.push([y - above, y + below]);
+          };
+          attn.overview.draw(true);
+          CanvasRenderingContext2D.prototype.fillText = fillText;
+          return captions""")
+        boxes = page.run("return attn.overview.rows.map((_, row) => { const {top, height} = attn.overview.boxOf(row, 0); return [top, top + height]; })")
+    finally:
+        page.run("attn.afterPrint()")
+    assert len(captions) >= 6
+    assert len(boxes) > 1
+    ring = 3
+    for top, bottom in captions:
+        assert min(max(start - ring - bottom, top - end - ring) for start, end in boxes) >= 1.5
+
+
 @pytest.mark.parametrize("tokens", [64, 100], ids=["keys below each other", "keys on an axis"])
 def test_printed_lines_have_whole_labels(page, folder, tokens):
     page.size(1440, 900)

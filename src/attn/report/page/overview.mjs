@@ -15,7 +15,7 @@ import {brief} from './scale.mjs';
 /** "layer 10" as "L10". @param {string} text */
 const initialed = text => text.replace(/^(\p{L})\p{L}* (\d+)$/u, (_, letter, number) => letter.toUpperCase() + number);
 
-const kGap = 3, kLeastSlot = 12, kMostSlot = 170, kCaption = 14, kCaptionSize = 10, kMargin = 3, kAboveRing = 5;
+const kGap = 3, kLeastSlot = 12, kMostSlot = 170, kCaption = 16, kCaptionSize = 10, kMargin = 3, kAboveRing = 5;
 const kNumberEms = 4.2;  // of a number and its distance from the title
 
 export class Overview {
