@@ -433,7 +433,7 @@ def test_limits_of_a_statistic(page, model, folder):
     assert page.text("shown") == "abc is not a number"
     assert page.run("return document.getElementById('least').getAttribute('aria-invalid')") == "true"
     page.run("const i = document.getElementById('least'); i.value = ''; i.dispatchEvent(new Event('change'))")
-    assert page.text("shown") == "144 heads, the largest first, scroll for more"
+    assert page.text("shown") == "144 heads, the largest first, scroll for more, m: mean of heads, r: rollout"
     assert page.run("const {camera} = attn.overview; return camera.height / camera.scaleY % 1") == pytest.approx(0, abs=1e-6), "whole rows"
 
 
@@ -527,12 +527,13 @@ def test_order_and_filter(page, model, folder):
     show(page, folder / "model.html")
     means = np.array([[[entropy(row) for row in head] for head in layer[0]] for layer in model]).mean(-1).ravel()
     page.run("const s = document.getElementById('order'); s.value = 'entropy'; s.dispatchEvent(new Event('change'))")
-    assert page.run("return attn.overview.heads") == np.argsort(-means, kind="stable").tolist()
+    tiles = [*range(144, 168)]  # mean and rollout of each layer
+    assert page.run("return attn.overview.heads") == np.argsort(-means, kind="stable").tolist() + tiles
     limit = float(np.sort(means)[100] + 1e-5)
     page.run("const i = document.getElementById('most'); i.value = arguments[0]; i.dispatchEvent(new Event('change'))",
              str(limit))
-    assert sorted(page.run("return attn.overview.heads")) == np.flatnonzero(means <= limit).tolist()
-    assert page.text("shown") == "101 of 144 heads, the largest first, scroll for more"
+    assert sorted(page.run("return attn.overview.heads")) == np.flatnonzero(means <= limit).tolist() + tiles
+    assert page.text("shown") == "101 of 144 heads, the largest first, scroll for more, m: mean of heads, r: rollout"
 
 
 def test_heads_are_ordered_by_the_selected_weight(page, model, folder):
@@ -547,7 +548,7 @@ def test_heads_are_ordered_by_the_selected_weight(page, model, folder):
     set_to(page, "order", "selected")
     for row, column in (40, 7), (63, 0):
         page.run("attn.focusOn(arguments[0], arguments[1])", row, column)
-        want = np.argsort(-model[:, 0, :, row, column].ravel(), kind="stable").tolist()
+        want = np.argsort(-model[:, 0, :, row, column].ravel(), kind="stable").tolist() + [*range(144, 168)]
         page.wait(f"return JSON.stringify(attn.overview.heads) === '{json.dumps(want, separators=(',', ':'))}'")
     texts = drawn_texts(page, "attn.overview.draw(true)")
     for text, number in zip(texts[::2][:20], texts[1::2]):
@@ -587,6 +588,18 @@ def test_tiles_are_the_mean_of_the_heads_and_the_rollout(page, model, folder):
     assert np.abs(program - rollout(model[:, 0])).max() < 1e-14
     show(page, folder / "both.html")
     assert page.run("return attn.data.count") == 144, "tiles are of one result"
+
+
+def test_tiles_follow_heads_in_other_orders(page, sentences, folder):
+    show(page, folder / "sentences.html", "#order=entropy&layer=1&head=rollout&row=6&column=2")
+    page.wait("return attn.figures[0].head.matrix !== null && attn.data.overviews[0][9] !== undefined")
+    assert page.run("return attn.overview.heads.slice(6)") == [6, 7, 8, 9]
+    texts = drawn_texts(page, "attn.overview.draw(true)")
+    assert [text for text in texts if text.startswith("L")][6:] == ["L0 mean", "L0 rollout", "L1 mean", "L1 rollout"]
+    assert page.run("""const {row, column} = attn.overview.placeOf(9), b = attn.overview.boxOf(row, column), {over} = attn.overview;
+      const r = over.width / attn.overview.box.clientWidth;
+      const data = over.getContext('2d').getImageData((b.left - 4) * r, (b.top + b.height / 2) * r, 4 * r, 1).data;
+      return data.filter((_, k) => k % 4 === 3).some(alpha => alpha > 0)"""), "the selected tile has a ring"
 
 
 def test_a_tile_shows_no_numbers_until_it_is_computed(page, folder):

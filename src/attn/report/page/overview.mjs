@@ -62,8 +62,8 @@ export class Overview {
     if (!fixed) this.box.style.height = '';
     const height = fixed ? this.box.clientHeight : stacked ? 1.2 * innerHeight : Math.max(120, (byLayer ? .42 : .5) * innerHeight);
     this.byLayer = byLayer && facts.groups.length > 1;
-    const {tiles} = this.data;
-    const all = byLayer && !this.byLayer && tiles ? [...heads, ...tiles.ofGroup(0)] : heads;
+    const {headCount, count} = this.data, tiles = Array.from({length: count - headCount}, (_, t) => headCount + t);
+    const all = this.byLayer ? heads : [...heads, ...tiles];
     this.captionLines = 1;
     this.layOut(all, width, height, fixed);
     // The number that orders the heads is beside the title, or below it.
@@ -157,7 +157,7 @@ export class Overview {
     const width = this.box.clientWidth, height = this.box.clientHeight;
     const context = sized(this.base, width, height);
     const marks = {ground: hexColour('--ground'), hatch: hexColour('--hatch'), nan: hexColour('--nan')};
-    const frame = colour('--frame'), ink = colour('--ink'), soft = colour('--soft');
+    const frame = colour('--frame'), ink = colour('--ink'), soft = colour('--soft'), {letters} = this;
     const view = {x: 0, y: 0, width: facts.columns.length, height: facts.rows.length};
     /** @type {number[][]} row, column and head */
     const slots = [];
@@ -197,8 +197,8 @@ export class Overview {
         if (this.captioned(camera.scaleX)) {
           context.font = `${kCaptionSize * em()}px ${kFont}`;
           context.fillStyle = soft;
-          const title = cutTo(context, this.shortTitle(head), box.width), value = statistic(facts, state.order, state.set)[head] ?? null;
-          const number = value === null ? '' : brief(value), below = this.captionLines === 2;
+          const title = cutTo(context, this.shortTitle(head, letters), box.width), value = statistic(facts, state.order, state.set)[head] ?? null;
+          const number = value === null ? '' : brief(value), below = this.captionLines === 2 && number !== '';
           context.fillText(title, box.left, box.top - kAboveRing - (below ? (kCaption - 2) * em() : 0));
           context.fillText(number, below ? box.left : box.left + box.width - context.measureText(number).width - 4, box.top - kAboveRing);
         }
@@ -235,9 +235,9 @@ export class Overview {
     this.soon = window.setTimeout(() => this.draw(), 60);
   }
 
-  /** "layer 3, head 5" as "L3 H5". @param {number} head */
-  shortTitle(head) {
-    const group = this.data.groupOf(head), name = this.data.tile(head)?.kind ?? this.data.facts.heads[head];
+  /** "layer 3, head 5" as "L3 H5". @param {number} head @param {number} letters of the kind of a tile */
+  shortTitle(head, letters = 1) {
+    const group = this.data.groupOf(head), name = this.data.tile(head)?.kind.slice(0, letters) ?? this.data.facts.heads[head];
     return `${initialed(group)} ${initialed(name)}`.trim();
   }
 
@@ -274,15 +274,20 @@ export class Overview {
     context.textAlign = 'left';
   }
 
-  /** How many letters are above tiles: all, or one if that of the longest kind does not fit. */
-  get letters() { return [7, 1].find(count => widest(['rollout'.slice(0, count)], 1e3, 11 * em()) < this.camera.scaleX - 3 * kGap) ?? 1; }
+  /** How many letters of their kind are above tiles: all, or one if the longest title does not fit. */
+  get letters() {
+    const {byLayer, data: {facts: {groups}}} = this, size = (byLayer ? 11 : kCaptionSize) * em();
+    const longest = (/** @type {number} */ count) => (byLayer ? [''] : groups).map(group => `${initialed(group)} ${'rollout'.slice(0, count)}`.trim());
+    return [7, 1].find(count => widest(longest(count), 1e3, size) < this.camera.scaleX - 3 * kGap) ?? 1;
+  }
 
   get kinds() { return [...new Set(this.data.tiles?.list.map(({kind}) => kind))]; }
   /** "mean and rollout" */
   get tileKinds() { return this.kinds.join(' and '); }
   /** What single letters above tiles mean. */
   get initials() {
-    return (this.byLayer && this.letters === 1 ? this.kinds : []).map(kind => kind === 'mean' ? 'm: mean of heads' : 'r: rollout').join(', ');
+    const isTitled = this.byLayer || this.captioned(this.camera.scaleX);
+    return (isTitled && this.letters === 1 ? this.kinds : []).map(kind => kind === 'mean' ? 'm: mean of heads' : 'r: rollout').join(', ');
   }
 
   /** Rings of the selected head and of those whose lines are drawn. */
