@@ -352,6 +352,24 @@ def test_numbers_have_six_digits(page, weights, folder):
     assert cut == 0, "nothing is cut off"
 
 
+def test_long_names_are_not_cut_off(page, folder):
+    tokens = ["antidisestablishment", "a", "b"]
+    np.savez(folder / "long_names.npz", weights=np.full((2, 3, 3), 1 / 3))
+    for name, files in ("long_names", ["long_names.npz"]), ("long_names_both", ["long_names.npz"] * 2):
+        run = attn("view", *files, "-o", f"{name}.html", "--force", "--tokens", ",".join(tokens), cwd=folder)
+        assert run.returncode == 0
+        for width, height in (1440, 900), (1024, 768), (360, 740):
+            page.size(width, height, touch=width < 500)
+            show(page, folder / f"{name}.html", "#row=0&column=0")
+            assert page.text("query") == "0: antidisestablishment"
+            assert page.run("return ['query', 'key'].map(id => document.getElementById(id)).filter(e => e.scrollWidth > e.clientWidth).length") == 0
+            assert page.run("return document.documentElement.scrollWidth <= innerWidth")
+            before = page.box(".matrix")
+            page.run("attn.focusOn(1, 1)")
+            assert page.text("query") == "1: a"
+            assert page.box(".matrix") == before, "the layout does not depend on the selection"
+
+
 # Layout.
 
 

@@ -12,7 +12,7 @@ import {largestCell, openingCell} from './opening.mjs';
 import {orderedHeads, statistic} from './order.mjs';
 import {Overview} from './overview.mjs';
 import {CanvasPainter} from './paint.mjs';
-import {device, isStacked} from './pen.mjs';
+import {device, isStacked, widest} from './pen.mjs';
 import {savedPicture} from './saved_picture.mjs';
 import {Scale, brief, entropyText, paletteOf, threeDigits} from './scale.mjs';
 import {insideOf, sentencesOf} from './sentences.mjs';
@@ -990,6 +990,9 @@ byId('title').textContent = facts.title;
 writeNotes();
 byId('row-axis').textContent = one(facts.rowAxis);
 byId('column-axis').textContent = one(facts.columnAxis);
+// The columns of #facts are at least 7.2 rem wide.
+for (const [id, labels] of /** @type {[string, string[]][]} */ ([['query', facts.rows], ['key', facts.columns]]))
+  byId(id).parentElement?.classList.toggle('long', widest(labels.map((_, i) => named(labels, i)), 1e3, 15) > (compares ? 6.6 : 7.2) * 15);
 if (compares) [byId('first-name').textContent, byId('second-name').textContent] = facts.sets;
 names.sets.forEach((name, set) => select('set').append(new Option(name, String(set))));
 const isOfLayers = facts.groups.length > 1 && facts.groups.every(group => group.startsWith('layer'));
