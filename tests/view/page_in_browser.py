@@ -526,6 +526,23 @@ def test_two_results_are_side_by_side(page, folder):
         "a.npz", "b.npz", "a.npz − b.npz"]
 
 
+def test_the_list_of_two_results_has_the_largest_differences(page, folder):
+    a, b = np.random.default_rng(6).random((2, 2, 5, 12))
+    np.savez(folder / "a.npz", weights=a)
+    np.savez(folder / "b.npz", weights=b)
+    attn("view", "a.npz", "b.npz", "-o", "listed.html", "--force", cwd=folder)
+    show(page, folder / "listed.html", "#head=1&row=3&column=2")
+    heading = "return document.querySelector('#strongest h3').textContent"
+    for side, words, numbers in (("lines", "query 3", (a - b)[1, 3]), ("keys", "key 2", (a - b)[1, :, 2])):
+        page.run("document.querySelector(`input[value=${arguments[0]}]`).click()", side)
+        page.wait(f"return document.querySelector('#strongest h3').textContent === 'largest differences of {words}, first minus second'")
+        assert strongest_keys(page) == [[str(k), numbers[k]] for k in np.argsort(-np.abs(numbers), kind="stable")[:10]]
+    page.run("document.querySelector('input[value=lines]').click()")
+    set_to(page, "set", "1")
+    assert page.run(heading) == "query 3 reads most in b.npz"
+    assert strongest_keys(page) == [[str(k), b[1, 3, k]] for k in np.argsort(-b[1, 3])[:10]]
+
+
 def test_comparison_shows_the_largest_difference_first(page, model, folder):
     show(page, folder / "both.html")
     assert page.run("return attn.overview.heads[0]") == 2 * 12 + 5

@@ -18,6 +18,7 @@ const {blockLabels, columnOf, endsOf, rowOf, rowsOfZeros, sumAndEntropy, within}
 const {FileNumbers, matrixCsv, rowText} = await load('copies');
 const {SelectedWeights} = await load('selected');
 const {Tiles} = await load('tiles');
+const {Difference} = await load('data');
 
 const grey = Uint32Array.from({length: 256}, (_, i) => 0xFF000000 | i << 16 | i << 8 | i);
 const marks = {ground: '#0000ff', hatch: '#00ff00', nan: '#ff0000'};
@@ -379,6 +380,13 @@ test('a block is one entry, not one for each of its cells', () => {
   assert.deepEqual(blockLabels(['the', 'cat', 'sat'], 2), ['0–1: the cat', '2: sat']);
   const inside = within(row, j => j === 3);
   assert.deepEqual([0, 1, 2].map(block => inside.value(block)), [null, .9, null], 'a block is inside with any of its cells');
+});
+
+test('the difference of two blocks is no bound of those of their cells', () => {
+  const [a, b] = [[[.5, .25]], [[.25, 1]]].map(blocks => ({step: 2, blockNumber: (i, j) => blocks[i][j], error: () => 0}));
+  const row = rowOf(new Difference(a, b), 1, 4);
+  assert.deepEqual([row.isBound, row.note, [0, 1].map(row.value)], [false, 'difference of the largest of 2 × 2', [.25, -.75]]);
+  assert.deepEqual([rowOf(inBlocks([[.5, .25]]), 1, 4)].map(({isBound, note}) => [isBound, note]), [[true, 'largest of 2 × 2']]);
 });
 
 test('copied rows and CSV have one number for each block', async () => {

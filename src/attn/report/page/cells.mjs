@@ -1,6 +1,7 @@
 // The cells of a row or column as lists, lines and copied text show them: one by one, or the blocks of which the page has
 // only the largest magnitude.
 
+import {Difference} from './data.mjs';
 import {one} from './dom.mjs';
 import {errorOf} from './tiles.mjs';
 
@@ -8,21 +9,27 @@ import {errorOf} from './tiles.mjs';
 /** Numbers of a matrix of the page, or of its file. @typedef {AnyMatrix | import('./copies.mjs').FileNumbers} Numbers */
 /**
  * `count` blocks of `step` cells, of which the last may have fewer. A value is null if the cells are hidden; the bound of its
- * error is 0 if it is exact.
- * @typedef {{step: number, length: number, count: number, value: (block: number) => number | null, error: (block: number) => number}} Cells
+ * error is 0 if it is exact. `note` says what the values of blocks are, `isBound` whether no cell exceeds them.
+ * @typedef {{step: number, note: string, isBound: boolean, length: number, count: number, value: (block: number) => number | null, error: (block: number) => number}} Cells
  */
+
+/** @param {Numbers} matrix @param {number} length */
+function blocksOf(matrix, length) {
+  const {step} = matrix, isDifference = matrix instanceof Difference;
+  return {step, length, count: Math.ceil(length / step), note: blockNote(step, isDifference), isBound: step > 1 && !isDifference};
+}
 
 /** @param {Numbers} matrix @param {number} row @param {number} length @returns {Cells} */
 export function rowOf(matrix, row, length) {
   const {step} = matrix;
-  return {step, length, count: Math.ceil(length / step), value: block => matrix.value(row, block * step),
+  return {...blocksOf(matrix, length), value: block => matrix.value(row, block * step),
           error: block => errorOf(matrix, row, block * step)};
 }
 
 /** @param {Numbers} matrix @param {number} column @param {number} length @returns {Cells} */
 export function columnOf(matrix, column, length) {
   const {step} = matrix;
-  return {step, length, count: Math.ceil(length / step), value: block => matrix.value(block * step, column),
+  return {...blocksOf(matrix, length), value: block => matrix.value(block * step, column),
           error: block => errorOf(matrix, block * step, column)};
 }
 
@@ -49,8 +56,8 @@ export function blockLabels(labels, step) {
   });
 }
 
-/** What the values of blocks are, in words; "" for single cells. @param {number} step */
-export const blockNote = step => step > 1 ? `largest of ${step} × ${step}` : '';
+/** What the values of blocks are, in words; "" for single cells. @param {number} step @param {boolean} isDifference */
+export const blockNote = (step, isDifference = false) => step > 1 ? `${isDifference ? 'difference of the ' : ''}largest of ${step} × ${step}` : '';
 
 /** Names rows whose weights are all 0, or that see no key; "" if there are none. @param {number[]} sums of the rows @param {string} axis "rows" */
 export function rowsOfZeros(sums, axis) {

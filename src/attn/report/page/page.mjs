@@ -126,11 +126,11 @@ function alignCameras(from) {
   }
 }
 const side = new SideBox(data, state, {
-  values: () => {
-    const second = compares && state.set === 1 ? figures[1].head.matrix : null;
-    return second instanceof Matrix ? second : weights;
+  values: set => {
+    const {matrix} = figures[set].head;
+    return compares && !(matrix instanceof StageMatrix) ? matrix : weights;
   },
-  exact: () => numbers.ofFile(compares && state.set === 1 ? 1 : 0),
+  exact: set => numbers.ofFile(set),
   scaleOf, found: () => found(),
   titleOf: head => names.title(head), isStage: () => names.stage !== 'weights'});
 const {lines, text, strongest: strongestList} = side;

@@ -63,10 +63,7 @@ export class ShownNumbers {
   }
 
   /** What blocks of cells have in a set; "" for single cells. @param {number} set */
-  blocksOf(set) {
-    const note = blockNote(this.facts.step);
-    return note && set === kDifference ? `difference of the ${note}` : note;
-  }
+  blocksOf(set) { return blockNote(this.facts.step, set === kDifference); }
 
   /** The value of a cell in a set, exactly if it is in the selected row and the file is open. @param {number} set @param {number} row @param {number} column */
   text(set, row, column) {

@@ -1,7 +1,7 @@
 // Beside the matrix: lines or text with the strongest tokens, or how the selected weight came about.
 
-import {blockLabels, blockNote, columnOf, rowOf, within} from './cells.mjs';
-import {blankName} from './data.mjs';
+import {blockLabels, columnOf, rowOf, within} from './cells.mjs';
+import {blankName, kDifference} from './data.mjs';
 import {byId, named, one, titled} from './dom.mjs';
 import {headColour} from './pen.mjs';
 import {insideOf} from './sentences.mjs';
@@ -11,10 +11,10 @@ import {WhyPanel} from './why_panel.mjs';
 
 /** @typedef {import('./scale.mjs').Scale} Scale */
 /**
- * What the rest of the page provides: the values of the selected head in the result of the overview (the first for a difference), those of its
- * file for the selected row if it has been read, a scale, whether a label is found, the name of a head, and whether the matrix shows a stage before the weights.
- * @typedef {{values: () => import('./data.mjs').Matrix | import('./data.mjs').Difference | null,
- *   exact: () => import('./copies.mjs').FileNumbers | null, scaleOf: (set: number, head: number, own?: boolean) => Scale, found: () => (label: string) => boolean,
+ * What the rest of the page provides: the values of the selected head in a set, those of its file for the selected row if it has been
+ * read, a scale, whether a label is found, the name of a head, and whether the matrix shows a stage before the weights.
+ * @typedef {{values: (set: number) => import('./data.mjs').Matrix | import('./data.mjs').Difference | null,
+ *   exact: (set: number) => import('./copies.mjs').FileNumbers | null, scaleOf: (set: number, head: number, own?: boolean) => Scale, found: () => (label: string) => boolean,
  *   titleOf: (head: number) => string, isStage: () => boolean}} Around
  */
 
@@ -43,14 +43,18 @@ export class SideBox {
     return side !== 'why' || !data.tile(head) ? side : data.facts.rows.length > 1 ? 'lines' : 'text';
   }
 
-  /** The selected head; of two results, that of the overview, or the first if it shows their difference. */
+  /**
+   * The selected head; of two results, that of the overview. If it shows their difference, the list has the largest differences, and
+   * lines and text are those of the first.
+   */
   async draw() {
     const {state, data, around, shown} = this, {facts} = data, {head} = state;
     byId('scroll').hidden = byId('strongest').hidden = shown === 'why';
     byId('why').hidden = shown !== 'why';
     byId('tall').hidden = shown !== 'lines';
     byId('text').hidden = shown === 'lines' || shown === 'why';
-    const values = around.values();
+    const isDifference = state.set === kDifference, set = isDifference ? 0 : state.set;
+    const values = around.values(set);
     if (!values) return;
     if (shown === 'why') {
       byId('colour-key').replaceChildren();
@@ -58,23 +62,27 @@ export class SideBox {
     }
     const inside = insideOf(facts.rows, facts.columns, state.between), {row, column} = state;
     const toKey = shown === 'keys', isRollout = data.tile(head)?.kind === 'rollout';
-    const set = data.compares && state.set === 1 ? 1 : 0;
     const ofSet = (data.compares ? ` in ${facts.sets[set]}` : '') + (around.isStage() ? ', by weight' : '');
     const query = titled(facts.rowAxis, facts.rows, row), key = titled(facts.columnAxis, facts.columns, column);
     const sentence = state.between === '' ? '' : ` in sentence ${state.between[toKey ? 0 : 1]}`;
-    const cells = toKey ? columnOf(values, column, facts.rows.length) : rowOf(around.exact() ?? values, row, facts.columns.length);
+    const cellsOf = (/** @type {number} */ set) => {
+      const all = around.values(set) ?? values;
+      return toKey ? columnOf(all, column, facts.rows.length) : rowOf(around.exact(set) ?? all, row, facts.columns.length);
+    };
+    const cells = cellsOf(set);
     const labels = toKey ? facts.rows : facts.columns;
     this.strongest.draw(
-        (facts.signed ? `largest magnitudes of ${toKey ? key : query}`
+        isDifference ? `largest differences of ${toKey ? key : query}${sentence}, first minus second`
+        : (facts.signed ? `largest magnitudes of ${toKey ? key : query}`
          : toKey ? `${isRollout ? 'depend on' : 'read'} ${key} most` : `${query} ${isRollout ? 'depends on' : 'reads'} most`) + sentence + ofSet,
-        within(cells, toKey ? inside.query : inside.key),
-        cells.step > 1 ? blockLabels(labels, cells.step) : labels.map((_, i) => named(labels, i)), toKey ? row : column, blankName(facts, set));
+        within(isDifference ? cellsOf(kDifference) : cells, toKey ? inside.query : inside.key),
+        cells.step > 1 ? blockLabels(labels, cells.step) : labels.map((_, i) => named(labels, i)), toKey ? row : column, blankName(facts, state.set));
     if (shown !== 'lines') {
       byId('colour-key').textContent =
           (toKey ? `${facts.signed ? '' : isRollout ? `${facts.rowAxis} that depend on ` : 'readers of '}${one(facts.columnAxis)} ${named(facts.columns, column)}`
                  : `${one(facts.rowAxis)} ${named(facts.rows, row)}${facts.signed ? '' : isRollout ? ' depends on' : ' reads'}`) + ofSet +
           (!isRollout && (facts.hidden[set] || facts.zeros[set]) ? ` (grey: ${blankName(facts, set)})` : '') +
-          (cells.step > 1 ? ` (${blockNote(cells.step)}):` : ':');
+          (cells.note && ` (${cells.note})`) + ':';
       await this.text.draw(cells, around.scaleOf(set, head), around.found(), toKey ? inside.query : inside.key);
       if (!this.revealed) this.text.reveal(byId('scroll'));
       this.revealed = true;
@@ -90,7 +98,7 @@ export class SideBox {
     lines.marked = around.found();
     lines.inside = inside;
     const about = [ofSet && `lines${ofSet}`, lines.isAxis ? `axis: all ${facts.columns.length} ${facts.columnAxis}, labels of the strongest` : '',
-                   blockNote(cells.step) && `a line for each block, ${blockNote(cells.step)}`, facts.signed ? 'dashed: negative' : ''].filter(Boolean).join(' · ');
+                   cells.note && `a line for each block, ${cells.note}`, facts.signed ? 'dashed: negative' : ''].filter(Boolean).join(' · ');
     byId('colour-key').replaceChildren(about, ...(lines.heads.length < 2 ? [] : lines.heads.map(lined => {
       const item = document.createElement('span'), swatch = document.createElement('i');
       swatch.style.background = lined.colour;

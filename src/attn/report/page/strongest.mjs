@@ -1,6 +1,6 @@
 // The strongest keys of a query, or queries of a key, with their values.
 
-import {blockNote, endsOf} from './cells.mjs';
+import {endsOf} from './cells.mjs';
 import {brief, threeDigits, written} from './scale.mjs';
 
 /** @typedef {import('./cells.mjs').Cells} Cells */
@@ -42,11 +42,11 @@ export function whyNone(cells, blank) {
 }
 
 /**
- * The value of an item in few digits, of which the last may be wrong after "≈"; of a block, what none of its cells exceeds.
- * @param {Item} item @param {number} step
+ * The value of an item in few digits, of which the last may be wrong after "≈"; or a bound of its magnitude.
+ * @param {Item} item @param {boolean} isBound
  */
-function numberOf({value, error}, step) {
-  if (step > 1) return `≤ ${threeDigits(Math.abs(value) + error, Math.ceil)}`;
+function numberOf({value, error}, isBound) {
+  if (isBound) return `≤ ${threeDigits(Math.abs(value) + error, Math.ceil)}`;
   const isSharp = error === 0 || brief(value - error) === brief(value + error);
   return isSharp ? brief(value) : `≈ ${brief(value)}`;
 }
@@ -68,13 +68,13 @@ export class StrongestList {
    * @param {string} blank what cells without a value are
    */
   draw(title, cells, names, selected, blank) {
-    const items = strongest(cells.count, cells.value, kMostListed, cells.error), note = blockNote(cells.step);
+    const items = strongest(cells.count, cells.value, kMostListed, cells.error), {note} = cells;
     this.heading.textContent = `${title}${note && ` (${note})`}${items.length > 0 ? '' : `: ${whyNone(cells, blank)}`}`;
     const reach = Math.abs(items[0]?.value ?? 0) || 1;
     this.list.replaceChildren(...items.map(one => {
       const {index, value, error} = one, [first, last] = endsOf(cells, index);
       const item = document.createElement('li'), bar = document.createElement('i');
-      const [name, number] = [names[index], numberOf(one, cells.step)].map(words => {
+      const [name, number] = [names[index], numberOf(one, cells.isBound)].map(words => {
         const part = document.createElement('span');
         part.textContent = words;
         return part;
