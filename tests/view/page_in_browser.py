@@ -1809,6 +1809,8 @@ def assert_viewers_agree(pdf):
         ink = [sheet[90:].mean(1) < 250 for sheet in sheets]  # below the title: drawn rows of pixels
         assert sum(rows.sum() for rows in ink) > 500, "the overview and the matrix are tall"
     for a, b in zip(*renderings):
+        dark = [np.convolve((s < 225).any(1), np.ones(5), "same") > 0 for s in (a, b)]
+        assert (dark[0] != dark[1]).mean() < .05, "both draw each line of text"
         a, b = (s.reshape(35, 20, 35, 14).mean((1, 3)) for s in (a, b))
         assert np.abs(a - b).max() < 60
 

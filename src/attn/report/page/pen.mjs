@@ -29,11 +29,12 @@ export const isStacked = () => !device.print && getComputedStyle(document.getEle
  * @param {HTMLCanvasElement} canvas
  * @param {number} width
  * @param {number} height
+ * @param {boolean} hasImages otherwise only lines and text, which prints record: clearing them would hide earlier text in some viewers
  */
-export function sized(canvas, width, height) {
-  const {ratio} = device;
+export function sized(canvas, width, height, hasImages = true) {
+  const {ratio} = device, isReset = !hasImages && device.print > 0;
   const [wide, tall] = [width, height].map(side => Math.max(1, Math.round(side * ratio)));
-  if (canvas.width !== wide || canvas.height !== tall) {
+  if (isReset || canvas.width !== wide || canvas.height !== tall) {
     canvas.width = wide;
     canvas.height = tall;
   }
@@ -41,7 +42,7 @@ export function sized(canvas, width, height) {
   canvas.style.height = `${height}px`;
   const context = contextOf(canvas);
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.clearRect(0, 0, width, height);
+  if (!isReset) context.clearRect(0, 0, width, height);
   return context;
 }
 

@@ -72,7 +72,7 @@ export class Lines {
     const shown = Math.max(height || Math.min(this.scroll.clientHeight, all), this.isAxis ? Math.min(kLabelled * line, this.scroll.clientHeight) : 0);
     const start = Math.max(0, Math.min(this.scroll.scrollTop, all - shown));
     const from = height ? Math.floor(start / line) * line : start;
-    const context = sized(this.canvas, width, shown);
+    const context = sized(this.canvas, width, shown, false);
     const y = (/** @type {number} */ i) => (i + .5) * line + kAboveLines - from;
     const queryY = (/** @type {number} */ i) => Math.max(line / 2, Math.min(shown - line / 2, y(i)));
     const {isAxis} = this, keyCount = facts.columns.length;

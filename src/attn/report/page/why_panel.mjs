@@ -50,7 +50,7 @@ class Strip {
   draw(width, d, palette) {
     const unit = em(), {left, count} = this, wide = (width - left) / Math.max(count, 1);
     const heights = this.rows.map((_, r) => (r === this.rows.length - 1 ? kBars : kCell) * unit);
-    const context = sized(this.canvas, width, heights.reduce((sum, height) => sum + height + kRowGap, 3));
+    const context = sized(this.canvas, width, heights.reduce((sum, height) => sum + height + kRowGap, 3), false);
     context.font = `${12 * unit}px ${kFont}`;
     context.textBaseline = 'middle';
     const each = Math.max(wide - (wide > 5 ? 1 : 0), .5);
