@@ -1853,7 +1853,7 @@ def test_print_shows_everything(page, model, weights, long, folder, name, side):
 @pytest.mark.parametrize("sheet", [(703, 1031), (1031, 703)], ids=["portrait", "landscape"])
 @pytest.mark.parametrize("name", ["model", "both", "causal", "long", "why"])
 def test_printed_parts_are_below_each_other(page, model, causal, long, why, folder, name, sheet):
-    """Also if the layout of the screen would be chosen by the size of the sheet."""
+    """But two results are beside each other. Also if the layout of the screen would be chosen by the size of the sheet."""
     if page.name == "firefox":
         pytest.skip("does not emulate printers here")
     page.size(1440, 900)
@@ -1865,13 +1865,45 @@ def test_printed_parts_are_below_each_other(page, model, causal, long, why, fold
     try:
         boxes = page.run("""return [...document.querySelectorAll('#notes, #overview, #panel, #facts, .caption, .matrix canvas, #colour-key, #lines, #text, #why p, #why canvas, #strongest')]
           .filter(part => part.checkVisibility() && !part.matches('.over'))
-          .map(part => { const b = part.getBoundingClientRect(); return [part.id || part.className || part.tagName, b.top, b.bottom, part.tagName === 'CANVAS' ? b.right : 0]; })""")
+          .map(part => { const b = part.getBoundingClientRect(); return [part.id || part.className || part.tagName, b.top, b.bottom, b.left, b.right, part.tagName === 'CANVAS']; })""")
     finally:
         page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
         page.run("attn.afterPrint()")
     assert {name for name, *_ in boxes} >= {"panel", "facts"}
-    assert [(a, b) for a, b in zip(boxes, boxes[1:]) if a[2] > b[1] + 1] == []
-    assert max(box[3] for box in boxes) <= 703
+    def overlap(a, b):
+        return min(a[2], b[2]) - max(a[1], b[1]) > 1 and min(a[4], b[4]) - max(a[3], b[3]) > 1
+
+    assert [(a, b) for k, a in enumerate(boxes) for b in boxes[:k] if overlap(a, b)] == []
+    assert max(box[4] for box in boxes if box[5]) <= 703
+    beside = [(a[0], b[0]) for k, a in enumerate(boxes) for b in boxes[:k] if min(a[2], b[2]) - max(a[1], b[1]) > 1]
+    assert len(beside) == (2 if name == "both" else 0), beside  # the captions and the matrices of two results
+
+
+@pytest.mark.parametrize("shape", [(2, 17, 17), (2, 40, 12), (2, 12, 40), (2, 1, 300)], ids=str)
+def test_two_results_and_their_heading_are_printed_on_one_sheet(page, folder, shape):
+    if page.name == "firefox":
+        pytest.skip("the size of its sheets is another")
+    w = np.random.default_rng(1).random((2, *shape))
+    for name, one in zip("ab", w):
+        np.savez(folder / f"sheet_{name}.npz", weights=one)
+    attn("view", "sheet_a.npz", "sheet_b.npz", "-o", "sheet.html", "--force", cwd=folder)
+    page.size(1440, 900)
+    show(page, folder / "sheet.html", "#head=1")
+    (folder / "sheet.pdf").write_bytes(page.printed())
+    text = subprocess.run(["pdftotext", "-layout", folder / "sheet.pdf", "-"], capture_output=True, check=True).stdout.decode()
+    sheets = [sheet for sheet in text.split("\f") if "entropy in nats" in sheet]
+    assert len(sheets) == 1
+    assert [words in sheets[0] for words in ("head 1", "sheet_a.npz − sheet_b.npz")] == [True, True]
+    subprocess.run(["pdftoppm", "-r", "60", "-gray", folder / "sheet.pdf", folder / "sheet"], check=True)
+    paths = sorted(folder.glob("sheet-*.pgm"))
+    drawn = []
+    for path in paths:
+        _, size, _, body = path.read_bytes().split(b"\n", 3)
+        width, height = map(int, size.split())
+        drawn.append((np.frombuffer(body, "u1").reshape(height, width) < 200).any(1).sum())
+        path.unlink()
+    assert len(paths) <= 3
+    assert drawn[text.split("\f").index(sheets[0])] > 200, "the three matrices are on it"
 
 
 def test_printed_ring_of_the_selected_head_does_not_touch_captions(page, weights, folder):

@@ -74,8 +74,10 @@ export class Figure {
     const tall = height - this.top - kRing;
     this.camera.resize(facts.columns.length, facts.rows.length, width - this.left - kRing, this.isBars ? Math.min(tall, kMostBar) : tall);
     if (this.isBars) this.camera.base.y = this.camera.height;
-    if (stacked) this.box.style.height = `${Math.ceil(this.top + this.camera.rows * this.camera.base.y) + kRing}px`;
+    if (stacked) this.box.style.height = `${this.neededHeight}px`;
   }
+  /** Of the box, without zoom. */
+  get neededHeight() { return Math.ceil(this.top + this.camera.rows * this.camera.base.y) + kRing; }
 
   /** @param {string[]} labels @param {number} most */
   labelWidth(labels, most) { return widest(labels, most, labelSize()); }

@@ -18,6 +18,7 @@ import {Scale, brief, entropyText, paletteOf, threeDigits} from './scale.mjs';
 import {insideOf, sentencesOf} from './sentences.mjs';
 import {SelectedWeights, kSelected} from './selected.mjs';
 import {ShownNumbers} from './shown_numbers.mjs';
+import {Sheet} from './sheet.mjs';
 import {SideBox} from './side_box.mjs';
 import {Source} from './source.mjs';
 import {State, placesOf} from './state.mjs';
@@ -947,24 +948,18 @@ const sourceOutputs = sources.map((source, set) => {
 // ---- print
 
 let printed = {dark: false};
-const boxesOfSheets = [byId('overview'), byId('scroll'), byId('why'), ...figures.map(figure => figure.box)];
+const sheet = new Sheet(overview, figures, [byId('scroll'), byId('why')]);
 /** Lays everything out for a sheet of A4, light and without zoom. */
 function beforePrint() {
-  const width = 700, {dark} = state;
-  printed = {dark};
+  printed = {dark: state.dark};
   state.dark = false;
   device.print = 2;
   document.documentElement.style.fontSize = '13px';
   theme();
   for (const figure of figures) figure.camera.reset();
   overview.camera.zoom = 1;
-  // Drawings are measured in the layout of the screen, in which boxes grow and shrink.
-  for (const box of boxesOfSheets) Object.assign(box.style, {width: `${width}px`, flex: 'none'});
   if (side.shown === 'why') byId('why').style.display = 'block';
-  const down = Math.max(overview.rows.length, 1), across = Math.max(1, ...overview.rows.map(row => row.heads.length));
-  byId('overview').style.height = `${Math.min(900, Math.max(60, 30 + width / across * down / overview.aspect()))}px`;
-  for (const {box, isBars} of figures) box.style.height = `${Math.min(880, Math.max(isBars ? 240 : 140, 60 + width * rows / columns))}px`;
-  for (const figure of figures) figure.layout();
+  sheet.layOut();
   arrange();
   overview.draw(true);
   for (const figure of figures) figure.draw(painter, scaleOfFigure(figure), found());
@@ -977,7 +972,7 @@ function afterPrint() {
   device.print = 0;
   theme();
   document.documentElement.style.fontSize = '';
-  for (const box of boxesOfSheets) Object.assign(box.style, {width: '', height: '', flex: '', display: ''});
+  sheet.reset();
   restoreCamera();
   redraw();
 }
