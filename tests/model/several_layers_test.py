@@ -296,6 +296,9 @@ def test_drawing_of_one_layer_names_model_and_layer(folder):
     for model in "model", "./model/":
         done = attn("run", "--model", model, "--layer", "3", "--hidden", "h3.npy", "--view", cwd=folder)
         assert (done.returncode, done.stdout.splitlines()[0]) == (0, b"weights, model, layer 3")
+        done = attn("run", "--model", model, "--layer", "3", "--hidden", "h3.npy", "--view=layer.html", "--force", cwd=folder)
+        assert done.returncode == 0
+        assert '"groups":["layer 3"]' in (folder / "layer.html").read_text()
 
 
 @pytest.fixture

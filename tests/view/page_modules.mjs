@@ -17,6 +17,7 @@ const {strongest, whyNone} = await load('strongest');
 const {blockLabels, columnOf, endsOf, rowOf, rowsOfZeros, sumAndEntropy, within} = await load('cells');
 const {FileNumbers, matrixCsv, rowText} = await load('copies');
 const {SelectedWeights} = await load('selected');
+const {Names} = await load('names');
 const {Tiles} = await load('tiles');
 const {Difference} = await load('data');
 
@@ -353,6 +354,17 @@ test('there are no rollouts without layers of one text', () => {
   assert.deepEqual(kinds({groups: ['batch 0', 'batch 1']}), ['mean', 'mean']);
   assert.deepEqual(kinds({step: 2}), []);
   assert.deepEqual(new Tiles(data, false).list.map(({kind}) => kind), ['mean', 'mean']);
+});
+
+test('heads have the name of the only layer, which titles of pictures have once', () => {
+  const data = pageOf(1, 2, () => .5), one = state(), names = Object.assign(new Names(data, one, []), {facts: {...data.facts, title: 'weights, gpt, layer 7'}});
+  Object.assign(data, {groupOf: () => 'layer 7', nameOf: head => data.facts.heads[head], tile: () => undefined});
+  one.head = 1;
+  assert.equal(names.title(1), 'layer 7, head 1');
+  assert.equal(names.picture, 'weights, gpt, layer 7 · head 1');
+  assert.equal(names.file('a b.npz'), 'weights-gpt-layer-7-head-1-a-b.npz');
+  data.groupOf = () => '';
+  assert.equal(names.picture, 'weights, gpt, layer 7 · head 1');
 });
 
 test('the selected weight of all heads is that of the chosen cell', async () => {

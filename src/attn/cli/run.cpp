@@ -156,6 +156,8 @@ void RunViews::write(const Job& job, const Result& result, bool streams) {
   const HeatSource source = heat_source(file, std::string(name_of(drawn_)), "result");
   PageSet set = page_set(source, {}, "result");
   if (!args_.subject.empty()) set.map.title += ", " + args_.subject;
+  for (HeatPanel& panel : set.map.panels)
+    if (args_.layer) panel.layer = args_.layer;
   if (shows_steps()) add_weight_steps(file, source, set);
   const Rendering drawing = render({set}, render_format(args_.view), args_.style);
   view_->write(drawing.bytes);
@@ -335,15 +337,17 @@ void name_results_of_layer(const Document& document, Destination& destination) {
       target.path = name_of_layer(target.path, *number);
 }
 
-/// "MODEL, layer 3": the model and the layer of a job; "" without a model.
-std::string subject_of(const Document& document) {
+/// The model and the layer of a job, for the titles of drawings.
+void name_subject(const Document& document, RunViewArgs& drawn) {
   const Entry *const model = document.find("model"), *const layer = document.find("layer");
   const auto text = model == nullptr ? nullptr : model->value.get<std::string>();
-  if (text == nullptr) return "";
+  if (text == nullptr) return;
   const std::filesystem::path folder = std::filesystem::path(*text) / "";
+  drawn.subject = printable(folder.parent_path().filename().string());
   const auto number = layer == nullptr ? nullptr : layer->value.get<std::int64_t>();
-  return printable(folder.parent_path().filename().string()) +
-         (number == nullptr ? "" : ", layer " + std::to_string(*number));
+  if (number == nullptr) return;
+  drawn.layer = *number;
+  drawn.subject += ", layer " + std::to_string(*number);
 }
 
 int run_job(const RunArgs& args) {
@@ -356,7 +360,7 @@ int run_job(const RunArgs& args) {
   name_results_of_layer(document, destination);
   const bool from_model = document.find("model") != nullptr;
   RunViewArgs drawn = views_of(args);
-  drawn.subject = subject_of(document);
+  name_subject(document, drawn);
   Job job = read_job(std::move(document), files);
   ShowArgs shown = args.show;
   shown.text.settings = print_settings_of(job.document);

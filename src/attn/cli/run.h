@@ -1,6 +1,7 @@
 // attn run: computes one job, and draws (--view) or explains (--explain) its results.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ struct RunViewArgs {
   ExplainChoice choice;
   RenderStyle style;    ///< of --view and --explain on the terminal
   std::string subject;  ///< "MODEL, layer 3", for the title of a drawing; "" for other jobs
+  std::optional<std::int64_t> layer;  ///< of the model
   bool empty() const { return view.empty() && explain.empty(); }
   bool has_file() const;  ///< any output that is not the terminal
 };

@@ -158,6 +158,11 @@ std::string name_in_group(const HeatPanel& panel) {
   return panel.name.empty() ? panel.group : panel.name;
 }
 
+/// "layer 2", also if it is the only one.
+std::string group_of(const HeatPanel& panel) {
+  return panel.group.empty() && panel.layer ? "layer " + std::to_string(*panel.layer) : panel.group;
+}
+
 /// #attn: everything but the values. `steps` is JSON: an object, why there is none, or null.
 std::string facts(const std::vector<PageSet>& sets, const PagePrecision& precision,
                   const PageSurvey& survey, const PageLayout& layout, const std::string& steps) {
@@ -167,7 +172,7 @@ std::string facts(const std::vector<PageSet>& sets, const PagePrecision& precisi
   for (const PageSet& set : sets) names.push_back(printable(set.name));
   for (const HeatPanel& panel : map.panels) heads.push_back(name_in_group(panel));
   const std::vector<std::size_t> ends = group_ends(map);
-  for (const std::size_t end : ends) groups.push_back(map.panels[end - 1].group);
+  for (const std::size_t end : ends) groups.push_back(group_of(map.panels[end - 1]));
   const JointLabels rows = joint_row_labels(sets), columns = joint_column_labels(sets);
   if (rows.different || columns.different)
     notes.push_back("tokens of " + names[0] + " / " + names[1] + " where they differ");

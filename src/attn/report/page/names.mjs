@@ -36,7 +36,7 @@ export class Names {
   /** "layer 3, head 5". @param {number} head */
   title(head) {
     const group = this.data.groupOf(head), name = this.data.nameOf(head);
-    return group === '' || group === name ? name : `${group}, ${name}`;
+    return group === name ? name : [group, name].filter(Boolean).join(', ');
   }
 
   /** What the text shows of the selected row. */
@@ -85,8 +85,8 @@ export class Names {
 
   /** The title of a picture. */
   get picture() {
-    const {stage} = this;
-    return [this.facts.title, this.title(this.state.head), stage === 'weights' ? '' : stage].filter(Boolean).join(' · ');
+    const {stage, data, facts: {title}, state: {head}} = this, group = data.groupOf(head);
+    return [title, group && title.endsWith(group) ? data.nameOf(head) : this.title(head), stage === 'weights' ? '' : stage].filter(Boolean).join(' · ');
   }
   /** The name of a file without its suffix. @param {string} set whose numbers it has */
   file(set = '') { return [this.picture, set].filter(Boolean).join(' · ').replace(/[^\w.-]+/g, '-').replace(/-$/, ''); }
