@@ -776,6 +776,20 @@ def test_first_of_four_axes_is_the_layers_if_layers_are_chosen(tmp_path):
     assert attn("view", "r.npz", "--layer", "0", cwd=tmp_path).returncode == 2
 
 
+def test_titles_and_names_of_files_have_no_folders(tmp_path):
+    for folder, shift in ("one/deep", 0), ("one/other", .1), ("two", .2):
+        (tmp_path / folder).mkdir(parents=True)
+        np.save(tmp_path / folder / "w.npy", np.full((2, 4, 4), shift))
+        np.savez(tmp_path / folder / f"{folder[-1]}.npz", **{"a/b": np.full((2, 4, 4), shift)})
+    facts = lambda *files: Numbers(page(tmp_path, *(str(tmp_path / file) for file in files))[0]).facts
+    assert facts("one/deep/w.npy")["title"] == "w.npy"
+    assert facts("one/deep/p.npz#a/b")["title"] == "a/b"
+    assert facts("one/deep/p.npz#a/b", "two/o.npz#a/b")["sets"] == ["p.npz#a/b", "o.npz#a/b"]
+    assert facts("one/deep/w.npy", "one/other/w.npy")["sets"] == ["deep/w.npy", "other/w.npy"]
+    assert facts("one/deep/w.npy", "two/w.npy")["sets"] == ["one/deep/w.npy", "two/w.npy"]
+    assert facts("two/w.npy", "two/w.npy")["sets"] == ["w.npy", "w.npy"]
+
+
 def test_nothing_is_said_about_a_page_that_is_not_written(tmp_path):
     """The first file is modified while the second is awaited on standard input."""
     np.save(tmp_path / "a.npy", np.ones((512, 512)))

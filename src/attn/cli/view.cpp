@@ -128,6 +128,25 @@ LayersOfFile drawn_layers(const std::string& file, const PageSet& set) {
   return drawn;
 }
 
+/// Names the sets by their files without folders; if these are equal, without the folders before
+/// the first that differs.
+void name_files(std::vector<PageSet>& sets) {
+  std::vector<std::string> names;
+  for (const PageSet& set : sets) {
+    const std::string path = parse_tensor_ref(set.name).path;
+    const std::size_t folder = set.name.starts_with(path) ? path.rfind('/') + 1 : 0;
+    names.push_back(set.name.substr(folder));
+  }
+  if (sets.size() == 2 && names[0] == names[1] && sets[0].name != sets[1].name) {
+    const std::string &a = sets[0].name, &b = sets[1].name;
+    const auto same = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+    const std::size_t slash =
+        same == 0 ? std::string::npos : a.rfind('/', static_cast<std::size_t>(same) - 1);
+    for (std::size_t k = 0; k < 2; ++k) names[k] = sets[k].name.substr(slash + 1);
+  }
+  for (std::size_t k = 0; k < sets.size(); ++k) sets[k].name = names[k];
+}
+
 int view(const ViewArgs& args) {
   const RenderFormat format = render_format(args.output);
   if (!args.other.empty() && format != RenderFormat::html)
@@ -137,6 +156,7 @@ int view(const ViewArgs& args) {
   if (!args.other.empty()) sets.push_back(set_of(args.other, args, files));
   if (!args.title.empty())
     for (PageSet& set : sets) set.map.title = printable(args.title);
+  name_files(sets);
   OutputFile out(args.output, {.force = args.force});
   if (sets.size() == 2)
     warn_of_layers(drawn_layers(args.file, sets[0]), drawn_layers(args.other, sets[1]));

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <span>
 #include <type_traits>
@@ -379,7 +380,11 @@ std::string layers_text(const std::vector<HeatPanel>& panels) {
 
 /// "weights", "weights, head 3", "layers 0 to 3", "layer 1, head 3".
 std::string title_of(const HeatSource& source, const std::vector<HeatPanel>& panels) {
-  const std::string name = source.series ? *source.series : source.name;
+  // Without a key the name is that of the file.
+  const std::string name = source.series ? *source.series
+                           : source.key.empty()
+                               ? std::filesystem::path(source.name).filename().string()
+                               : source.name;
   const std::string drawn = panels.size() == 1 ? panels[0].title()
                             : source.series    ? layers_text(panels)
                                                : "";
