@@ -535,7 +535,7 @@ def test_the_list_of_two_results_has_the_largest_differences(page, folder):
     heading = "return document.querySelector('#strongest h3').textContent"
     for side, words, numbers in (("lines", "query 3", (a - b)[1, 3]), ("keys", "key 2", (a - b)[1, :, 2])):
         page.run("document.querySelector(`input[value=${arguments[0]}]`).click()", side)
-        page.wait(f"return document.querySelector('#strongest h3').textContent === 'largest differences of {words}, first minus second'")
+        page.wait(f"return document.querySelector('#strongest h3').textContent === 'largest differences of {words}'")
         assert strongest_keys(page) == [[str(k), numbers[k]] for k in np.argsort(-np.abs(numbers), kind="stable")[:10]]
     page.run("document.querySelector('input[value=lines]').click()")
     set_to(page, "set", "1")

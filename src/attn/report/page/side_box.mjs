@@ -72,7 +72,7 @@ export class SideBox {
     const cells = cellsOf(set);
     const labels = toKey ? facts.rows : facts.columns;
     this.strongest.draw(
-        isDifference ? `largest differences of ${toKey ? key : query}${sentence}, first minus second`
+        isDifference ? `largest differences of ${toKey ? key : query}${sentence}`
         : (facts.signed ? `largest magnitudes of ${toKey ? key : query}`
          : toKey ? `${isRollout ? 'depend on' : 'read'} ${key} most` : `${query} ${isRollout ? 'depends on' : 'reads'} most`) + sentence + ofSet,
         within(isDifference ? cellsOf(kDifference) : cells, toKey ? inside.query : inside.key),
