@@ -186,7 +186,7 @@ export class Tiles {
     this.rollouts.delete(group - 2);  // only the next layer needs the one before
     return product;
   }
-  /** @param {number} group */
+  /** Errors of a row are the sums of those of its heads in all layers: an estimate, as it also reads other rows. @param {number} group */
   async rollout(group) {
     this.last = group + 1;
     const {facts} = this.data, cells = (await this.product(group)).slice(), errors = new Float64Array(facts.rows.length);
