@@ -70,10 +70,6 @@ BFloat16::operator float() const {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
-std::size_t size_of(DType dtype) {
-  return visit(dtype, []<class T>(Type<T>) { return sizeof(T); });
-}
-
 bool is_float(DType dtype) {
   return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
 }

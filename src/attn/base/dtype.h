@@ -98,7 +98,9 @@ template <>
 inline constexpr DType dtype_of<std::uint64_t> = DType::u64;
 
 /// Bytes of one element.
-std::size_t size_of(DType dtype);
+inline std::size_t size_of(DType dtype) {
+  return visit(dtype, []<class T>(Type<T>) { return sizeof(T); });
+}
 
 bool is_float(DType dtype);    ///< f64, f32, f16, bf16
 bool is_signed(DType dtype);   ///< i8 to i64

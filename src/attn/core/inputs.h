@@ -71,20 +71,22 @@ struct TokenPositions {
 class InputSlots {
  public:
   const std::optional<Tensor>& operator[](Input input) const {
-    return slots_[slot_of_[index_of(input)]];
+    const unsigned char slot = slot_of_[index_of(input)];
+    return slot == 0 ? kNone : slots_[slot - 1U];
   }
   std::optional<Tensor>& operator[](Input input) {
     unsigned char& slot = slot_of_[index_of(input)];
     if (slot == 0) {
-      slot = static_cast<unsigned char>(slots_.size());
       slots_.emplace_back();
+      slot = static_cast<unsigned char>(slots_.size());
     }
-    return slots_[slot];
+    return slots_[slot - 1U];
   }
 
  private:
-  std::array<unsigned char, kInputs.size()> slot_of_{};  ///< 0: absent
-  std::deque<std::optional<Tensor>> slots_{1};           ///< the first is empty
+  static inline const std::optional<Tensor> kNone;
+  std::array<unsigned char, kInputs.size()> slot_of_{};  ///< from 1; 0: absent
+  std::deque<std::optional<Tensor>> slots_;
 };
 
 class BiasRule;
