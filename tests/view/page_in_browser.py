@@ -1906,6 +1906,35 @@ def test_two_results_and_their_heading_are_printed_on_one_sheet(page, folder, sh
     assert drawn[text.split("\f").index(sheets[0])] > 200, "the three matrices are on it"
 
 
+def test_print_says_what_the_controls_say(page, weights, folder):
+    """Nothing on a sheet but this names the numbers below the heads, or curves of colours and bars."""
+    page.size(1440, 900)
+    show(page, folder / "heads.html", "#head=0&order=entropy")
+    printed = lambda: page.run("attn.beforePrint(); const text = document.getElementById('printed').textContent; attn.afterPrint(); return text")
+    assert re.fullmatch(r"heads by entropy: \d+ heads, the largest first.*", printed()), printed()
+    assert page.run("return getComputedStyle(document.getElementById('printed')).display") == "none"
+    np.save(folder / "one.npy", np.full((1, 200), 1 / 200))
+    attn("view", "one.npy", "-o", "one.html", "--force", cwd=folder)
+    show(page, folder / "one.html")
+    assert printed() == "heights: square root"
+
+
+def test_lines_to_labelled_keys_of_a_long_row_are_visible(page, folder):
+    row = np.full(200, 1e-4)
+    row[::20] = np.r_[.9, [.01] * 9]
+    np.save(folder / "row.npy", row[None])
+    attn("view", "row.npy", "-o", "row.html", "--force", cwd=folder)
+    page.size(1440, 900)
+    show(page, folder / "row.html", "#side=lines")
+    page.wait("return document.querySelector('#strongest li') !== null")
+    faintest = page.run("""const drawn = [], {stroke} = CanvasRenderingContext2D.prototype;
+      CanvasRenderingContext2D.prototype.stroke = function() { drawn.push(this.globalAlpha); return stroke.call(this); };
+      attn.lines.draw();
+      CanvasRenderingContext2D.prototype.stroke = stroke;
+      return [attn.lines.labels.length, drawn.filter(alpha => alpha < .2).length, drawn.filter(alpha => alpha >= .2 && alpha < 1).length];""")
+    assert faintest == [10, 0, 9]
+
+
 def test_printed_ring_of_the_selected_head_does_not_touch_captions(page, weights, folder):
     page.size(1440, 900)
     show(page, folder / "heads.html", "#head=0&order=largest")

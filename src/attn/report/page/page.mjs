@@ -398,8 +398,9 @@ function arrange() {
   const shown = length === data.headCount ? `${length} heads` : `${length} of ${data.headCount} heads`;
   const isChange = state.set === kDifference && !['file', 'difference', kSelected].includes(state.order);
   const note = facts.statistics.find(({name}) => name === state.order)?.note ?? '';
-  byId('shown').textContent = refused || [shown, state.order === 'file' ? '' : 'the largest first', note, names.stage === 'weights' ? '' : 'weights', isChange ? 'first minus second' : '', overview.scrolls ? 'scroll for more' : '',
-                                          overview.initials, tilesAreLate() ? `a click computes ${overview.tileKinds}` : ''].filter(Boolean).join(', ');
+  const hints = device.print ? [] : [overview.scrolls ? 'scroll for more' : '', tilesAreLate() ? `a click computes ${overview.tileKinds}` : ''];
+  byId('shown').textContent = refused || [shown, state.order === 'file' ? '' : 'the largest first', note, names.stage === 'weights' ? '' : 'weights', isChange ? 'first minus second' : '',
+                                          overview.initials, ...hints].filter(Boolean).join(', ');
 }
 
 /** Whether tiles are shown that are computed when they are selected. */
@@ -949,6 +950,14 @@ const sourceOutputs = sources.map((source, set) => {
 
 let printed = {dark: false};
 const sheet = new Sheet(overview, figures, [byId('scroll'), byId('why')]);
+/** What the controls say about the drawings, which a sheet does not have. */
+function writePrinted() {
+  const chosen = (/** @type {string} */ id) => select(id).selectedOptions[0].text;
+  byId('printed').textContent = [
+    data.headCount > 1 ? `heads ${compares ? `of ${chosen('set')} ` : ''}${chosen('order')}: ${byId('shown').textContent}` : '',
+    shownMode() === 'linear' ? '' : `${byId('mode-name').textContent}: ${chosen('colours')}`].filter(Boolean).join(' · ');
+}
+
 /** Lays everything out for a sheet of A4, light and without zoom. */
 function beforePrint() {
   printed = {dark: state.dark};
@@ -961,6 +970,7 @@ function beforePrint() {
   if (side.shown === 'why') byId('why').style.display = 'block';
   sheet.layOut();
   arrange();
+  writePrinted();
   overview.draw(true);
   for (const figure of figures) figure.draw(painter, scaleOfFigure(figure), found());
   for (const figure of figures) figure.drawFocus();

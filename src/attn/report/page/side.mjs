@@ -80,7 +80,7 @@ export class Lines {
     const first = Math.max(0, Math.floor(from / line) - 1), end = Math.ceil((from + shown) / line) + 1;
     const [listedFrom, listedTo] = isAxis ? [0, keyCount] : [first - 200, end + 200];
     const right = width - side - (isAxis ? kConnector : 0);
-    const labels = this.labels = isAxis ? this.labelsOf(keyY, shown) : [];
+    const labels = this.labels = isAxis ? this.labelsOf(keyY, shown) : [], labelled = new Set(labels.map(({place}) => place));
     const linesOf = (/** @type {Lined} */ head, /** @type {Cells} */ row, /** @type {number} */ alpha, /** @type {number} */ start, shift = 0) => {
       const cells = within(row, this.inside.key), values = Array.from({length: cells.count}, (_, block) => cells.value(block));
       const reach = isAxis ? values.reduce((/** @type {number} */ most, value) => Math.max(most, Math.abs(value ?? 0) || 0), 0) || 1
@@ -89,8 +89,10 @@ export class Lines {
         if (value === null || Number.isNaN(value)) return;
         const j = middleOf(cells, block);
         const strength = Math.min(1, Math.abs(value) / reach);
-        if (strength < (isAxis ? .1 : kLeastStrength) || (j < listedFrom || j > listedTo) && strength < .05) return;
-        context.globalAlpha = alpha * (isAxis ? strength ** 2 : .25 + .75 * strength);  // many lines of an axis overlap
+        const least = !isAxis ? kLeastStrength : labelled.has(j) ? 1e-9 : .1;
+        if (strength < least || (j < listedFrom || j > listedTo) && strength < .05) return;
+        const faintest = isAxis && !labelled.has(j) ? .1 : .25;  // many lines of an axis overlap
+        context.globalAlpha = alpha * (faintest + (1 - faintest) * strength);
         context.lineWidth = Math.max(.5, 7.5 * strength);
         context.setLineDash(value < 0 ? [4, 3] : []);
         context.strokeStyle = head.colour;
