@@ -1933,6 +1933,22 @@ def test_lines_to_labelled_keys_of_a_long_row_are_visible(page, folder):
       CanvasRenderingContext2D.prototype.stroke = stroke;
       return [attn.lines.labels.length, drawn.filter(alpha => alpha < .2).length, drawn.filter(alpha => alpha >= .2 && alpha < 1).length];""")
     assert faintest == [10, 0, 9]
+    page.run("attn.state.select(0, 150); attn.lines.draw()")
+    assert page.run("return attn.lines.labels.map(label => label.name)") == [str(key) for key in sorted([*range(0, 200, 20), 150])]
+
+
+def test_short_labels_of_columns_are_upright(page, folder):
+    np.savez(folder / "a.npz", weights=np.full((2, 8, 8), 1 / 8))
+    np.savez(folder / "b.npz", weights=np.eye(8)[None].repeat(2, 0))
+    attn("view", "a.npz", "b.npz", "-o", "upright.html", "--force", cwd=folder)
+    page.size(1440, 900)
+    show(page, folder / "upright.html")
+    assert page.run("""let turned = 0;
+      const {rotate} = CanvasRenderingContext2D.prototype;
+      CanvasRenderingContext2D.prototype.rotate = function(angle) { ++turned; return rotate.call(this, angle); };
+      for (const figure of attn.figures) figure.drawLabels(figure.base.getContext('2d'), () => false);
+      CanvasRenderingContext2D.prototype.rotate = rotate;
+      return turned""") == 0
 
 
 def test_printed_ring_of_the_selected_head_does_not_touch_captions(page, weights, folder):

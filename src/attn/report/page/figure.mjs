@@ -170,7 +170,7 @@ export class Figure {
     }
     const across = size(camera.scaleX), stepAcross = stepFor(across * 1.12 / camera.scaleX);
     context.font = `${across}px ${kFont}`;
-    const isFlat = camera.scaleX > 40 * em() && widest(facts.columns, camera.scaleX, across) < camera.scaleX - 6;
+    const isFlat = camera.scaleX > 20 * em() && widest(facts.columns, camera.scaleX, across) < camera.scaleX - 6;
     context.textAlign = isFlat ? 'center' : 'left';
     for (let j = Math.ceil(columns[0] / stepAcross) * stepAcross; j < columns[1]; j += stepAcross) {
       if (!inside(this.xOf(j), left, camera.shownWidth)) continue;

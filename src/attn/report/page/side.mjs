@@ -69,7 +69,7 @@ export class Lines {
     const all = this.allHeight;
     this.tall.style.height = `${all}px`;
     if (height) height = kAboveLines + Math.floor((height - kAboveLines) / line) * line;  // whole labels
-    const shown = Math.max(height || Math.min(this.scroll.clientHeight, all), this.isAxis ? Math.min(kLabelled * line, this.scroll.clientHeight) : 0);
+    const shown = Math.max(height || Math.min(this.scroll.clientHeight, all), this.isAxis ? Math.min((kLabelled + 1) * line, this.scroll.clientHeight) : 0);
     const start = Math.max(0, Math.min(this.scroll.scrollTop, all - shown));
     const from = height ? Math.floor(start / line) * line : start;
     const context = sized(this.canvas, width, shown, false);
@@ -153,7 +153,7 @@ export class Lines {
     const cells = within(head.row, this.inside.key), names = blockLabels(this.data.facts.columns, cells.step);
     const selected = Math.floor(state.column / cells.step);
     const listed = strongest(cells.count, cells.value, most, cells.error).map(({index}) => index).filter(index => index !== selected);
-    const blocks = [selected, ...listed.slice(0, Math.max(most, Math.floor(shown / line)) - 1)].sort((a, b) => a - b);
+    const blocks = [selected, ...listed.slice(0, Math.max(1, Math.floor(shown / line)) - 1)].sort((a, b) => a - b);
     const labels = blocks.map(block => {
       const place = middleOf(cells, block);
       return {key: endsOf(cells, block)[0], name: names[block], place, isSelected: block === selected, at: Math.max(line / 2, keyY(place))};
