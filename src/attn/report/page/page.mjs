@@ -398,9 +398,10 @@ function arrange() {
   const shown = length === data.headCount ? `${length} heads` : `${length} of ${data.headCount} heads`;
   const isChange = state.set === kDifference && !['file', 'difference', kSelected].includes(state.order);
   const note = facts.statistics.find(({name}) => name === state.order)?.note ?? '';
-  const hints = device.print ? [] : [overview.scrolls ? 'scroll for more' : '', tilesAreLate() ? `a click computes ${overview.tileKinds}` : ''];
+  const isScreen = !device.print;
   byId('shown').textContent = refused || [shown, state.order === 'file' ? '' : 'the largest first', note, names.stage === 'weights' ? '' : 'weights', isChange ? 'first minus second' : '',
-                                          overview.initials, ...hints].filter(Boolean).join(', ');
+                                          isScreen && overview.scrolls ? 'scroll for more' : '', overview.initials,
+                                          isScreen && tilesAreLate() ? `a click computes ${overview.tileKinds}` : ''].filter(Boolean).join(', ');
 }
 
 /** Whether tiles are shown that are computed when they are selected. */
