@@ -213,10 +213,11 @@ class BackwardStep {
         .problem = p_, .first = first_, .rows = rows_, .kv = {}, .scratch = score_scratch()};
     block.query =
         load_queries(p_, s_.row, rows_, p_.head_scales != nullptr && s_.raw == nullptr, s_.query);
+    query_ = block.query;
     grad_ = load_grad();
     for (std::size_t i = 0; i < rows_; i += kGroupRows)
       groups_of_rows(block, i, HWY_MIN(i + kGroupRows, rows_), all);
-    add_to_keys(block.query);
+    add_to_keys();
   }
 
  private:
@@ -257,9 +258,6 @@ class BackwardStep {
     const bool all_visible = !has_masks(p_) && !has_biases(p_) && reach.all_first <= all.first &&
                              reach.all_last >= all.last;
     block.group_rows = all_visible ? kGroupRows : kTileRows;
-    read_lines(block.query + i * p_.D, (end - i) * p_.D);
-    read_lines(grad_ + i * p_.Dv, (end - i) * p_.Dv);
-    if (keys_.out.q) prefetch_for_writing(keys_.out.q + (first_ + i) * p_.D, (end - i) * p_.D);
     for (; i < end; i += block.group_rows) {
       s_.reach[i / block.group_rows] = reach_of(s_.row + i, HWY_MIN(block.group_rows, end - i));
       group_of_rows(RowGroup<T>(block, i), all);
@@ -282,8 +280,23 @@ class BackwardStep {
       }
     if (here.empty()) return leave_queries(group.i, group.rows);
     multiply_by_values(group, reached, slopes);
-    for (std::size_t r = 0; r < group.rows; ++r) differentiate(group.i + r, here);
+    for (std::size_t r = 0; r < group.rows; ++r) {
+      prefetch(group.i + r);
+      differentiate(group.i + r, here);
+    }
     if (keys_.out.q) add_to_queries(group, reached);
+  }
+
+  /// Prefetches the gradients of query i, and the query that is visited kGroupRows queries later:
+  /// blocks follow one another from the last to the first. A few lines for each query do not delay
+  /// the products.
+  HWY_INLINE void prefetch(std::size_t i) const {  // GCC would remove a call without effects
+    if (keys_.out.q) prefetch_for_writing(keys_.out.q + (first_ + i) * p_.D, p_.D);
+    auto next = static_cast<std::ptrdiff_t>(i + kGroupRows);
+    if (i + kGroupRows >= rows_) next -= static_cast<std::ptrdiff_t>(rows_ + kBackwardRows);
+    if (next < 0 && first_ % p_.L == 0) return;
+    prefetch_elements(query_ + next * static_cast<std::ptrdiff_t>(p_.D), p_.D);
+    prefetch_elements(grad_ + next * static_cast<std::ptrdiff_t>(p_.Dv), p_.Dv);
   }
 
   /// slopes = grad_context V^T / temperature, for the vectors that contain `reached`.
@@ -418,7 +431,7 @@ class BackwardStep {
              [&](const TileRows& some) { multiply_values(some, factor, s_.depth, product, to); });
   }
 
-  void add_to_keys(const T* query) {
+  void add_to_keys() {
     const Columns keys{hull_.from, HWY_MIN(hull_.to, keys_.count)};
     if (keys_.out.v) {
       const bool finite = pack_factor(grad_, rows_, p_.Dv, T(1), s_.panels);
@@ -427,8 +440,8 @@ class BackwardStep {
       if (!finite) add_non_finite_grads(keys);
     }
     if (keys_.out.k) {
-      const T scale = s_.raw == nullptr ? T(1) : s_.row[0].head_scale;  // or `query` has it
-      pack_factor(query, rows_, p_.D, scale, s_.panels);
+      const T scale = s_.raw == nullptr ? T(1) : s_.row[0].head_scale;  // or `query_` has it
+      pack_factor(query_, rows_, p_.D, scale, s_.panels);
       add_transposed(visible_, rows_, keys, s_.slopes, s_.stride, s_.panels, p_.D, s_.grad_key,
                      s_.depth);
     }
@@ -453,7 +466,8 @@ class BackwardStep {
   std::size_t first_, rows_;  ///< flat rows
   Columns hull_;              ///< of the panels that any row may see
   Columns visible_[kBackwardRows / kTileRows];
-  const T* grad_ = nullptr;  ///< (rows, Dv)
+  const T* query_ = nullptr;  ///< (rows, D)
+  const T* grad_ = nullptr;   ///< (rows, Dv)
   std::uint8_t dropped_[kBackwardKeys];
 };
 
