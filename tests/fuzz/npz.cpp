@@ -25,6 +25,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string comment;
   TensorMap tensors;
   if (!fuzz::accepted([&] { tensors = read_npz(file, &comment, kLimits); })) return 0;
+  fuzz::accepted([&] {
+    ReadBudget budget(1 << 20);
+    MemoryCharge charge(&budget, "input.npz");
+    npz_metadata(file, read_npz_index(file, kLimits, charge), &budget);
+  });
   fuzz::require(is_zip(file.bytes()), "a file that is read has the signature of .npz");
   std::size_t bytes = 0;
   for (const auto& [name, tensor] : tensors) bytes += tensor.bytes();

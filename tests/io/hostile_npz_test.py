@@ -207,7 +207,7 @@ def lying_cases():
 
 def archive_cases():
     good = archive(Entry(b"Q.npy"))
-    yield Case(73, "no array", archive(Entry(b"readme.txt", b"hello")), "has no .npy member")
+    yield Case(73, "no array", archive(Entry(b"readme.txt", b"hello")), "has no array of numbers")
     yield Case(74, "empty", end(0, 0, 0), result=[])
     yield Case(92, "two end records", good + end(0, 0, 0), "case92.npz: ")
     yield Case(93, "zip64 end record beyond the file", with_zip64_end(good, 1, 10**9), INVALID)

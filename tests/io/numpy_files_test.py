@@ -2,13 +2,14 @@
 
 import io
 import itertools
+import json
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from support.attn import attn
+from support.attn import assert_error, attn
 
 DTYPES = ["f8", "f4", "f2", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"]
 SHAPES = [(), (0,), (1,), (7,), (2, 3), (4, 0, 3), (2, 3, 4), (1, 5, 1, 2)]
@@ -113,3 +114,64 @@ class TestNpz:
     def test_one_array_is_extracted(self, source, tmp_path):
         found = convert(f"{source}#Q", tmp_path / "one.npy").read_bytes()
         assert found == npy_bytes(ARRAYS["Q"])
+
+
+WORDS = ["the", "naïve", "猫", "sat"]
+
+
+class TestStrings:
+    """Arrays of strings are not tensors; one named `tokens` labels the others."""
+
+    def saved(self, folder, tokens, **arrays):
+        np.savez_compressed(folder / "in.npz", tokens=tokens, **arrays)
+        return folder / "in.npz"
+
+    @pytest.mark.parametrize("dtype", ["<U5", ">U7", "S6"])
+    def test_tokens_label_the_arrays(self, tmp_path, dtype):
+        encoded = [word.encode() for word in WORDS] if dtype[0] == "S" else WORDS
+        Q = np.arange(12.0).reshape(4, 3)
+        self.saved(tmp_path, np.array(encoded, dtype), Q=Q, K=Q, V=Q)
+        run = attn("run", "in.npz", "--format", "json", cwd=tmp_path)
+        assert json.loads(run.stdout)["tokens"] == WORDS
+        self.saved(tmp_path, np.array(encoded, dtype), weights=np.eye(4))
+        shown = attn("view", "in.npz", cwd=tmp_path).stdout.decode()
+        assert all(word in shown for word in WORDS)
+
+    def test_tokens_of_two_files_must_agree(self, tmp_path):
+        Q = np.ones((2, 3))
+        for name, tokens in [("a", ["x", "y"]), ("b", ["x", "z"])]:
+            np.savez(tmp_path / f"{name}.npz", tokens=tokens, Q=Q, K=Q, V=Q)
+        job = {name: f"a.npz#{name}" for name in "QKV"}
+        for keys, expected in [("a.npz#K", ["x", "y"]), ("b.npz#K", None), ("a.npz#K[0:2]", None)]:
+            (tmp_path / "job.json").write_text(json.dumps(job | {"K": keys}))
+            run = attn("run", "job.json", "--format", "json", cwd=tmp_path)
+            assert json.loads(run.stdout).get("tokens") == expected
+
+    def test_other_strings_and_numbers_are_no_labels(self, tmp_path):
+        weights = np.eye(2)
+        for tokens in [np.arange(2), np.array([["a", "b"]]), np.array("a")]:
+            self.saved(tmp_path, tokens, weights=weights, note=np.array(["by", "hand"]))
+            shown = attn("inspect", "in.npz", "--json", cwd=tmp_path).stdout.decode()
+            assert "weights" in shown and "note" not in shown
+            attn("view", "in.npz", "-o", "out.svg", "--force", cwd=tmp_path)
+            assert "hand" not in (tmp_path / "out.svg").read_text()
+
+    @pytest.mark.parametrize("tokens", [
+        np.array([b"a", b"\xff"]),
+        np.frombuffer(np.array([97, 0, 0xD800, 98], "<u4").tobytes(), "<U2"),
+        np.frombuffer(np.array([97, 0, 0x110000, 98], "<u4").tobytes(), "<U2"),
+    ], ids=["bytes", "surrogate", "beyond"])
+    def test_tokens_that_are_no_text(self, tmp_path, tokens):
+        self.saved(tmp_path, tokens, weights=np.eye(2))
+        run = attn("view", "in.npz", cwd=tmp_path)
+        assert_error(run, 65, "in.npz: tokens: string 1 is not Unicode text")
+
+    def test_strings_are_not_numbers(self, tmp_path):
+        self.saved(tmp_path, np.array(WORDS), weights=np.eye(4))
+        np.save(tmp_path / "words.npy", np.array(WORDS))
+        for name in ["in.npz#tokens", "words.npy"]:
+            run = attn("inspect", name, cwd=tmp_path)
+            assert_error(run, 65, "has strings, not numbers")
+        np.savez(tmp_path / "in.npz", tokens=np.array(WORDS))
+        run = attn("inspect", "in.npz", cwd=tmp_path)
+        assert_error(run, 65, "in.npz: has no array of numbers")

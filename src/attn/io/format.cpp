@@ -108,11 +108,11 @@ constexpr std::array<FormatRow, 5> kFormats = {{
      .read =
          [](const FileBytes& file, FileMetadata* metadata, const ReadLimits& limits,
             ReadBudget* budget) {
-           std::string comment;
-           TensorMap tensors =
-               read_npz(file, metadata == nullptr ? nullptr : &comment, limits.npz, budget);
-           if (metadata != nullptr) *metadata = {{"", std::move(comment)}};
-           return tensors;
+           if (metadata != nullptr) {
+             MemoryCharge charge(budget, file.name());
+             *metadata = npz_metadata(file, read_npz_index(file, limits.npz, charge), budget);
+           }
+           return read_npz(file, nullptr, limits.npz, budget);
          },
      .layout =
          [](const std::vector<TensorSpec>& specs, const std::vector<std::uint32_t>& checksums,

@@ -5,6 +5,7 @@
 #include <bit>
 #include <charconv>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -46,11 +47,19 @@ std::string unsupported_dtype(std::string_view kind) {
            "in --k-type e4m3";
   if (kind.starts_with('V'))
     return "raw bytes without a type (NumPy saves bfloat16 this way; save it as float32)";
-  if (kind.starts_with('U') || kind.starts_with('S') || kind.starts_with('a'))
-    return "strings are not numbers";
   if (kind.starts_with('M') || kind.starts_with('m')) return "dates and times are not numbers";
   if (kind.starts_with('c')) return "complex numbers are not supported";
   return "expected float16, float32, float64, int8 to int64, uint8 to uint64 or bool";
+}
+
+/// The number of characters in "U12", at least one; nothing if the text is something else.
+std::optional<std::size_t> length_of_strings(std::string_view kind) {
+  std::size_t length = 0;
+  const char* const end = kind.data() + kind.size();
+  if (kind.size() < 2 || (kind[0] != 'U' && kind[0] != 'S')) return std::nullopt;
+  const auto [last, error] = std::from_chars(kind.data() + 1, end, length);
+  const bool is_valid = error == std::errc() && last == end && length > 0;
+  return is_valid ? std::optional(length) : std::nullopt;
 }
 
 /// "<f8", "=f8", "f8", "float64", …
@@ -64,6 +73,11 @@ void parse_descr(std::string_view descr, NpyHeader& header, const std::string& n
   for (const auto& [code, dtype] : kCodes) {
     if (kind != code && (has_order || kind != name_of(dtype))) continue;
     header.dtype = dtype;
+    return;
+  }
+  if (const std::optional<std::size_t> length = length_of_strings(kind)) {
+    header.characters = *length;
+    header.character_size = kind[0] == 'U' ? sizeof(char32_t) : 1;
     return;
   }
   fail_at({name}, "dtype " + quoted(descr) + ": " + unsupported_dtype(kind));
@@ -234,14 +248,21 @@ namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 
+std::string name_of_elements(const NpyHeader& header) {
+  return header.has_strings() ? "strings of " + std::to_string(header.characters) + " characters"
+                              : std::string(name_of(header.dtype));
+}
+
 /// Checks that the file has exactly as many bytes as the shape requires.
 void require_bytes(const NpyHeader& header, std::size_t available, const std::string& name) {
-  std::size_t bytes = 0;
-  if (__builtin_mul_overflow(checked_count(header.shape, name), size_of(header.dtype), &bytes))
+  std::size_t size = size_of(header.dtype), bytes = 0;
+  const bool overflows = header.has_strings() &&
+                         __builtin_mul_overflow(header.characters, header.character_size, &size);
+  if (overflows || __builtin_mul_overflow(checked_count(header.shape, name), size, &bytes))
     fail_at({name}, "shape " + to_string(header.shape) + " takes more than 2^64 bytes");
   const std::string expected = "shape " + to_string(header.shape) + " of " +
-                               std::string(name_of(header.dtype)) + " takes " +
-                               std::to_string(bytes) + " bytes";
+                               name_of_elements(header) + " takes " + std::to_string(bytes) +
+                               " bytes";
   if (available < bytes)
     fail_at({name}, expected + ", but only " + std::to_string(available) + " follow the header");
   if (available > bytes)
@@ -287,10 +308,17 @@ Tensor row_major(const Tensor& fortran) {
 
 }  // namespace
 
+void refuse_strings(const std::string& name) { fail_at({name}, "has strings, not numbers"); }
+
 bool is_npy(std::span<const std::byte> bytes) { return text_of(bytes).starts_with(kMagic); }
 
 Tensor read_npy(const FileBytes& file, const std::string& name, ReadBudget* budget) {
-  const NpyHeader header = parse_npy_header(file.bytes(), name);
+  return read_npy(file, parse_npy_header(file.bytes(), name), name, budget);
+}
+
+Tensor read_npy(const FileBytes& file, const NpyHeader& header, const std::string& name,
+                ReadBudget* budget) {
+  if (header.has_strings()) refuse_strings(name);
   require_bytes(header, file.size - header.data_offset, name);
   const bool is_swapped = header.big_endian != (std::endian::native == std::endian::big);
   // Elements are copied if those in the file cannot be used unchanged.
@@ -304,6 +332,33 @@ Tensor read_npy(const FileBytes& file, const std::string& name, ReadBudget* budg
   if (is_swapped && size_of(header.dtype) > 1) tensor = byte_swapped(std::move(tensor));
   if (header.fortran_order && tensor.rank() > 1 && tensor.size() > 1) tensor = row_major(tensor);
   return tensor;
+}
+
+std::vector<std::string> read_npy_strings(const FileBytes& file, const std::string& name) {
+  const NpyHeader header = parse_npy_header(file.bytes(), name);
+  if (!header.has_strings() || header.shape.size() != 1)
+    fail_at({name}, "expected strings on one axis");
+  require_bytes(header, file.size - header.data_offset, name);
+  const bool is_swapped = header.big_endian != (std::endian::native == std::endian::big);
+  const std::size_t count = header.shape[0], size = header.characters * header.character_size;
+  std::vector<std::string> strings(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::byte* const from = file.data.get() + header.data_offset + i * size;
+    std::string& text = strings[i];
+    if (header.character_size == 1) {
+      text = text_of({from, size});
+    } else {
+      for (std::size_t j = 0; j < header.characters; ++j) {
+        std::uint32_t code = 0;
+        std::memcpy(&code, from + j * sizeof code, sizeof code);
+        append_utf8(text, is_swapped ? __builtin_bswap32(code) : code);
+      }
+    }
+    text.resize(text.find_last_not_of('\0') + 1);
+    if (find_invalid_utf8(text) != std::string_view::npos)
+      fail_at({name}, "string " + std::to_string(i) + " is not Unicode text");
+  }
+  return strings;
 }
 
 std::string npy_header(DType dtype, const Shape& shape) {

@@ -10,6 +10,7 @@
 #include "attn/base/text.h"
 #include "attn/io/digest.h"
 #include "attn/io/elements.h"
+#include "attn/io/json_write.h"
 #include "attn/io/npy.h"
 #include "attn/io/zip_directory.h"
 #include "attn/io/zip_format.h"
@@ -61,21 +62,29 @@ void require_supported(const ZipMember& member, const std::string& name, const N
   expanded += member.size;
 }
 
-Tensor read_member(const ZipMember& member, const std::string& name, ReadBudget* budget) {
-  MemoryCharge expanded(budget, name);
-  expanded.add(member.size);
-  expanded.add(MemoryCharge::kTensor + 4 * name.size());
-  expanded.keep();
+FileBytes expanded_member(const ZipMember& member) {
   const std::shared_ptr<std::byte> data = allocate_bytes(member.size);
   if (const std::string problem = expand(member, data.get()); !problem.empty())
-    fail_at({name}, problem);
-  return read_npy({name, data, member.size}, name, budget);
+    fail_at({member.name}, problem);
+  return {member.name, data, member.size};
+}
+
+/// The numbers of a member, which is named without ".npy"; nothing if it has strings.
+std::optional<Tensor> read_member(const ZipMember& member, ReadBudget* budget) {
+  MemoryCharge expanded(budget, member.name);
+  expanded.add(member.size);
+  expanded.add(MemoryCharge::kTensor + 4 * member.name.size());
+  const FileBytes bytes = expanded_member(member);
+  const NpyHeader header = parse_npy_header(bytes.bytes(), member.name);
+  if (header.has_strings()) return std::nullopt;
+  expanded.keep();
+  return read_npy(bytes, header, member.name, budget);
 }
 
 [[noreturn]] void fail_without_arrays(const ZipDirectory& directory, const std::string& file) {
   for (const ZipMember& member : directory.members)
     if (member.name.ends_with("data.pkl")) fail_at({file}, kTorchFile);
-  fail_at({file}, "has no .npy member");
+  fail_at({file}, "has no array of numbers");
 }
 
 }  // namespace
@@ -134,20 +143,57 @@ TensorMap read_npz(const FileBytes& file, std::string* comment, const NpzLimits&
   TensorMap tensors;
   const NpzIndex index = index_of(directory, file, limits, charge);
   for (const ZipMember& member : index.arrays)
-    tensors.set(member.name,
-                within(file.name(), [&] { return read_member(member, member.name, budget); }));
+    if (std::optional<Tensor> tensor =
+            within(file.name(), [&] { return read_member(member, budget); }))
+      tensors.set(member.name, *std::move(tensor));
   if (tensors.empty() && !directory.members.empty()) fail_without_arrays(directory, file.name());
   return tensors;
 }
 
-std::optional<Tensor> read_npz_array(const FileBytes& file, const NpzIndex& index,
-                                     std::string_view key, ReadBudget* budget) {
+namespace {
+
+/// The index entry of an array in newly mapped bytes; nothing if absent.
+std::optional<ZipMember> member_in(const FileBytes& file, const NpzIndex& index,
+                                   std::string_view key) {
   const auto found = index.by_name.find(key);
   if (found == index.by_name.end()) return std::nullopt;
   ZipMember member = index.arrays[found->second];
   const auto offset = static_cast<std::size_t>(member.packed.data() - index.start);
-  member.packed = file.bytes().subspan(offset, member.packed.size());  // mapped anew
-  return within(file.name(), [&] { return read_member(member, member.name, budget); });
+  member.packed = file.bytes().subspan(offset, member.packed.size());
+  return member;
+}
+
+}  // namespace
+
+std::optional<Tensor> read_npz_array(const FileBytes& file, const NpzIndex& index,
+                                     std::string_view key, ReadBudget* budget) {
+  const std::optional<ZipMember> member = member_in(file, index, key);
+  if (!member) return std::nullopt;
+  return within(file.name(), [&] {
+    std::optional<Tensor> tensor = read_member(*member, budget);
+    if (!tensor) refuse_strings(member->name);
+    return tensor;
+  });
+}
+
+FileMetadata npz_metadata(const FileBytes& file, const NpzIndex& index, ReadBudget* budget) {
+  FileMetadata metadata = {{"", index.comment}};
+  const std::optional<ZipMember> member = member_in(file, index, "tokens");
+  if (!member) return metadata;
+  within(file.name(), [&] {
+    MemoryCharge charge(budget, member->name);
+    charge.add(member->size);
+    const FileBytes bytes = expanded_member(*member);
+    const NpyHeader header = parse_npy_header(bytes.bytes(), member->name);
+    if (!header.has_strings() || header.shape.size() != 1) return;
+    // A string has at least one byte. JSON takes up to six for one, as in "\u0001".
+    charge.add((sizeof(std::string) + 7) * member->size);
+    std::string& json = metadata.emplace_back("tokens", "[").second;
+    for (const std::string& token : read_npy_strings(bytes, member->name))
+      json += (json.size() == 1 ? "" : ",") + json_quoted(token);
+    json += "]";
+  });
+  return metadata;
 }
 
 namespace {

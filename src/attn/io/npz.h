@@ -40,9 +40,10 @@ inline constexpr const char* kTorchFile =
 
 bool is_zip(std::span<const std::byte> bytes);
 
-/// The arrays by name without ".npy", in the archive's order. Other members are ignored, but an
-/// archive without arrays is an error. `comment`, if not null, receives the archive's comment, in
-/// which attn stores provenance. The arrays stay charged to `budget`, if any. Errors: data.
+/// The arrays of numbers by name without ".npy", in the archive's order. Other members are ignored,
+/// but an archive without such arrays is an error. `comment`, if not null, receives the archive's
+/// comment, in which attn stores provenance. The arrays stay charged to `budget`, if any. Errors:
+/// data.
 TensorMap read_npz(const FileBytes& file, std::string* comment = nullptr,
                    const NpzLimits& limits = {}, ReadBudget* budget = nullptr);
 
@@ -56,6 +57,10 @@ struct NpzIndex {
 
 /// Charges the memory of the index, and that of reading it, to `charge`. Errors: data.
 NpzIndex read_npz_index(const FileBytes& file, const NpzLimits& limits, MemoryCharge& charge);
+
+/// The archive's comment, with an empty key, and `tokens` as JSON text: the strings of an array of
+/// this name with one axis. Errors: data.
+FileMetadata npz_metadata(const FileBytes& file, const NpzIndex& index, ReadBudget* budget);
 
 /// One array, or nothing if absent. `file` has the bytes of the file that was indexed. Errors:
 /// data.

@@ -18,6 +18,7 @@ using Place = std::optional<TensorPlace>;
 /// `bytes` starts like the contents of an .npy file.
 Place place_in_npy(std::span<const std::byte> bytes, const std::string& name) {
   const NpyHeader header = parse_npy_header(bytes, name);
+  if (header.has_strings()) refuse_strings(name);
   if (header.big_endian || header.fortran_order) return std::nullopt;
   return TensorPlace{.dtype = header.dtype, .offset = header.data_offset};
 }

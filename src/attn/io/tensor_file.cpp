@@ -350,7 +350,7 @@ FileMetadata TensorFiles::metadata(const std::string& path) {
     case FormatRow::Index::header:
       return header(path).metadata;
     case FormatRow::Index::directory:
-      return {{"", archive(bytes).comment}};
+      return npz_metadata(bytes, archive(bytes), &budget_);
     case FormatRow::Index::none:
       break;
   }

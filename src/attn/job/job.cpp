@@ -20,6 +20,7 @@
 #include "attn/core/listed_slots.h"
 #include "attn/core/pages.h"
 #include "attn/core/stored_rows.h"
+#include "attn/io/json_parse.h"
 #include "attn/io/json_tensor.h"
 #include "attn/io/read_budget.h"
 #include "attn/io/tensor_part.h"
@@ -506,14 +507,24 @@ std::size_t bytes_to_read(const Document& document, TensorFiles& files) {
 
 namespace {
 
-/// The names of the rows of an input from a .csv file; empty if it has none, or another format.
+/// The names of the rows of an input in a .csv file, or the tokens of its .npz file; empty if there
+/// are none, for a part of a tensor, and for another format.
 std::vector<std::string> row_names_of(const Entry* entry, TensorFiles& files) {
   if (entry == nullptr) return {};
-  const auto path = entry->value.get<std::string>();
-  if (path == nullptr) return {};
-  const FormatRow* format = format_of_suffix(*path);
-  if (format == nullptr || !format->names_rows) return {};
-  return files.csv_names(path_in(entry->folder, *path)).rows;
+  const auto text = entry->value.get<std::string>();
+  if (text == nullptr) return {};
+  const TensorRef ref = parse_tensor_ref(path_in(entry->folder, *text));
+  const std::string& path = ref.path;
+  const FormatRow* format = format_of_suffix(path);
+  if (format == nullptr || !files.named_part(ref).part.empty()) return {};
+  if (format->names_rows) return files.csv_names(path).rows;
+  if (format->index != FormatRow::Index::directory) return {};
+  for (const auto& [key, json] : files.metadata(path))
+    if (key == "tokens") {
+      MemoryCharge charge(&files.budget(), path);
+      return strings_of(parse_json(json, path, charge));
+    }
+  return {};
 }
 
 /// The tokens of a job that gives none: the names of the rows of its embeddings, or of its queries
