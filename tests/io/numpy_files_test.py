@@ -137,6 +137,14 @@ class TestStrings:
         shown = attn("view", "in.npz", cwd=tmp_path).stdout.decode()
         assert all(word in shown for word in WORDS)
 
+    @pytest.mark.parametrize("command", ["view w.npy", "run job.json --view"])
+    def test_tokens_of_a_file(self, tmp_path, command):
+        np.save(tmp_path / "w.npy", np.eye(4))
+        np.save(tmp_path / "words.npy", np.array(WORDS))
+        (tmp_path / "job.json").write_text('{"Q": "w.npy", "K": "w.npy", "V": "w.npy"}')
+        shown = attn(*command.split(), "--tokens", "@words.npy", cwd=tmp_path).stdout.decode()
+        assert all(word in shown for word in WORDS)
+
     def test_tokens_of_two_files_must_agree(self, tmp_path):
         Q = np.ones((2, 3))
         for name, tokens in [("a", ["x", "y"]), ("b", ["x", "z"])]:
@@ -172,6 +180,9 @@ class TestStrings:
         for name in ["in.npz#tokens", "words.npy"]:
             run = attn("inspect", name, cwd=tmp_path)
             assert_error(run, 65, "has strings, not numbers")
+        np.save(tmp_path / "numbers.npy", np.arange(4))
+        run = attn("view", "in.npz", "--tokens", "@numbers.npy", cwd=tmp_path)
+        assert_error(run, 65, "numbers.npy: expected strings on one axis")
         np.savez(tmp_path / "in.npz", tokens=np.array(WORDS))
         run = attn("inspect", "in.npz", cwd=tmp_path)
         assert_error(run, 65, "in.npz: has no array of numbers")

@@ -9,6 +9,8 @@
 #include "attn/base/utf8.h"
 #include "attn/io/file.h"
 #include "attn/io/json_parse.h"
+#include "attn/io/json_write.h"
+#include "attn/io/npy.h"
 #include "attn/job/field_value.h"
 #include "attn/result/output_target.h"
 
@@ -116,11 +118,16 @@ Option nan_option(NanPolicy& policy) {
 
 namespace {
 
-/// The tokens of a file as a JSON array. Errors: data, if it is not UTF-8.
+/// The tokens of a text file, or the strings of an .npy file, as a JSON array. Errors: data, if a
+/// text is not UTF-8.
 std::string read_tokens(const std::string& path, ReadBudget& budget) {
   const FileBytes file = read_file(path, budget.left());
   MemoryCharge charge(&budget, file.name());
   charge.add(file.size);
+  if (is_npy(file.bytes())) {
+    charge.add(file.size, kBytesOfStringByte);
+    return to_json(json_strings(read_npy_strings(file, file.name())));
+  }
   std::string_view text = file.text();
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());

@@ -258,6 +258,12 @@ std::string to_json(const Tensor& tensor, int indent) {
   return out;
 }
 
+Json json_strings(const std::vector<std::string>& texts) {
+  JsonArray array;
+  for (const std::string& text : texts) array.push_back(Json{text});
+  return Json{std::move(array)};
+}
+
 std::string json_quoted(std::string_view text) {
   std::string out;
   append_quoted(out, text);

@@ -106,6 +106,7 @@ void append_json(std::string& out, const Json& json, int indent = -1);
 
 /// A string in double quotes; bytes that are not UTF-8 become U+FFFD.
 std::string json_quoted(std::string_view text);
+Json json_strings(const std::vector<std::string>& texts);
 
 /// A tensor as nested arrays. indent < 0: on one line. Otherwise each row of a matrix has its own
 /// line, indented by `indent` spaces and two more for each axis; the last bracket is indented by

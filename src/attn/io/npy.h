@@ -59,6 +59,10 @@ Tensor read_npy(const FileBytes& file, const std::string& name, ReadBudget* budg
 Tensor read_npy(const FileBytes& file, const NpyHeader& header, const std::string& name,
                 ReadBudget* budget = nullptr);
 
+/// Memory for each byte of an array of strings: a string has at least one byte, is in two lists,
+/// and takes up to six bytes in JSON, as in "\u0001".
+inline constexpr std::size_t kBytesOfStringByte = 2 * sizeof(std::string) + 12;
+
 /// The elements of an array of strings of one axis, in UTF-8. Errors: data, for other arrays and
 /// for characters that Unicode lacks.
 std::vector<std::string> read_npy_strings(const FileBytes& file, const std::string& name);

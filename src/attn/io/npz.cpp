@@ -186,12 +186,8 @@ FileMetadata npz_metadata(const FileBytes& file, const NpzIndex& index, ReadBudg
     const FileBytes bytes = expanded_member(*member);
     const NpyHeader header = parse_npy_header(bytes.bytes(), member->name);
     if (!header.has_strings() || header.shape.size() != 1) return;
-    // A string has at least one byte. JSON takes up to six for one, as in "\u0001".
-    charge.add((sizeof(std::string) + 7) * member->size);
-    std::string& json = metadata.emplace_back("tokens", "[").second;
-    for (const std::string& token : read_npy_strings(bytes, member->name))
-      json += (json.size() == 1 ? "" : ",") + json_quoted(token);
-    json += "]";
+    charge.add(member->size, kBytesOfStringByte);
+    metadata.emplace_back("tokens", to_json(json_strings(read_npy_strings(bytes, member->name))));
   });
   return metadata;
 }

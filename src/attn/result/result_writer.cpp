@@ -14,16 +14,10 @@ namespace {
 
 constexpr std::size_t kSmallResult = 1500;  // characters
 
-Json tokens_json(const Result& result) {
-  JsonArray tokens;
-  for (const std::string& token : result.tokens) tokens.push_back(Json{token});
-  return Json{std::move(tokens)};
-}
-
 std::string metadata_text(const Result& result, bool with_tokens) {
   if (!with_tokens || result.tokens.empty()) return to_json(result.made_by);
   Json made_by = result.made_by;
-  made_by.get<JsonObject>()->emplace_back("tokens", tokens_json(result));
+  made_by.get<JsonObject>()->emplace_back("tokens", json_strings(result.tokens));
   return to_json(made_by);
 }
 
@@ -63,7 +57,7 @@ FileMetadata metadata_in(const FormatRow& format, const Result& result) {
   if (format.metadata == FormatRow::Metadata::one_text)
     return metadata_of(format, short_metadata(result, format.most_metadata));
   return metadata_of(format, metadata_text(result, false),
-                     result.tokens.empty() ? "" : to_json(tokens_json(result)));
+                     result.tokens.empty() ? "" : to_json(json_strings(result.tokens)));
 }
 
 }  // namespace
@@ -80,7 +74,7 @@ void append_result_json(std::string& text, const Result& result, int indent,
     append_json(text, value, column);
   };
   member("made_by", result.made_by, indent);
-  if (!result.tokens.empty()) member("tokens", tokens_json(result), indent);
+  if (!result.tokens.empty()) member("tokens", json_strings(result.tokens), indent);
   for (const auto& [name, tensor] : result.outputs)
     member(name, tensor, compact ? indent : indent + 2);
   text += compact ? "}" : "\n}";
