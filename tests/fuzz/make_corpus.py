@@ -78,6 +78,8 @@ def npz_seeds():
     yield "same-key", archive({"Q": q, "Q.npy": q})
     yield "streamed", archive(both, zipfile.ZIP_DEFLATED, streamed=True)
     yield "zeros", archive({"a.npy": npy(np.zeros(20000, "u1"))}, zipfile.ZIP_DEFLATED)
+    yield "tokens", archive({"Q.npy": q, "tokens.npy": npy(np.array(["a", "\u732b"]))})
+    yield "bytes", archive({"tokens.npy": npy(np.array([b"a", b"bc"])), "Q.npy": q}, zipfile.ZIP_DEFLATED)
     yield "empty", archive({})
     yield "lzma", archive({"Q.npy": q}, zipfile.ZIP_LZMA)
 
