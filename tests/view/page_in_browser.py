@@ -1853,7 +1853,8 @@ def test_print_shows_everything(page, model, weights, long, folder, name, side):
 @pytest.mark.parametrize("sheet", [(703, 1031), (1031, 703)], ids=["portrait", "landscape"])
 @pytest.mark.parametrize("name", ["model", "both", "causal", "long", "why"])
 def test_printed_parts_are_below_each_other(page, model, causal, long, why, folder, name, sheet):
-    """But two results are beside each other. Also if the layout of the screen would be chosen by the size of the sheet."""
+    """But two results are beside their difference, and lines beside the list. Also if the layout of the screen would be chosen by the
+    size of the sheet."""
     if page.name == "firefox":
         pytest.skip("does not emulate printers here")
     page.size(1440, 900)
@@ -1875,8 +1876,22 @@ def test_printed_parts_are_below_each_other(page, model, causal, long, why, fold
 
     assert [(a, b) for k, a in enumerate(boxes) for b in boxes[:k] if overlap(a, b)] == []
     assert max(box[4] for box in boxes if box[5]) <= 703
-    beside = [(a[0], b[0]) for k, a in enumerate(boxes) for b in boxes[:k] if min(a[2], b[2]) - max(a[1], b[1]) > 1]
-    assert len(beside) == (2 if name == "both" else 0), beside  # the captions and the matrices of two results
+    beside = {(b[0], a[0]) for k, a in enumerate(boxes) for b in boxes[:k] if min(a[2], b[2]) - max(a[1], b[1]) > 1}
+    assert beside == ({("caption", "caption"), ("caption", "CANVAS"), ("CANVAS", "CANVAS"), ("lines", "strongest")} if name == "both" else set())
+
+
+def printed_sheets(page, folder):
+    """The text of each sheet, and its pixels with ink, 60 per inch."""
+    (folder / "sheet.pdf").write_bytes(page.printed())
+    texts = subprocess.run(["pdftotext", "-layout", folder / "sheet.pdf", "-"], capture_output=True, check=True).stdout.decode().split("\f")
+    subprocess.run(["pdftoppm", "-r", "60", "-gray", folder / "sheet.pdf", folder / "sheet"], check=True)
+    drawn = []
+    for path in sorted(folder.glob("sheet-*.pgm")):
+        _, size, _, body = path.read_bytes().split(b"\n", 3)
+        width, height = map(int, size.split())
+        drawn.append(np.frombuffer(body, "u1").reshape(height, width) < 225)
+        path.unlink()
+    return texts[:len(drawn)], drawn
 
 
 @pytest.mark.parametrize("shape", [(2, 17, 17), (2, 40, 12), (2, 12, 40), (2, 1, 300)], ids=str)
@@ -1889,21 +1904,43 @@ def test_two_results_and_their_heading_are_printed_on_one_sheet(page, folder, sh
     attn("view", "sheet_a.npz", "sheet_b.npz", "-o", "sheet.html", "--force", cwd=folder)
     page.size(1440, 900)
     show(page, folder / "sheet.html", "#head=1")
-    (folder / "sheet.pdf").write_bytes(page.printed())
-    text = subprocess.run(["pdftotext", "-layout", folder / "sheet.pdf", "-"], capture_output=True, check=True).stdout.decode()
-    sheets = [sheet for sheet in text.split("\f") if "entropy in nats" in sheet]
+    texts, drawn = printed_sheets(page, folder)
+    sheets = [k for k, text in enumerate(texts) if "entropy in nats" in text]
     assert len(sheets) == 1
-    assert [words in sheets[0] for words in ("head 1", "sheet_a.npz − sheet_b.npz")] == [True, True]
-    subprocess.run(["pdftoppm", "-r", "60", "-gray", folder / "sheet.pdf", folder / "sheet"], check=True)
-    paths = sorted(folder.glob("sheet-*.pgm"))
-    drawn = []
-    for path in paths:
-        _, size, _, body = path.read_bytes().split(b"\n", 3)
-        width, height = map(int, size.split())
-        drawn.append((np.frombuffer(body, "u1").reshape(height, width) < 200).any(1).sum())
-        path.unlink()
-    assert len(paths) <= 3
-    assert drawn[text.split("\f").index(sheets[0])] > 200, "the three matrices are on it"
+    heading, matrices = texts[sheets[0]].split("entropy in nats")
+    assert ("head 1" in heading, "sheet_a.npz − sheet_b.npz" in matrices) == (True, True)
+    assert len(drawn) <= 3
+    assert drawn[sheets[0]].any(1).sum() > 200, "the three matrices are on it"
+
+
+@pytest.mark.parametrize("shape, sheet", [((12, 1, 12, 12, 12), 1), ((6, 12, 12), 0), ((2, 1, 16, 12, 12), 0)], ids=str)
+def test_printed_sheets_of_two_results_are_used_well(page, folder, shape, sheet):
+    """The difference is on the first sheet if the overview leaves space for it, otherwise with the lines on the second."""
+    if page.name == "firefox":
+        pytest.skip("the size of its sheets is another")
+    for name, one in zip("ab", np.random.default_rng(1).random((2, *shape))):
+        np.savez(folder / f"well_{name}.npz", weights=one / one.sum(-1, keepdims=True))
+    attn("view", "well_a.npz", "well_b.npz", "-o", "well.html", "--force", cwd=folder)
+    page.size(1440, 900)
+    show(page, folder / "well.html")
+    page.wait("return document.querySelector('#strongest li') !== null")
+    texts, drawn = printed_sheets(page, folder)
+    assert len(drawn) == 2
+    height = len(drawn[0])
+    assert drawn[0].any(1).nonzero()[0].max() > .75 * height, "the first sheet is used"
+    assert ["entropy in nats" in text for text in texts] == [sheet == 0, sheet == 1]
+    right = drawn[sheet][:, drawn[sheet].shape[1] // 2:].any(1).nonzero()[0]
+    assert right.max() > .7 * height and np.diff(right).max() < .1 * height, "no part of the sheet with the difference is empty"
+    sizes = page.run("""const {fillText} = CanvasRenderingContext2D.prototype, sizes = [];
+      CanvasRenderingContext2D.prototype.fillText = function(...all) {
+        sizes.push(parseFloat(/[\\d.]+px/.exec(this.font)[0]));
+        return fillText.apply(this, all);
+      };
+      attn.beforePrint();
+      CanvasRenderingContext2D.prototype.fillText = fillText;
+      attn.afterPrint();
+      return sizes""")
+    assert len(sizes) > 50 and min(sizes) * 72 / 96 >= 6, "labels are legible"
 
 
 def test_print_says_what_the_controls_say(page, weights, folder):

@@ -109,6 +109,14 @@ export class Overview {
     camera.clamp();
   }
 
+  /** Whether all rows are in view, without zoom. */
+  get isWhole() { return this.camera.height > this.rows.length * this.camera.base.y - 1; }
+  /** Of the box with the rows that are in view as a whole, without zoom. */
+  get neededHeight() {
+    const {rows, camera: {height, base: {y}}} = this;
+    return Math.ceil(this.top + y * (this.isWhole ? rows.length : Math.max(1, Math.floor(height / y)))) + kMargin;
+  }
+
   /** Width of a picture divided by its height. */
   aspect() {
     const {rows, columns} = this.data.facts;

@@ -950,7 +950,7 @@ const sourceOutputs = sources.map((source, set) => {
 // ---- print
 
 let printed = {dark: false};
-const sheet = new Sheet(overview, figures, [byId('scroll'), byId('why')]);
+const sheet = new Sheet(overview, figures, side, arrange);
 /** What the controls say about the drawings, which a sheet does not have. */
 function writePrinted() {
   const chosen = (/** @type {string} */ id) => select(id).selectedOptions[0].text;
@@ -970,12 +970,11 @@ function beforePrint() {
   overview.camera.zoom = 1;
   if (side.shown === 'why') byId('why').style.display = 'block';
   sheet.layOut();
-  arrange();
   writePrinted();
   overview.draw(true);
   for (const figure of figures) figure.draw(painter, scaleOfFigure(figure), found());
   for (const figure of figures) figure.drawFocus();
-  if (side.shown === 'lines') lines.draw(Math.min(740, lines.allHeight));
+  if (side.shown === 'lines') lines.draw(sheet.linesHeight);
   why.drawStrips();
 }
 function afterPrint() {

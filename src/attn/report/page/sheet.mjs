@@ -1,35 +1,93 @@
 // Sizes of the drawings on a sheet of A4. page.css has the rest of the layout of prints.
 
-const kSheetWidth = 700;
-const kTallest = {overview: 900, matrix: 880, pair: 310, three: 790, wide: 240};  // heights, in pixels
-const kBetween = 14;  // between two results
+import {byId} from './dom.mjs';
+
+// Lengths are pixels. Texts are about as high as here; what does not fit is moved to the next sheet.
+const kSheet = {width: 700, height: 1031};
+const kTallest = {overview: 900, matrix: 880, wide: 240, lines: 740};
+const kBetween = 14;  // between columns
+const kColumns = {result: 220, lines: 480};  // beside the difference, and beside the list
 const kAboveMatrix = 60;  // of columns, about
+const kCaptioned = {one: 48, two: 64};  // of one and two lines, and the margin below the matrix
+const kBelowTitle = 45;  // the line about the controls, and margins
+const kAboveMatrices = 125, kAroundLines = 50, kList = 235;
+const kLeastMatrices = 540;  // both results and their difference
+const kLeastPicture = 32;
 
 /** The parts of the page are those of the screen until it is printed, so boxes get the sizes that they have on the sheet. */
 export class Sheet {
   /**
    * @param {import('./overview.mjs').Overview} overview
    * @param {import('./figure.mjs').Figure[]} figures
-   * @param {HTMLElement[]} others which are as wide as the sheet
+   * @param {import('./side_box.mjs').SideBox} side
+   * @param {() => void} arrange lays out the overview in its box
    */
-  constructor(overview, figures, others) {
+  constructor(overview, figures, side, arrange) {
     this.overview = overview;
     this.figures = figures;
-    this.boxes = [overview.box, ...others, ...figures.map(({box}) => box)];
+    this.side = side;
+    this.arrange = arrange;
+    this.boxes = [overview.box, byId('about'), byId('scroll'), byId('why'), ...figures.map(({box}) => box)];
   }
 
   /** Sets the sizes of all boxes. */
   layOut() {
     const {overview, figures} = this;
-    for (const box of this.boxes) Object.assign(box.style, {width: `${kSheetWidth}px`, flex: 'none'});
+    for (const box of this.boxes) Object.assign(box.style, {width: `${kSheet.width}px`, flex: 'none'});
+    if (figures.length > 1) return this.layOutTwo();
     const down = Math.max(overview.rows.length, 1), across = Math.max(1, ...overview.rows.map(row => row.heads.length));
-    overview.box.style.height = `${Math.min(kTallest.overview, Math.max(60, 30 + kSheetWidth / across * down / overview.aspect()))}px`;
-    if (figures.length === 1) return this.fit(figures[0], kSheetWidth, figures[0].isBars ? Math.max(240, this.tall(kSheetWidth)) : this.tall(kSheetWidth));
-    // Both results and their difference are on one sheet.
-    if (document.body.classList.contains('wide')) return figures.forEach(figure => this.fit(figure, kSheetWidth, kTallest.wide));
-    const [first, second, difference] = figures, half = (kSheetWidth - kBetween) / 2;
-    for (const figure of [first, second]) this.fit(figure, half, kTallest.pair);
-    this.fit(difference, kSheetWidth, kTallest.three - Math.max(first.box.clientHeight, second.box.clientHeight));
+    this.fitOverview(Math.min(kTallest.overview, Math.max(60, 30 + kSheet.width / across * down / overview.aspect())));
+    this.fit(figures[0], kSheet.width, figures[0].isBars ? Math.max(240, this.tall(kSheet.width)) : this.tall(kSheet.width));
+  }
+
+  /**
+   * Both results and their difference are on one sheet: the first, if the overview leaves space for them, else the second. Lines
+   * and list are below them if there is space.
+   */
+  layOutTwo() {
+    const {overview, side: {shown}} = this, title = byId('about').clientHeight + kBelowTitle;
+    if (shown === 'lines') byId('scroll').style.width = `${kColumns.lines}px`;
+    const least = Math.min(kLeastMatrices, this.fitMatrices(kSheet.height - kAboveMatrices));
+    const isFirst = this.shrinkOverview(kSheet.height - title, kSheet.height - title - kAboveMatrices - least);
+    const space = kSheet.height - kAboveMatrices - (isFirst ? title + overview.box.clientHeight : 0);
+    const below = kAroundLines + (shown === 'lines' ? Math.max(this.linesHeight, kList) : byId('text').clientHeight + kList);
+    this.fitMatrices(space - below >= least ? space - below : space);
+  }
+
+  /** Of the drawn lines. */
+  get linesHeight() { return Math.min(kTallest.lines, this.side.lines.allHeight); }
+
+  /** Gives the overview whole rows of at most this height. @param {number} most */
+  fitOverview(most) {
+    const {overview} = this;
+    overview.box.style.height = `${most}px`;
+    this.arrange();
+    overview.box.style.height = `${Math.min(most, overview.neededHeight)}px`;
+  }
+
+  /** Gives the overview at most the lesser height if it then shows all heads, legibly. Returns whether it does. @param {number} most @param {number} lesser */
+  shrinkOverview(most, lesser) {
+    const {overview, overview: {camera}} = this;
+    this.fitOverview(most);
+    if (overview.box.clientHeight <= lesser) return true;
+    const widest = camera.base.x, isCaptioned = overview.captioned(widest);
+    this.fitOverview(lesser);
+    const {x} = camera.base;
+    if (overview.isWhole && x >= Math.min(widest, kLeastPicture) && overview.captioned(x) === isCaptioned) return true;
+    this.fitOverview(most);
+    return false;
+  }
+
+  /** Gives two results and their difference at most this height. Returns what they use. @param {number} most */
+  fitMatrices(most) {
+    const {figures, figures: [first, second, difference]} = this;
+    if (document.body.classList.contains('wide')) {
+      for (const figure of figures) this.fit(figure, kSheet.width, Math.min(kTallest.wide, most / 3 - kCaptioned.one));
+      return figures.reduce((sum, {box}) => sum + box.clientHeight + kCaptioned.one, 0);
+    }
+    for (const figure of [first, second]) this.fit(figure, kColumns.result, most / 2 - kCaptioned.two);
+    this.fit(difference, kSheet.width - kBetween - kColumns.result, most - kCaptioned.one);
+    return Math.max(2 * (first.box.clientHeight + kCaptioned.two), difference.box.clientHeight + kCaptioned.one);
   }
 
   /** The height of a matrix of this width. @param {number} width */
