@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,11 @@ std::size_t lay_out(const Problem<T>& p, const Geometry& geometry, std::byte* me
   take(s.grad_key, keys * s.depth);
   take(s.grad_value, keys * s.value_depth);
   return bytes;
+}
+
+template <class T>
+bool is_aligned(const T* at) {
+  return reinterpret_cast<std::uintptr_t>(at) % 64 == 0;
 }
 
 /// One call of attend_backward(). A task is a block of keys of a pair of batch item and key/value
@@ -168,6 +174,14 @@ class BackwardCall {
     const std::size_t bytes = lay_out(p_, kernels_.geometry, nullptr, scratch);
     lay_out(p_, kernels_.geometry, pool_.scratch(worker).reserve(bytes), scratch);
     const std::size_t first = number * keys_, count = std::min(keys_, p_.S - first);
+    const std::size_t row = pair * p_.S + first;
+    T* const grad_key = out_.k ? out_.k + row * p_.D : nullptr;
+    T* const grad_value = out_.v ? out_.v + row * p_.Dv : nullptr;
+    // Gradients of whole vectors are summed where they are written.
+    if (grad_key && scratch.depth == p_.D && is_aligned(grad_key)) scratch.grad_key = grad_key;
+    const bool values_in_place =
+        grad_value && scratch.value_depth == p_.Dv && is_aligned(grad_value);
+    if (values_in_place) scratch.grad_value = grad_value;
     BackwardKeys<T> keys{in_, out_, pair / p_.G, pair % p_.G, first, count, scratch};
     kernels_.backward_begin(keys);
     const std::size_t heads = p_.H / p_.G;
@@ -175,33 +189,32 @@ class BackwardCall {
       for (std::size_t block = row_blocks_; block-- > 0;) {
         const Visits here = visits(keys.b, block);
         if (number < here.first || number >= here.last) continue;
-        const std::size_t bh = keys.b * p_.H + head, row = block * kBackwardRows;
-        const std::size_t rows = std::min(kBackwardRows, p_.L - row);
+        const std::size_t bh = keys.b * p_.H + head, query = block * kBackwardRows;
+        const std::size_t rows = std::min(kBackwardRows, p_.L - query);
         if (!out_.q) {
-          kernels_.backward_rows(keys, bh * p_.L + row, rows);
+          kernels_.backward_rows(keys, bh * p_.L + query, rows);
           continue;
         }
         std::atomic<std::size_t>& turn = turns_[bh * row_blocks_ + block];
-        T* const to = out_.q + (bh * p_.L + row) * p_.D;
+        T* const to = out_.q + (bh * p_.L + query) * p_.D;
         const bool adds = number != here.first;
         // If it is the turn of this block already, its part needs no memory of its own.
         const bool in_place =
             scratch.depth == p_.D && turn.load(std::memory_order_acquire) == number;
         keys.scratch.grad_query = in_place ? to : scratch.grad_query;
         keys.adds_to_queries = in_place && adds;
-        kernels_.backward_rows(keys, bh * p_.L + row, rows);
+        kernels_.backward_rows(keys, bh * p_.L + query, rows);
         in_turn(turn, number, [&] {
           if (!in_place)
             kernels_.backward_write({scratch.grad_query, scratch.depth, rows, p_.D}, adds, to);
         });
       }
-    const std::size_t row = pair * p_.S + first;
-    if (out_.k)
+    if (grad_key)
       kernels_.backward_write({scratch.grad_key, scratch.depth, count, p_.D, p_.scale}, false,
-                              out_.k + row * p_.D);
-    if (out_.v)
+                              grad_key);
+    if (grad_value && !values_in_place)
       kernels_.backward_write({scratch.grad_value, scratch.value_depth, count, p_.Dv}, false,
-                              out_.v + row * p_.Dv);
+                              grad_value);
   }
 
   /// Calls f() when it is the turn of key block `number`.
