@@ -217,6 +217,22 @@ def test_overview_selects_heads(page, model, folder):
     assert page.text("panel") == "layer 11, head 11"
 
 
+@pytest.fixture(scope="module")
+def many(folder):
+    """64 layers of 64 heads on many.html, which opens at layer 30, head 30."""
+    s = np.random.default_rng(5).standard_normal((64, 1, 64, 8, 8), dtype=np.float32)
+    s[30, 0, 30, np.arange(8), [1, 0, 1, 2, 3, 4, 5, 6]] += 30
+    np.savez(folder / "many.npz", weights=np.exp(s) / np.exp(s).sum(-1, keepdims=True))
+    attn("view", "many.npz", "-o", "many.html", "--force", cwd=folder)
+
+
+def test_the_matrix_begins_on_the_first_screen_of_a_phone(page, many, model, folder):
+    page.size(390, 844, 2, touch=True)
+    for name in ("many", "model", "both"):
+        show(page, folder / f"{name}.html")
+        assert page.box("#matrices")[1] < 844, name
+
+
 def test_without_words_the_strongest_key_of_the_last_query_is_selected(page, weights, folder):
     """The head is that of the least entropy."""
     show(page, folder / "heads.html")

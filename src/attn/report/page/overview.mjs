@@ -60,7 +60,7 @@ export class Overview {
     // Its height follows from its heads, up to a limit.
     const fixed = device.print > 0 || document.body.classList.contains('wide') && !stacked;
     if (!fixed) this.box.style.height = '';
-    const height = fixed ? this.box.clientHeight : stacked ? 1.2 * innerHeight : Math.max(120, (byLayer ? .42 : .5) * innerHeight);
+    const height = fixed ? this.box.clientHeight : Math.max(120, (byLayer || stacked ? .42 : .5) * innerHeight);
     this.byLayer = byLayer && facts.groups.length > 1;
     const {headCount, count} = this.data, tiles = Array.from({length: count - headCount}, (_, t) => headCount + t);
     const all = this.byLayer ? heads : [...heads, ...tiles];
