@@ -68,6 +68,15 @@ class Browser:
         self.actions([{"type": "pointer", "id": "mouse", "actions": steps}])
         time.sleep(0.08)
 
+    def swipe(self, x, y, right, down):
+        """Moves a finger in steps."""
+        steps = [{"type": "pointerMove", "duration": 0, "x": round(x), "y": round(y)}, {"type": "pointerDown", "button": 0}]
+        steps += [{"type": "pointerMove", "duration": 20, "x": round(x + right * k / 20), "y": round(y + down * k / 20)}
+                  for k in range(1, 21)]
+        steps.append({"type": "pointerUp", "button": 0})
+        self.actions([{"type": "pointer", "id": "finger", "parameters": {"pointerType": "touch"}, "actions": steps}])
+        time.sleep(0.3)
+
     def press(self, *keys):
         steps = [{"type": kind, "value": KEYS.get(key, key)} for key in keys for kind in ("keyDown", "keyUp")]
         self.actions([{"type": "key", "id": "keys", "actions": steps}])

@@ -233,6 +233,25 @@ def test_the_matrix_begins_on_the_first_screen_of_a_phone(page, many, model, fol
         assert page.box("#matrices")[1] < 844, name
 
 
+def test_a_finger_moves_the_overview_if_it_has_more_than_is_visible(page, many, model, folder):
+    place = "const {x, y} = attn.overview.camera; return [x, y, scrollY]"
+    page.size(390, 844, 2, touch=True)
+    show(page, folder / "many.html")
+    page.run("document.getElementById('overview').scrollIntoView()")
+    left, top, width, height = page.box("#overview")
+    before = page.run(place)
+    page.swipe(left + width / 2, top + height / 2, -120, -100)
+    after, side = page.run(place), page.run("return attn.overview.camera.scaleX")
+    assert [b - a for a, b in zip(before, after)] == pytest.approx([120 / side, 100 / side, 0], abs=.5)
+    assert page.text("panel") == "layer 30, head 30"
+    show(page, folder / "model.html")
+    left, top, width, height = page.box("#overview")
+    assert page.run("return attn.overview.box.style.touchAction") == ""
+    if page.name == "chromium":  # simulated fingers do not scroll Firefox
+        page.swipe(left + width / 2, top + height / 2, 0, -100)
+        assert page.run("return scrollY") > 50
+
+
 def test_without_words_the_strongest_key_of_the_last_query_is_selected(page, weights, folder):
     """The head is that of the least entropy."""
     show(page, folder / "heads.html")

@@ -53,6 +53,8 @@ export class Camera {
   get view() {
     return {x: this.x, y: this.y, width: this.shownWidth / this.scaleX, height: this.shownHeight / this.scaleY};
   }
+  /** Whether there is more along x and y than is visible. */
+  get pans() { return {x: this.shownWidth < this.columns * this.scaleX - 1, y: this.shownHeight < this.rows * this.scaleY - 1}; }
   get mostZoom() { return Math.max(1, kMostZoomed / Math.min(this.base.x, this.base.y)); }
 
   clamp() {

@@ -5,7 +5,7 @@
 /** @param {WheelEvent} event @param {Camera} of @param {number} left @param {number} top @param {() => void} draw */
 export function wheel(event, of, left, top, draw) {
   if (event.ctrlKey || event.metaKey) of.zoomBy(Math.exp(-event.deltaY * (event.deltaMode === 1 ? .05 : .002)), left, top);
-  else if (of.shownWidth < of.columns * of.scaleX - 1 || of.shownHeight < of.rows * of.scaleY - 1) {
+  else if (of.pans.x || of.pans.y) {
     const factor = event.deltaMode === 1 ? 18 : 1, [x, y] = event.shiftKey ? [event.deltaY, 0] : [event.deltaX, event.deltaY];
     const before = [of.x, of.y];
     of.pan(-x * factor, -y * factor);
@@ -30,7 +30,7 @@ export function draggable(box, of, draw) {
     const start = [x, y];
     const move = (/** @type {PointerEvent} */ next) => {
       if (!moved && Math.hypot(next.clientX - start[0], next.clientY - start[1]) < 5) return;
-      if (of.shownWidth >= of.columns * of.scaleX - 1 && of.shownHeight >= of.rows * of.scaleY - 1) return;
+      if (!of.pans.x && !of.pans.y) return;
       moved = true;
       of.pan(next.clientX - x, next.clientY - y);
       [x, y] = [next.clientX, next.clientY];

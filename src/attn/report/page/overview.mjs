@@ -95,7 +95,7 @@ export class Overview {
       this.box.style.height = `${height}px`;
     }
     const wide = Math.max(width - this.left - kMargin, 1), tall = Math.max(height - this.top - kMargin, 1);
-    camera.resize(columns, down, wide, tall);
+    Object.assign(camera, {columns, rows: down, width: wide, height: tall});
     const widestSide = Math.min(wide / columns, kMostSlot * em());
     const sideWith = (/** @type {number} */ caption) =>
         Math.max(scrolls ? Math.min(widestSide, this.captionedSide) : kLeastSlot, Math.min(widestSide, (tall / down - caption) * ratio));
@@ -162,6 +162,9 @@ export class Overview {
   /** Draws the pictures; a few at a time, so that the page stays responsive. `now`: all at once. */
   draw(now = false) {
     const run = ++this.run, {data, state, camera} = this, {facts} = data;
+    // Where a finger cannot move the pictures, it scrolls the page.
+    const {x, y} = camera.pans;
+    this.box.style.touchAction = x ? y ? 'pinch-zoom' : 'pan-y pinch-zoom' : y ? 'pan-x pinch-zoom' : '';
     const width = this.box.clientWidth, height = this.box.clientHeight;
     const context = sized(this.base, width, height);
     const marks = {ground: hexColour('--ground'), hatch: hexColour('--hatch'), nan: hexColour('--nan')};
