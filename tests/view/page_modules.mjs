@@ -19,7 +19,7 @@ const {FileNumbers, matrixCsv, rowText} = await load('copies');
 const {SelectedWeights} = await load('selected');
 const {Names} = await load('names');
 const {Tiles} = await load('tiles');
-const {Difference} = await load('data');
+const {Difference, Matrix} = await load('data');
 
 const grey = Uint32Array.from({length: 256}, (_, i) => 0xFF000000 | i << 16 | i << 8 | i);
 const marks = {ground: '#0000ff', hatch: '#00ff00', nan: '#ff0000'};
@@ -419,6 +419,16 @@ test('a list without entries says why', () => {
 
 test('rows of zeros are named', () => {
   assert.deepEqual([[1, 0, NaN], [0, 0, 0, 0, 0, 1], [1]].map(sums => rowsOfZeros(sums, 'rows')), ['sum 0: row 1', 'sum 0: 5 rows, first 0', '']);
+});
+
+test('rows of zeros are named only where the matrix shows weights', () => {
+  const rows = ['a', 'b'], one = state(), matrix = Object.assign(Object.create(Matrix.prototype), {step: 1, ofRows: Float32Array.of(1, 0, 0, 0, 0, 0, 0, 0)});
+  const data = {facts: {rows, rowAxis: 'queries', hidden: [false], zeros: [false], nan: false}, hasSums: true, compares: false, tile: () => undefined};
+  const names = new Names(data, one, ['scores', 'masked', 'weights']), legends = ['scores', 'masked', 'weights'].map(stage => {
+    one.stage = stage;
+    return names.patterns(matrix);
+  });
+  assert.deepEqual(legends, ['', '', 'sum 0: query 1']);
 });
 
 test('sum and entropy of a row of a file', () => {

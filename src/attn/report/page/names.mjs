@@ -79,7 +79,7 @@ export class Names {
     const who = this.tile && facts.hidden[0] ? ` in ${data.tiles?.hiddenAreZero ? 'all heads' : 'a head'}` : '';
     return [hides && !isRollout ? `hatched: hidden${who}` : '', zeros || (matrix instanceof TileMatrix && matrix.hasExactZeros) ? 'dotted: exactly 0' : '',
             facts.nan ? 'crossed out, or filled if small: NaN' : '',
-            data.hasSums && !data.compares && matrix instanceof Matrix ? rowsOfZeros(facts.rows.map((_, i) => matrix.row(i, kSum)), facts.rowAxis) : '']
+            data.hasSums && !data.compares && stage === 'weights' && matrix instanceof Matrix ? rowsOfZeros(facts.rows.map((_, i) => matrix.row(i, kSum)), facts.rowAxis) : '']
         .filter(Boolean).join(' · ');
   }
 
