@@ -226,6 +226,17 @@ def many(folder):
     attn("view", "many.npz", "-o", "many.html", "--force", cwd=folder)
 
 
+@pytest.mark.parametrize("fragment, head", [("", 30), ("#layer=50&head=20&row=1&column=1", 20), ("#order=entropy", 30)])
+def test_the_overview_shows_the_selected_head_at_the_start(page, many, folder, fragment, head):
+    page.size(1440, 900)
+    show(page, folder / "many.html", fragment)
+    assert page.text("panel").endswith(f"head {head}")
+    page.run("attn.redraw()")
+    left, top, width, height = page.run("const o = attn.overview, {row, column} = o.placeOf(attn.state.head), b = o.boxOf(row, column);"
+                                        "return [b.left - o.left, b.top - o.top, o.camera.width - b.width, o.camera.height - b.height]")
+    assert 0 <= left <= width and 0 <= top <= height
+
+
 def test_the_matrix_begins_on_the_first_screen_of_a_phone(page, many, model, folder):
     page.size(390, 844, 2, touch=True)
     for name in ("many", "model", "both"):

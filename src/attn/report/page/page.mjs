@@ -871,6 +871,7 @@ window.addEventListener('hashchange', () => {
   readFragment();
   restoreCamera();
   redraw();
+  overview.reveal();
   loadOverview();
   drawHead();
 });
@@ -1035,6 +1036,7 @@ for (const figure of figures) figure.layout();
 restoreCamera();
 await nextTask();
 redraw();
+overview.reveal();
 await nextTask();
 drawHead();
 loadOverview();
