@@ -231,6 +231,7 @@ def test_the_overview_shows_the_selected_head_at_the_start(page, many, folder, f
     page.size(1440, 900)
     show(page, folder / "many.html", fragment)
     assert page.text("panel").endswith(f"head {head}")
+    assert "scroll for more" in page.text("shown")
     page.run("attn.redraw()")
     left, top, width, height = page.run("const o = attn.overview, {row, column} = o.placeOf(attn.state.head), b = o.boxOf(row, column);"
                                         "return [b.left - o.left, b.top - o.top, o.camera.width - b.width, o.camera.height - b.height]")

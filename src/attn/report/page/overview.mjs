@@ -44,8 +44,8 @@ export class Overview {
     /** Of the widest title, in ems. @type {number | undefined} */
     this.captionWidth = undefined;
     this.captionLines = 1;
-    /** Whether not all heads are in view. */
-    this.scrolls = false;
+    /** Whether not all heads are in view without zoom. */
+    this.hasMore = false;
     this.left = this.top = 0;
     this.run = 0;
     /** @type {Map<string, import('./codes.mjs').Level[]>} */
@@ -80,7 +80,7 @@ export class Overview {
     const {facts, tiles} = this.data, {byLayer, camera} = this, ratio = this.aspect(), line = this.captionLines * kCaption * em();
     const space = width - 2 * kMargin, all = this.acrossFor(heads.length, space, most - 2 * kMargin);
     // Ordered heads have captions, so not all of many are in view.
-    const scrolls = this.scrolls = this.state.order !== 'file' && !byLayer && space / all < this.captionedSide;
+    const scrolls = this.state.order !== 'file' && !byLayer && space / all < this.captionedSide;
     this.rows = rowsOfHeads(facts, heads, byLayer, scrolls ? Math.max(1, Math.floor(space / this.captionedSide)) : all);
     if (byLayer) this.rows.forEach((row, group) => row.heads.push(...tiles?.ofGroup(group) ?? []));
     const columns = Math.max(1, ...this.rows.map(row => row.heads.length));
@@ -107,6 +107,7 @@ export class Overview {
       this.box.style.height = `${Math.ceil(this.top + camera.height) + kMargin}px`;
     }
     camera.clamp();
+    this.hasMore = columns * camera.base.x > camera.width + 1 || down * camera.base.y > camera.height + 1;
   }
 
   /** Whether all rows are in view, without zoom. */

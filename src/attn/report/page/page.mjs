@@ -400,7 +400,7 @@ function arrange() {
   const note = facts.statistics.find(({name}) => name === state.order)?.note ?? '';
   const isScreen = !device.print;
   byId('shown').textContent = refused || [shown, state.order === 'file' ? '' : 'the largest first', note, names.stage === 'weights' ? '' : 'weights', isChange ? 'first minus second' : '',
-                                          isScreen && overview.scrolls ? 'scroll for more' : '', overview.initials,
+                                          isScreen && overview.hasMore ? 'scroll for more' : '', overview.initials,
                                           isScreen && tilesAreLate() ? `a click computes ${overview.tileKinds}` : ''].filter(Boolean).join(', ');
 }
 
