@@ -961,6 +961,14 @@ def test_fragment_restores_the_view(page, model, folder):
     assert page.run("return [document.getElementById('colours').value, attn.state.pinned]") == ["log", [30]]
 
 
+def test_a_link_to_what_is_not_on_the_page_says_so(page, weights, folder):
+    show(page, folder / "heads.html", "#head=9&row=99&column=2")
+    for name in ("notes", "status"):
+        assert page.text(name).startswith("This page has no head 9, row 99.")
+    page.run("return new Promise(done => { addEventListener('hashchange', () => done(), {once: true}); location.hash = '#head=2&row=3'; })")
+    assert "This page" not in page.text("notes")
+
+
 def test_lines_of_several_heads_have_their_colours(page, model, folder):
     show(page, folder / "model.html", "#head=1&row=63&column=0&pinned=2.3")
     page.wait("return attn.lines.heads.length === 3")

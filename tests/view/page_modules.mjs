@@ -203,8 +203,9 @@ test('a link has the numbers of layer, or batch item, and head', () => {
   assert.equal(other.head, 3);
   const headOf = text => { other.read(text); return other.head; };
   assert.deepEqual(['head=3', 'layer=3&head=1', 'head=4', 'head=9', 'layer=0&head=1', 'layer=4&head=2'].map(headOf), [3, 1, 4, 9, 0, 0]);
-  assert.deepEqual(['layer=77&head=99', 'layer=4', 'head=99', 'head=3', ''].map(text => { other.read(text); return other.missing; }),
-                   ['layer 77, head 99', 'layer 4', 'head 99', '', '']);
+  assert.deepEqual(['layer=77&head=99', 'layer=4', 'head=99&row=99&column=x', 'head=3&row=1&column=-1', 'head=3&row=1&column=1', '']
+                       .map(text => { other.read(text); return other.missing; }),
+                   ['layer 77, head 99', 'layer 4', 'head 99, row 99, column x', 'column -1', '', '']);
   one.head = 4;
   assert.match(one.fragment(), /^batch=1&head=0&/);
   assert.equal(headOf('batch=1&head=0'), 4);

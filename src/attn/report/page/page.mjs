@@ -490,7 +490,8 @@ function checkRadios(name, value) {
 /** Reads the state from the fragment and shows it in the controls. */
 function readFragment() {
   state.read(location.hash.slice(1));
-  if (state.missing) say(`This page has no ${state.missing}.`);
+  writeNotes();
+  if (state.missing) say(lackText());
   if (state.side === 'why' && !facts.why) state.side = state.defaults.side;
   select('set').value = String(state.set);
   select('scale').value = state.scale;
@@ -913,7 +914,8 @@ function notes() {
   const exact = `exact from ${names.join(' and ')}: ${facts.step > 1 ? 'the matrix, ' : ''}the selected row and the CSV`;
   return [...facts.notes, ...names.length > 0 ? [exact] : []];
 }
-function writeNotes() { byId('notes').textContent = notes().join(' · '); }
+const lackText = () => state.missing && `This page has no ${state.missing}.`;
+function writeNotes() { byId('notes').textContent = [lackText(), ...notes()].filter(Boolean).join(' · '); }
 
 /** @param {number} set @param {unknown} error */
 function refuseSource(set, error) {
@@ -993,7 +995,6 @@ window.addEventListener('afterprint', afterPrint);
 // ---- start
 
 byId('title').textContent = facts.title;
-writeNotes();
 byId('row-axis').textContent = one(facts.rowAxis);
 byId('column-axis').textContent = one(facts.columnAxis);
 // The columns of #facts are at least 7.2 rem wide.

@@ -115,7 +115,9 @@ export class State {
     const at = axis ? this.places.findIndex(place => place?.axis === axis && String(place.group) === parts.get(axis) && String(place.head) === named)
         : named && Number.isNaN(Number(named)) ? this.places.map(place => place?.head).lastIndexOf(named)  // a tile
         : index('head', limits.heads, named === null ? this.defaults.head : -1);
-    this.missing = at >= 0 ? '' : [axis ? `${axis} ${parts.get(axis)}` : '', named === null ? '' : `head ${named}`].filter(Boolean).join(', ').slice(0, 100);
+    const lacking = (/** @type {string} */ key, /** @type {number} */ count) => index(key, count, -1) < 0 && parts.has(key) ? `${key} ${parts.get(key)}` : '';
+    this.missing = [at < 0 && axis ? `${axis} ${parts.get(axis)}` : '', at < 0 && named !== null ? `head ${named}` : '',
+                    lacking('row', limits.rows), lacking('column', limits.columns)].filter(Boolean).join(', ').slice(0, 100);
     this.head = at < 0 ? this.defaults.head : at;
     this.select(index('row', limits.rows, 0), index('column', limits.columns, 0));
     this.locked = parts.get('locked') === '1';
