@@ -225,7 +225,7 @@ export class WhyPanel {
   rank(d) {
     const {products} = /** @type {Steps} */ (this.steps), size = Math.abs(products[d]);
     const place = 1 + products.filter(product => Math.abs(product) > size).length;
-    return `${place === 1 ? 'the largest' : `number ${place} by magnitude`} of ${products.length} products`;
+    return `${place === 1 ? 'the largest' : `number ${place}`} by magnitude of ${products.length} products`;
   }
 
   /** @param {'score' | 'context'} which */
