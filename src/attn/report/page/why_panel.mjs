@@ -154,8 +154,7 @@ export class WhyPanel {
       return box;
     });
     const {scrollTop} = this.box;
-    const names = this.paragraph([all.map(({name}, k) => `${k + 1}. ${name}`).join(', ')], 'names');
-    this.box.replaceChildren(heading, names, ...boxes);
+    this.box.replaceChildren(heading, ...boxes);
     this.box.scrollTop = scrollTop;
     this.mark();
     this.drawStrips();
