@@ -1621,6 +1621,18 @@ def test_why_fits_every_screen(page, why, folder, size, dark):
     assert page.run("const box = document.getElementById('why'); return box.scrollWidth <= box.clientWidth")
 
 
+def test_grey_bars_of_the_context_are_labelled(page, why, folder):
+    show(page, folder / "why.html", "#head=1&row=5&column=2&side=why")
+    page.wait("return document.querySelector('#why [data-step=\"4\"] canvas') !== null")
+    grey = page.run("""
+        const canvas = document.querySelector('#why [data-step="4"] canvas'), {left} = attn.why.strips.context, ratio = devicePixelRatio;
+        const {data} = canvas.getContext('2d').getImageData(0, canvas.height / 2, left * ratio, canvas.height / 2);
+        let count = 0;
+        for (let at = 0; at < data.length; at += 4) count += data[at] === 0xc9 && data[at + 1] === 0xc9 && data[at + 2] === 0xd2 ? 1 : 0;
+        return count / ratio ** 2;""")
+    assert grey > 40
+
+
 def test_elements_of_another_head_are_its_largest(page, why, folder):
     show(page, folder / "why.html", "#head=0&row=5&column=2&side=why")
     page.wait("return document.querySelector('#why .elements') !== null")

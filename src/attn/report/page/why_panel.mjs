@@ -7,7 +7,7 @@ import {agrees, stepsOf, writtenSteps} from './why.mjs';
 
 /** @typedef {import('./why.mjs').Steps} Steps */
 /** @typedef {import('./why.mjs').Part} Part */
-/** A row of a strip. @typedef {{name: string, values: ArrayLike<number>, reach: number, behind?: number[]}} StripRow */
+/** A row of a strip; grey bars may be behind its bars. @typedef {{name: string, values: ArrayLike<number>, reach: number, behind?: {name: string, values: number[]}}} StripRow */
 
 const kCell = 15, kBars = 40, kRowGap = 3, kNames = 40;
 
@@ -58,7 +58,12 @@ class Strip {
     this.rows.forEach(({name, values, reach, behind}, r) => {
       const height = heights[r], scale = new Scale([-reach, reach], true, 'linear', palette, 1);
       context.fillStyle = colour('--soft');
-      context.fillText(name, 0, top + height / 2);
+      context.fillText(name, 0, top + height / (behind ? 4 : 2));
+      if (behind) {
+        context.fillText(behind.name, 12 * unit, top + height * 3 / 4);
+        context.fillStyle = colour('--frame');
+        context.fillRect(0, top + height * 3 / 4 - 4 * unit, 8 * unit, 8 * unit);
+      }
       const bar = (/** @type {number} */ at, /** @type {number} */ value, /** @type {number} */ share, /** @type {string} */ fill) => {
         const tall = Math.min(1, Math.abs(value) / reach) * height / 2;
         context.fillStyle = fill;
@@ -71,7 +76,7 @@ class Strip {
       }
       for (let at = 0; at < count; ++at) {
         const value = values[at];
-        if (behind) bar(at, behind[at], 1, colour('--frame'));
+        if (behind) bar(at, behind.values[at], 1, colour('--frame'));
         if (isBars) {
           bar(at, value, behind ? .6 : 1, `rgb(${scale.rgb(value < 0 ? -reach * .75 : reach * .75)})`);
         } else {
@@ -142,7 +147,7 @@ export class WhyPanel {
     this.strips.score.rows = [{name: 'q', values: steps.q, reach: reachOf(steps.q)}, {name: 'k', values: steps.k, reach: reachOf(steps.k)},
                               {name: 'q · k', values: steps.products, reach: reachOf(steps.products)}];
     this.strips.context.rows = [{name: 'v', values: steps.v, reach: reachOf(steps.v)},
-                                {name: 'a · v', values: steps.contribution, reach: reachOf(steps.contribution, steps.context), behind: steps.context}];
+                                {name: 'a · v', values: steps.contribution, reach: reachOf(steps.contribution, steps.context), behind: {name: 'c', values: steps.context}}];
     const boxes = all.map(({name, words, formulas, strips}, k) => {
       const box = document.createElement('div'), title = document.createElement('h4');
       box.className = 'step';
