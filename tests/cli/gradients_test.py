@@ -36,6 +36,12 @@ def test_description(run):
     assert lines[0] == "grad_Q (2, 2): gradient of the loss with respect to Q"
 
 
+def test_drawing_has_the_description(run, tmp_path):
+    assert run("--outputs", "grad_Q", "-o", "all.npz").returncode == 0
+    drawn = attn("view", "all.npz", cwd=tmp_path).stdout.decode().splitlines()
+    assert drawn[:2] == ["grad_Q", "gradient of the loss with respect to Q"]
+
+
 @pytest.mark.parametrize("name, of", [
     ("grad_dropout_mask", "dropout_mask"), ("dk_scale", "k_scale"), ("key_lengths.grad", "key_lengths"), ("dCKV", "CKV"),
     ("grad_seqused_k", "key_lengths")])

@@ -279,8 +279,11 @@ RenderFormat render_format(const std::string& path) {
               printable(path) + ": expected a name that ends in " + kRenderSuffixes);
 }
 
-std::string description_of(Output output, std::size_t rank) {
-  const std::string text(row_of(output).description);
+std::string description_of(const std::string& name, std::size_t rank) {
+  const auto gradient = gradient_named(name);
+  if (gradient) return gradient_description(name_of(gradient->of));
+  const auto output = output_named(name);
+  const std::string text(output ? row_of(*output).description : "");
   return output == Output::context && rank == 4 ? text.substr(0, text.find(';')) : text;
 }
 
@@ -303,8 +306,7 @@ HeatSource heat_source(const ResultFile& result, const std::string& requested,
   source.leading_axes = axes.leading;
   source.layers = axes.layers;
   const std::size_t rank = source.tensor.rank() - (axes.layers.empty() ? 0 : 1);
-  if (const std::optional<Output> output = output_named(own_name))
-    source.description = with_superscript_t(description_of(*output, rank));
+  source.description = with_superscript_t(description_of(own_name, rank));
   source.are_axes_certain = axes.known && result.made_by.find("job") != nullptr;
   const Json& made_by = made_by_of(result.made_by, source.name);
   source.positions = positions_of(made_by, source.tensor.shape(), axes.leading);

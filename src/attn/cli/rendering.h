@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "attn/core/output_table.h"
 #include "attn/io/tensor_file.h"
 #include "attn/report/heat_map.h"
 #include "attn/report/page.h"
@@ -66,8 +65,9 @@ struct RenderStyle {
   std::size_t max_html_bytes = 50'000'000;  ///< above it, values are stored less precisely
 };
 
-/// What an output is. A context of `rank` 4 has an axis of heads: they are not concatenated.
-std::string description_of(Output output, std::size_t rank);
+/// What an output or a gradient is; "" for other names. A context of `rank` 4 has an axis of heads:
+/// they are not concatenated.
+std::string description_of(const std::string& name, std::size_t rank);
 
 /// The tensor `name` with its labels, hidden cells and axis names. "" selects the weights, or the
 /// only tensor. Errors: usage, if there is no such tensor.

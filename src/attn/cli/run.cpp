@@ -248,12 +248,6 @@ OutputPolicy policy_of(const RunArgs& args) {
   return {.force = args.show.force, .durable = args.durable};
 }
 
-std::string meaning_of(const std::string& name, std::size_t rank) {
-  if (const auto output = output_named(name)) return description_of(*output, rank);
-  const std::optional<Gradient> gradient = gradient_named(name);
-  return gradient ? gradient_description(name_of(gradient->of)) : "";
-}
-
 bool needs_description(const Destination& destination, const RunArgs& args) {
   return !args.views.empty() || (destination.shown && args.show.format == "ndjson") ||
          std::any_of(destination.targets.begin(), destination.targets.end(),
@@ -410,7 +404,7 @@ int run_job(const RunArgs& args) {
   views.commit();
   if (destination.shown)
     show(result, shown, [](const std::string& name, const Tensor& tensor) {
-      return meaning_of(name, tensor.rank());
+      return description_of(name, tensor.rank());
     });
   views.write_streams(job, all);
   for (const std::string& warning : warnings) note("warning: " + warning);

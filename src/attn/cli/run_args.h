@@ -74,7 +74,4 @@ std::unique_ptr<RunProgress> progress_of(const RunArgs& args, std::size_t rows, 
 /// Whether --dry-run prints JSON.
 bool prints_json(const RunArgs& args);
 
-/// The description of an output of `rank` axes, for headings.
-std::string meaning_of(const std::string& name, std::size_t rank);
-
 }  // namespace attn

@@ -10,6 +10,7 @@
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
+#include "attn/cli/rendering.h"
 #include "attn/cli/terminal.h"
 #include "attn/core/fused.h"
 #include "attn/io/open_file.h"
@@ -247,7 +248,7 @@ class LayersRun {
     writer.commit();
     if (destination_.shown)
       show(result, shown_, [](const std::string& name, const Tensor& tensor) {
-        return meaning_of(name, tensor.rank() - 1);  // without the axis of layers
+        return description_of(name, tensor.rank() - 1);  // without the axis of layers
       });
   }
 
