@@ -1582,6 +1582,17 @@ def test_why_shows_the_steps_of_the_selected_weight(page, why, folder):
     page.wait("return location.hash.includes('side=why')")
 
 
+def test_why_names_the_options_that_hide_this_key(page, folder):
+    matrix = np.eye(5).tolist()
+    (folder / "hides.json").write_text(json.dumps({"Q": matrix, "K": matrix, "V": matrix, "causal": True, "key_lengths": 4,
+                                                   "mask": [[True, False, True, True, False]] * 5}))
+    assert attn("run", "hides.json", "--view=hides.html", "--force", cwd=folder).returncode == 0
+    for row, column, by in (3, 1, "option mask"), (0, 2, "option causal"), (4, 4, "options key_lengths and mask"), (0, 4, "options key_lengths, causal and mask"):
+        show(page, folder / "hides.html", f"#row={row}&column={column}&side=why")
+        page.wait("return document.querySelector('#why .step') !== null")
+        assert f"This key is hidden from the query by the {by}." in page.text("why")
+
+
 def test_why_is_stepped_through_with_keys(page, why, folder):
     show(page, folder / "why.html", "#head=0&row=4&column=1&side=why")
     page.wait("return document.querySelector('#why .step') !== null")

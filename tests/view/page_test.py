@@ -810,6 +810,63 @@ def test_nothing_is_said_about_a_page_that_is_not_written(tmp_path):
     assert (written.returncode, written.stderr.startswith(b"attn: page: 1 matrix")) == (0, True)
 
 
+def hiding_options(path, panel):
+    """The options that the panel "why this weight" names for each cell of a matrix."""
+    numbers = Numbers(path.read_text())
+    why, hidden = numbers.facts["why"], np.isneginf(numbers.matrix(f"0-{panel}")[0]).ravel()
+    if "hiding" not in why:
+        return [why["hides"] if one else [] for one in hidden]
+    found = [why["hiding"]["sets"][k] for k in numbers.data(f"hiding-0-{why['hiding']['of'][panel]}")]
+    assert [len(names) > 0 for names in found] == hidden.tolist()
+    return found
+
+
+def job_with_hidden_keys(rng):
+    """A random job, and for each batch item, head, query and key the options that hide the key, in the order of the page."""
+    B, G, share, L, S = (int(rng.integers(1, most + 1)) for most in (2, 2, 2, 6, 7))
+    chance = lambda share: rng.random() < share
+    if chance(.3):
+        S = L
+    numbers = lambda *shape: rng.standard_normal(shape).round(2).tolist()
+    job = {"Q": numbers(B, G * share, L, 2), "K": numbers(B, G, S, 2), "V": numbers(B, G, S, 1)}
+    lengths = lambda most: rng.integers(0, most + 1, B).tolist()
+    booleans = lambda *shape: (rng.random(shape) < .7).tolist()
+    infinite = lambda *shape: np.where(rng.random(shape) < .8, np.array(.5, object), "-Infinity").tolist()
+    for name, value in {"query_lengths": lengths(L), "key_lengths": lengths(S), "key_starts": lengths(S), "causal": True,
+                        "alignment": "bottom-right", "window": rng.integers(-1, 3, 2).tolist(), "chunk": int(rng.integers(1, 4)),
+                        "mask": booleans(B, 1, L, S) if chance(.5) else infinite(G * share, L, S), "key_mask": booleans(B, S),
+                        "bias": infinite(L, S), "mask_rule": "j != 1"}.items():
+        if chance(.3) and (name != "alignment" or "causal" in job):
+            job[name] = value
+    if chance(.3) and L == S and "key_starts" not in job:
+        job["documents"] = np.sort(rng.integers(0, 2, L)).tolist()
+    if "window" in job and job["window"][0] >= 0 and chance(.5):
+        job["sink_tokens"] = int(rng.integers(1, 3))
+    sinks = job.get("sink_tokens", 0)
+    left, right = job.get("window", [-1, -1])
+    expected = np.empty((B, G * share, L, S), object)
+    for b, h, i, j in np.ndindex(expected.shape):
+        begin, query_length, key_length = (job[name][b] if name in job else usual for name, usual in
+                                           (("key_starts", 0), ("query_lengths", L), ("key_lengths", S)))
+        documents = job.get("documents", [0] * max(L, S))
+        of_q, of_k = documents[i], documents[j]
+        in_order = lambda length, end, of: sum(documents[at] == of for at in range(min(length, end)))
+        q, k = (in_order(L, i, of_q), in_order(S, j, of_k)) if "documents" in job else (i - begin, j - begin)
+        if job.get("alignment") == "bottom-right":
+            q += in_order(key_length, S, of_q) - in_order(query_length, L, of_q) if "documents" in job else key_length - query_length
+        mask = lambda name, *at: np.broadcast_to(np.array(job[name], object), (B, G * share, L, S))[at] in (False, "-Infinity")
+        together = of_q == of_k and j >= begin
+        beyond = left >= 0 and k >= sinks and q - k > left or right >= 0 and k - q > right
+        apart = "chunk" in job and q // job["chunk"] != k // job["chunk"]
+        hidden = {"query_lengths": i >= query_length, "key_lengths": j >= key_length, "key_starts": j < begin, "documents": of_q != of_k,
+                  "causal": together and "causal" in job and k > q, "window": together and beyond, "chunk": together and apart,
+                  "mask_rule": "mask_rule" in job and together and j == 1 and not apart and not (sinks > 0 and beyond),
+                  "bias": "bias" in job and mask("bias", b, h, i, j), "mask": "mask" in job and mask("mask", b, h, i, j),
+                  "key_mask": "key_mask" in job and not job["key_mask"][b][j]}
+        expected[b, h, i, j] = [name for name, hides in hidden.items() if hides]
+    return job, expected
+
+
 class TestWhyThisWeight:
     """Which pages have the vectors of the panel "why this weight", and what the others say."""
 
@@ -838,6 +895,30 @@ class TestWhyThisWeight:
         assert run.returncode == 0
         assert "steps-0-1" in Elements((tmp_path / "page.html").read_text()).ids
         assert "queries" not in np.load(tmp_path / "r.npz")
+
+    def test_options_that_hide_each_key(self, tmp_path):
+        rng = np.random.default_rng(7)
+        for number in range(60):
+            job, expected = job_with_hidden_keys(rng)
+            (tmp_path / "job.json").write_text(json.dumps(job))
+            run = attn("run", "job.json", "--view=page.html", "--force", cwd=tmp_path)
+            assert run.returncode == 0, run.stderr
+            for panel, want in enumerate(expected.reshape(-1, *expected.shape[2:])):
+                assert hiding_options(tmp_path / "page.html", panel) == want.ravel().tolist(), (number, panel, job)
+
+    @pytest.mark.parametrize("keys, rows", [
+        ({"prefix_lengths": 2, "causal": True}, ["..cc", "..cc", "...c", "...."]),
+        ({"key_indices": [[0, 1], [1, 2], [3, -1], [0, 3]], "causal": True}, [".cKK", "k.cK", "kkkc", ".kk."]),
+        ({"tree_parents": [-1, 0, 0], "causal": True}, [".TTT", "..TT", "...T", "..t."]),
+        ({"blocks": [[True, False], [True, True]], "block_size": [2, 2], "causal": True}, [".cBB", "..BB", "...c", "...."]),
+    ], ids=["prefix", "key lists", "tree", "blocks"])
+    def test_rules_that_hide_each_key(self, tmp_path, keys, rows):
+        letters = {"c": "causal", "k": "key_indices", "t": "tree_parents", "b": "blocks"}
+        names = {".": []} | {key: [name] for key, name in letters.items()} | {key.upper(): ["causal", name] for key, name in letters.items()}
+        matrix = [[1.0, 2.0], [0.5, 1.0], [1.0, -1.0], [2.0, 0.0]]
+        (tmp_path / "job.json").write_text(json.dumps({"Q": matrix, "K": matrix, "V": matrix} | keys))
+        assert attn("run", "job.json", "--view=page.html", cwd=tmp_path).returncode == 0
+        assert hiding_options(tmp_path / "page.html", 0) == [names[cell] for row in rows for cell in row]
 
     @pytest.mark.parametrize("keys", [{}, {"bias": [[[1.0, 2.0, 0.0]] * 2] * 2, "sinks": [0.5, 1.0]}, {"head_scale": [1.0, 2.0]}],
                              ids=["plain", "bias and sinks", "head scale"])

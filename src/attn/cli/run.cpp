@@ -125,6 +125,8 @@ std::size_t RunViews::bytes(const Job& job, const Plan& plan) const {
         steps += element_count(output.shape) * sizeof(double);
   }
   for (const PlannedOutput& output : plan.outputs) {
+    if (shows_steps() && output.request == drawn_)  // add_hiding_options()
+      steps += kHidingBytes * std::min(element_count(output.shape), kMostHidingOptions);
     if (view_ && output.request == drawn_)
       bytes = std::max(bytes, rendering_bytes(output.shape, output.dtype, job.tokens,
                                               render_format(args_.view), args_.style, steps));
@@ -142,7 +144,7 @@ std::string RunViews::flags() const {
                            : "";
 }
 
-void RunViews::write(const Job& job, const Result& result, bool streams) {
+void RunViews::write(const Job& job, const Inputs& in, const Result& result, bool streams) {
   if (explain_ && explain_streams_ == streams) {
     const WorkedSteps steps = explain(job, result.outputs, args_.choice);
     explain_->write(steps_text(steps, steps_format("--explain", args_.explain),
@@ -159,6 +161,7 @@ void RunViews::write(const Job& job, const Result& result, bool streams) {
   for (HeatPanel& panel : set.map.panels)
     if (args_.layer) panel.layer = args_.layer;
   if (shows_steps()) add_weight_steps(file, source, set);
+  if (set.steps) add_hiding_options(in, *set.steps);
   const Rendering drawing = render({set}, render_format(args_.view), args_.style);
   view_->write(drawing.bytes);
   view_->finish();
@@ -399,14 +402,14 @@ int run_job(const RunArgs& args) {
   const auto [all, warnings] = run->execute(request, files, writer);
   const Result result = with_outputs(all, outputs);
   writer.write(result);
-  views.write_files(job, all);
+  views.write_files(job, prepared.inputs, all);
   writer.commit();
   views.commit();
   if (destination.shown)
     show(result, shown, [](const std::string& name, const Tensor& tensor) {
       return description_of(name, tensor.rank());
     });
-  views.write_streams(job, all);
+  views.write_streams(job, prepared.inputs, all);
   for (const std::string& warning : warnings) note("warning: " + warning);
   return 0;
 }

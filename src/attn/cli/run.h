@@ -51,12 +51,16 @@ class RunViews {
   std::string flags() const;  ///< "--view and --explain"; "" for neither
   /// write_files() writes to temporary files, which commit() renames. write_streams() writes to
   /// terminals and pipes.
-  void write_files(const Job& job, const Result& result) { write(job, result, false); }
+  void write_files(const Job& job, const Inputs& in, const Result& result) {
+    write(job, in, result, false);
+  }
   void commit();
-  void write_streams(const Job& job, const Result& result) { write(job, result, true); }
+  void write_streams(const Job& job, const Inputs& in, const Result& result) {
+    write(job, in, result, true);
+  }
 
  private:
-  void write(const Job& job, const Result& result, bool streams);
+  void write(const Job& job, const Inputs& in, const Result& result, bool streams);
   void print_note() const;
   bool shows_steps() const;  ///< of the weights, on a page
 

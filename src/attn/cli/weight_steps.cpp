@@ -217,4 +217,13 @@ void add_weight_steps(const ResultFile& result, const HeatSource& source, PageSe
   set.steps = StepsReader(result, source, recorded_options(made_by)).read(set.no_steps);
 }
 
+void add_hiding_options(const Inputs& in, WeightSteps& steps) {
+  std::optional<HidingOptions> hiding = hiding_options(in);
+  if (!hiding || hiding->sets.size() == 1) return;
+  if (hiding->sets.size() == 2 && hiding->sets.back().size() == 1)
+    steps.hides = hiding->sets.back();
+  else
+    steps.hiding = std::move(hiding);
+}
+
 }  // namespace attn

@@ -19,4 +19,7 @@ std::vector<Request> requests_of_steps(const AttentionArguments& given);
 /// nothing unless it has the weights of a job.
 void add_weight_steps(const ResultFile& result, const HeatSource& source, PageSet& set);
 
+/// Adds to these which options hide each key. `in` is the problem of the result.
+void add_hiding_options(const Inputs& in, WeightSteps& steps);
+
 }  // namespace attn

@@ -49,10 +49,11 @@ double rounding_of(DType dtype) {
                                : 0x1p-8;
 }
 
-/// The matrices of keys of the drawn heads, each once, in ascending order.
-std::vector<std::size_t> drawn_keys(const WeightSteps& steps, const HeatMap& map) {
+/// The matrices of keys, or of `hiding`, of the drawn heads, each once, in ascending order.
+std::vector<std::size_t> drawn(const WeightSteps& steps, const HeatMap& map,
+                               std::size_t (WeightSteps::*matrix_of)(std::size_t) const) {
   std::vector<std::size_t> drawn;
-  for (const HeatPanel& panel : map.panels) drawn.push_back(steps.keys_of(panel.matrix));
+  for (const HeatPanel& panel : map.panels) drawn.push_back((steps.*matrix_of)(panel.matrix));
   std::sort(drawn.begin(), drawn.end());
   drawn.erase(std::unique(drawn.begin(), drawn.end()), drawn.end());
   return drawn;
@@ -78,6 +79,17 @@ std::vector<std::byte> bytes_of_keys(const WeightSteps& steps, std::size_t matri
   if (steps.values)
     for (std::size_t j = 0; j < steps.values->count(); ++j)
       append_floats(bytes, steps.values->row(matrix, j), bits);
+  return bytes;
+}
+
+std::vector<std::byte> bytes_of_hiding(const HidingOptions& hiding, const HeatMap& map,
+                                       std::size_t matrix) {
+  const std::size_t S = hiding.row_size,
+                    rows = hiding.of.size() / (hiding.items * hiding.heads * S);
+  std::vector<std::byte> bytes;
+  for (const std::size_t i : map.cells.rows)
+    for (std::size_t j = 0; j < S; ++j)
+      bytes.push_back(static_cast<std::byte>(hiding.of[(matrix * rows + i) * S + j]));
   return bytes;
 }
 
@@ -113,10 +125,15 @@ std::size_t WeightSteps::keys_of(std::size_t matrix) const {
   return item * keys.heads + head * keys.heads / queries.heads;
 }
 
+std::size_t WeightSteps::hiding_of(std::size_t matrix) const {
+  const std::size_t head = hiding->heads == 1 ? 0 : matrix % queries.heads;
+  return (hiding->items == 1 ? 0 : matrix / queries.heads * hiding->heads) + head;
+}
+
 std::string steps_json(const WeightSteps& steps, const HeatMap& map) {
   const Options& options = steps.options;
   const ScoreScale scale = score_scale(options, steps.queries.width());
-  const std::vector<std::size_t> keyed = drawn_keys(steps, map);
+  const std::vector<std::size_t> keyed = drawn(steps, map, &WeightSteps::keys_of);
   const auto number_of_keys = [&](const HeatPanel& panel) {
     const auto found = std::lower_bound(keyed.begin(), keyed.end(), steps.keys_of(panel.matrix));
     return std::to_string(found - keyed.begin());
@@ -133,8 +150,17 @@ std::string steps_json(const WeightSteps& steps, const HeatMap& map) {
   member("softcap", python_repr(options.softcap));
   member("capsMasked", truth(options.softcap_order == SoftcapOrder::after_mask));
   member("masked", truth(steps.masked.has_value()));
-  member("added", "[" + join(steps.added, ",", script_string) + "]");
-  member("hides", "[" + join(steps.hides, ",", script_string) + "]");
+  const auto list = [](const std::vector<std::string>& names) {
+    return "[" + join(names, ",", script_string) + "]";
+  };
+  member("added", list(steps.added));
+  member("hides", list(steps.hides));
+  const auto hiding_of = [&](const HeatPanel& panel) {
+    return std::to_string(steps.hiding_of(panel.matrix));
+  };
+  if (steps.hiding)
+    member("hiding", "{\"sets\":[" + join(steps.hiding->sets, ",", list) + "],\"of\":[" +
+                         join(map.panels, ",", hiding_of) + "]}");
   member("temperature", python_repr(options.temperature));
   member("sinks", of_panels(steps.sinks, map));
   member("width", std::to_string(steps.queries.width()));
@@ -147,12 +173,14 @@ std::string steps_json(const WeightSteps& steps, const HeatMap& map) {
 }
 
 std::size_t raw_bytes_of_steps(const WeightSteps& steps, const HeatMap& map) {
-  const std::size_t keyed = drawn_keys(steps, map).size(), rows = map.cells.rows.size();
+  const std::size_t keyed = drawn(steps, map, &WeightSteps::keys_of).size(),
+                    rows = map.cells.rows.size();
   const std::size_t numbers =
       map.panels.size() * rows * (steps.queries.width() + (steps.masked ? steps.keys.count() : 0)) +
       keyed * steps.keys.count() *
           (steps.keys.width() + (steps.values ? steps.values->width() : 0));
-  return numbers * static_cast<std::size_t>(bits_of(steps)) / 8;
+  return numbers * static_cast<std::size_t>(bits_of(steps)) / 8 +
+         (steps.hiding ? steps.hiding->of.size() : 0);
 }
 
 std::optional<std::string> steps_elements(const WeightSteps& steps, const HeatMap& map,
@@ -162,7 +190,7 @@ std::optional<std::string> steps_elements(const WeightSteps& steps, const HeatMa
       most)
     return std::nullopt;
   const int bits = bits_of(steps);
-  const std::vector<std::size_t> keyed = drawn_keys(steps, map);
+  const std::vector<std::size_t> keyed = drawn(steps, map, &WeightSteps::keys_of);
   const std::size_t panels = map.panels.size(), count = panels + keyed.size();
   const std::size_t workers =
       page_workers(map.rows(), std::max(map.columns(), steps.queries.width()), pool.threads());
@@ -176,6 +204,9 @@ std::optional<std::string> steps_elements(const WeightSteps& steps, const HeatMa
   });
   std::string all;
   for (const std::string& part : parts) all += part;
+  if (steps.hiding)
+    for (const std::size_t matrix : drawn(steps, map, &WeightSteps::hiding_of))
+      append_data(all, "hiding", 0, matrix, bytes_of_hiding(*steps.hiding, map, matrix));
   if (all.size() > max_bytes) return std::nullopt;
   return all;
 }

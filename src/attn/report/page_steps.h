@@ -3,7 +3,8 @@
 // any. The script elements are, little-endian and in 32 or 64 bits:
 //   steps-0-P   of the P-th matrix: the drawn queries (L, D), then their masked scores (L, S)
 //   keyed-0-G   of the G-th matrix of keys: keys (S, D), then values (S, Dv)
-// Heads that share keys share the element of these.
+//   hiding-0-M  of the M-th matrix of HidingOptions: a byte for each cell (L, S)
+// Heads that share keys, or what hides them, share the element of these.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "attn/core/hiding_options.h"
 #include "attn/core/options.h"
 #include "attn/kernel/thread_pool.h"
 #include "attn/report/heat_map.h"
@@ -38,14 +40,17 @@ struct WeightSteps {
   std::optional<HeadVectors> values;
   std::string note;              ///< about the context, or why it is missing; may be ""
   std::optional<Tensor> masked;  ///< masked scores of all matrices, if something is added to scores
-  std::vector<std::string> added;  ///< what: keys of the job
-  std::vector<std::string> hides;  ///< what hides keys: keys of the job
+  std::vector<std::string> added;       ///< what: keys of the job
+  std::vector<std::string> hides;       ///< what hides keys: keys of the job
+  std::optional<HidingOptions> hiding;  ///< which of them hide each key, if there are several
   /// Of each head; empty: none. Head scales are finite, sinks finite or -inf.
   std::vector<double> sinks, head_scales;
 
   std::size_t heads() const { return queries.heads; }
   /// Of a matrix of weights.
   std::size_t keys_of(std::size_t matrix) const;
+  /// The matrix of `hiding`.
+  std::size_t hiding_of(std::size_t matrix) const;
 };
 
 /// The JSON object about them, for the drawn matrices.

@@ -318,6 +318,8 @@ export class Data {
     this.finest = new Recent(kept);
     /** @type {Recent<Promise<import('./why.mjs').Vectors>>} */
     this.ofSteps = new Recent(6);
+    /** @type {Recent<Promise<Uint8Array>>} */
+    this.ofHiding = new Recent(6);
     /** @type {Recent<Promise<Head>>} */
     this.stages = new Recent(6);
     /** Levels of the original file, which replace those of the page. @type {Map<string, Level>} */
@@ -393,6 +395,14 @@ export class Data {
       const bytes = await Promise.all([this.bytes(`steps-0-${head}`), this.bytes(`keyed-0-${why.keyed[head]}`)]);
       return vectorsOf(why, bytes[0], bytes[1], rows.length, columns.length);
     });
+  }
+
+  /** The options that hide a cell, if the page knows. @param {number} head @param {number} row @param {number} column */
+  async hidingKey(head, row, column) {
+    const {hiding} = /** @type {import('./why.mjs').Why} */ (this.facts.why);
+    if (!hiding) return null;
+    const cells = await this.ofHiding.get(String(hiding.of[head]), () => this.bytes(`hiding-0-${hiding.of[head]}`));
+    return hiding.sets[cells[row * this.facts.columns.length + column]];
   }
 
   /** A head at a stage before the softmax. @param {number} head @param {'scores' | 'scaled' | 'masked'} stage @returns {Promise<Head>} */

@@ -3,7 +3,7 @@
 /**
  * The member `why` of the facts (report/page_steps.h). `headScales`, `sinks` and `keyed` have a number for each matrix.
  * @typedef {{cosine: boolean, factor: number, root: number, headScales: number[] | null, softcap: number,
- *   capsMasked: boolean, masked: boolean, added: string[], hides: string[], temperature: number, sinks: (number | null)[] | null, width: number,
+ *   capsMasked: boolean, masked: boolean, added: string[], hides: string[], hiding?: {sets: string[][], of: number[]}, temperature: number, sinks: (number | null)[] | null, width: number,
  *   valueWidth: number, note: string, keyed: number[], bits: number, rounding: number}} Why
  */
 /** @typedef {Float32Array | Float64Array} Numbers */
@@ -211,9 +211,10 @@ export function agrees(why, steps, stored, error) {
  * @param {number} head
  * @param {number} row
  * @param {number} column
+ * @param {string[] | null} hidingKey the options that hide this key, if they are known
  * @returns {Step[]}
  */
-export function writtenSteps(why, steps, head, row, column) {
+export function writtenSteps(why, steps, head, row, column, hidingKey) {
   const of = (/** @type {string} */ letter, at = `${row},${column}`) => [letter, {index: at}];
   /** @type {Step[]} */
   const written = [];
@@ -234,7 +235,8 @@ export function writtenSteps(why, steps, head, row, column) {
   const before = scaled ?? score;
   if (masked !== null) {
     const what = why.added.join(', ');
-    const words = steps.isHidden ? `This key is hidden from the query${why.hides.length > 0 ? ` by the option ${either(why.hides)}` : ''}.`
+    const names = hidingKey ?? why.hides, by = names.length > 1 && hidingKey ? `options ${joined(names, 'and')}` : `option ${joined(names, 'or')}`;
+    const words = steps.isHidden ? `This key is hidden from the query${names.length > 0 ? ` by the ${by}` : ''}.`
         : capsAfter(why) ? `After ${what ? `${what} and ` : ''}the softcap.`
         : steps.added ? `Added by ${what}.` : 'The query sees this key; nothing is added.';
     written.push({name: 'Mask', words, strips: null, formulas: [[...of("s''"), ...steps.isHidden || (capsAfter(why) && why.masked) ? []
@@ -267,8 +269,8 @@ export function writtenSteps(why, steps, head, row, column) {
   return written;
 }
 
-/** "a, b or c". @param {string[]} names */
-const either = names => names.length < 2 ? names.join() : `${names.slice(0, -1).join(', ')} or ${names[names.length - 1]}`;
+/** "a, b or c". @param {string[]} names @param {string} last the word before the last one */
+const joined = (names, last) => names.length < 2 ? names.join() : `${names.slice(0, -1).join(', ')} ${last} ${names[names.length - 1]}`;
 
 /** A number that follows a sign: in parentheses if it is negative. @param {number} number @returns {Part[]} */
 function factor(number) { return number < 0 ? ['(', number, ')'] : [number]; }

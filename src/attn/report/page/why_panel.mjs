@@ -137,12 +137,12 @@ export class WhyPanel {
       this.box.replaceChildren(this.paragraph([why ?? '']));
       return;
     }
-    const vectors = await this.data.vectors(head);
+    const vectors = await this.data.vectors(head), hidingKey = await this.data.hidingKey(head, row, column);
     if (run !== this.run) return;
     const steps = this.steps = stepsOf(why, vectors, head, row, column, (i, j) => values.value(i, j) === null, facts.hidden[0]);
     const heading = document.createElement('h3');
     heading.textContent = [`${one(facts.rowAxis)} ${named(facts.rows, row)} → ${one(facts.columnAxis)} ${named(facts.columns, column)}`, title].filter(Boolean).join(', ');
-    const all = writtenSteps(why, steps, head, row, column);
+    const all = writtenSteps(why, steps, head, row, column, hidingKey);
     this.current = Math.min(this.current, all.length - 1);
     this.strips.score.rows = [{name: 'q', values: steps.q, reach: reachOf(steps.q)}, {name: 'k', values: steps.k, reach: reachOf(steps.k)},
                               {name: 'q · k', values: steps.products, reach: reachOf(steps.products)}];
