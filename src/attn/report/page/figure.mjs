@@ -217,7 +217,7 @@ export class Figure {
 
   /** The colour bar. @param {Scale} scale */
   drawBar(scale) {
-    const width = Math.min(200 * em(), this.figure.clientWidth), context = sized(this.bar, width, 14 + 15 * em(), false);
+    const width = Math.floor(Math.min(200 * em(), this.figure.clientWidth)), context = sized(this.bar, width, 14 + 15 * em(), false);
     for (let x = 0; x < width; ++x) {
       const colour = scale.palette[Math.round(255 * x / (width - 1))];
       context.fillStyle = `rgb(${colour & 255},${colour >> 8 & 255},${colour >> 16 & 255})`;
