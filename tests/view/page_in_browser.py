@@ -2061,6 +2061,24 @@ def test_colour_bar_ends_within_its_frame(page, folder):
     assert (pixels[top + 2:top + 8, right + 1:right + 8].max(2) > 100).all(), "no black beside it"
 
 
+def test_small_shares_of_the_context_are_printed(page, folder):
+    """Bars of a thousandth of the largest one are visible beside the line at 0."""
+    if page.name == "firefox":
+        pytest.skip("the size of its sheets is another")
+    (folder / "small.json").write_text(json.dumps(
+        {"Q": [[1, 0], [1, 0]], "K": [[0, 0], [10, 0]], "V": [[1, -1], [9, 9]], "tokens": ["a", "b"]}))
+    assert attn("run", "small.json", "--view=small.html", "--force", cwd=folder).returncode == 0
+    page.size(1440, 900)
+    show(page, folder / "small.html", "#row=1&column=0&side=why")
+    page.wait("return document.querySelector('#why .strip') !== null")
+    pixels = printed_colours(page, folder, 192)[-1]
+    line = (np.abs(pixels - [139, 139, 150]).max(2) < 8).sum(1)
+    last = (line > 300).nonzero()[0].max()
+    around = pixels[last - 6:last + 7]
+    reds, blues = around[..., 0] - around[..., 2] > 60, around[..., 2] - around[..., 0] > 60
+    assert [reds.any(), blues.any()] == [True, True]
+
+
 def test_lines_to_labelled_keys_of_a_long_row_are_visible(page, folder):
     row = np.full(200, 1e-4)
     row[::20] = np.r_[.9, [.01] * 9]

@@ -9,7 +9,7 @@ import {agrees, stepsOf, writtenSteps} from './why.mjs';
 /** @typedef {import('./why.mjs').Part} Part */
 /** A row of a strip; grey bars may be behind its bars. @typedef {{name: string, values: ArrayLike<number>, reach: number, behind?: {name: string, values: number[]}}} StripRow */
 
-const kCell = 15, kBars = 40, kRowGap = 3, kNames = 40;
+const kCell = 15, kBars = 40, kLeastProduct = 1.5, kRowGap = 3, kNames = 40;
 
 /** The largest magnitude. @param {ArrayLike<number>[]} lists */
 function reachOf(...lists) {
@@ -65,9 +65,9 @@ class Strip {
         context.fillRect(0, top + height * 3 / 4 - 4 * unit, 8 * unit, 8 * unit);
       }
       const bar = (/** @type {number} */ at, /** @type {number} */ value, /** @type {number} */ share, /** @type {string} */ fill) => {
-        const tall = Math.min(1, Math.abs(value) / reach) * height / 2;
+        const tall = value === 0 ? 0 : Math.max(kLeastProduct, Math.min(1, Math.abs(value) / reach) * height / 2);  // beyond the line at 0
         context.fillStyle = fill;
-        context.fillRect(left + at * wide + each * (1 - share) / 2, value < 0 ? top + height / 2 : top + height / 2 - tall, each * share, Math.max(tall, .5));
+        context.fillRect(left + at * wide + each * (1 - share) / 2, value < 0 ? top + height / 2 : top + height / 2 - tall, each * share, tall);
       };
       const isBars = r === this.rows.length - 1;
       if (isBars) {
