@@ -2079,6 +2079,28 @@ def test_small_shares_of_the_context_are_printed(page, folder):
     assert [reds.any(), blues.any()] == [True, True]
 
 
+def test_numbers_of_cells_are_beside_the_frame_of_the_selected_cell(page, folder):
+    one = np.full((12, 1, 12, 12, 12), 1 / 12)
+    np.savez(folder / "near_a.npz", weights=one)
+    one[5, 0, 6, 9, 1:4] += [-0.015, 0.8, -0.013]
+    np.savez(folder / "near_b.npz", weights=one)
+    attn("view", "near_b.npz", "near_a.npz", "-o", "near.html", "--force", cwd=folder)
+    page.size(1440, 900)
+    show(page, folder / "near.html")
+    space, widest = page.run("""const {fillText} = CanvasRenderingContext2D.prototype, figure = attn.figures[2], widths = [];
+      CanvasRenderingContext2D.prototype.fillText = function(text, ...at) {
+        if (this.canvas === figure.base && text.includes('.')) widths.push(this.measureText(text).width);
+        return fillText.call(this, text, ...at);
+      };
+      attn.beforePrint();
+      CanvasRenderingContext2D.prototype.fillText = fillText;
+      const space = figure.camera.scaleX;
+      attn.afterPrint();
+      return [space, Math.max(...widths)]""")
+    ring = 3
+    assert 20 < widest < space - 2 * ring - 1.5
+
+
 def test_lines_to_labelled_keys_of_a_long_row_are_visible(page, folder):
     row = np.full(200, 1e-4)
     row[::20] = np.r_[.9, [.01] * 9]

@@ -15,6 +15,7 @@ import {CanvasPainter} from './paint.mjs';
 const labelSize = () => 12 * em();
 const kMostBar = 320;
 const kRing = 4;  // pixels of a ring outside of its cell
+const kLeastNumber = 8;  // a font of 6 points in print
 const kLeastBar = 7;  // inside of a ring
 const kLeastShare = .001;  // of the colour scale; smaller numbers are less dark
 
@@ -128,21 +129,29 @@ export class Figure {
     const {camera, head} = this;
     if (!head.matrix || head.matrix.step > 1 || camera.scaleX < 38 * em() || camera.scaleY < 15 * em()) return;
     const {rows, columns} = this.shown;
+    /** @type {{i: number, j: number, value: number, text: string}[]} */
+    const numbers = [];
+    for (let i = rows[0]; i < rows[1]; ++i)
+      for (let j = columns[0]; j < columns[1]; ++j) {
+        const value = head.matrix.value(i, j);
+        if (value !== null && !Number.isNaN(value)) numbers.push({i, j, value, text: brief(value)});
+      }
+    const most = em() * Math.max(11, Math.min(16, Math.min(camera.scaleX, camera.scaleY) / 5));
+    const wide = widest(numbers.map(({text}) => text), 1e3, most);
+    // The ring of the selected cell is over its neighbours.
+    const size = Math.min(most, most / wide * (camera.scaleX - 2 * kRing - 2));
+    if (size < kLeastNumber) return;
     context.save();
     context.beginPath();
     context.rect(this.left, this.top, camera.shownWidth, camera.shownHeight);
     context.clip();
-    const size = Math.max(11, Math.min(16, Math.min(camera.scaleX, camera.scaleY) / 5));
-    context.font = `${size * em()}px ${kFont}`;
+    context.font = `${size}px ${kFont}`;
     context.textAlign = 'center';
     context.textBaseline = 'middle';
-    for (let i = rows[0]; i < rows[1]; ++i)
-      for (let j = columns[0]; j < columns[1]; ++j) {
-        const value = head.matrix.value(i, j);
-        if (value === null || Number.isNaN(value)) continue;
-        context.fillStyle = Math.abs(value) < kLeastShare * scale.high ? colour('--soft') : inkOn(scale.rgb(value));
-        context.fillText(brief(value), this.xOf(j), this.yOf(i));
-      }
+    for (const {i, j, value, text} of numbers) {
+      context.fillStyle = Math.abs(value) < kLeastShare * scale.high ? colour('--soft') : inkOn(scale.rgb(value));
+      context.fillText(text, this.xOf(j), this.yOf(i));
+    }
     context.restore();
   }
 
