@@ -2034,13 +2034,17 @@ def test_printed_sheets_of_two_results_are_used_well(page, folder, shape, sheet)
     assert len(sizes) > 50 and min(sizes) * 72 / 96 >= 6, "labels are legible"
 
 
-def test_print_says_what_the_controls_say(page, weights, folder):
+def test_print_says_what_the_controls_say(page, model, weights, folder):
     """Nothing on a sheet but this names the numbers below the heads, or curves of colours and bars."""
     page.size(1440, 900)
     show(page, folder / "heads.html", "#head=0&order=entropy")
     printed = lambda: page.run("attn.beforePrint(); const text = document.getElementById('printed').textContent; attn.afterPrint(); return text")
-    assert re.fullmatch(r"heads by entropy: \d+ heads, the largest first.*", printed()), printed()
+    assert re.fullmatch(r"\d+ heads by entropy, the largest first.*", printed()), printed()
     assert page.run("return getComputedStyle(document.getElementById('printed')).display") == "none"
+    show(page, folder / "model.html")
+    assert re.match("144 heads in the order of the file", printed()), printed()
+    show(page, folder / "both.html")
+    assert printed() == "144 heads of other.npz − model.npz by largest difference, the largest first"
     np.save(folder / "one.npy", np.full((1, 200), 1 / 200))
     attn("view", "one.npy", "-o", "one.html", "--force", cwd=folder)
     show(page, folder / "one.html")

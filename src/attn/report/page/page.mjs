@@ -394,8 +394,17 @@ function lock(locked) {
 
 function arrange() {
   overview.arrange(orderedHeads(facts, state.order, state.set, state.least, state.most), state.order === 'file');
+  writeShown();
+}
+
+/** The selected option of a control. @param {string} id */
+const chosen = id => select(id).selectedOptions[0].text;
+/** What the controls of the overview say, which a sheet does not have. */
+const printedOrder = () => `${compares ? ` of ${chosen('set')}` : ''} ${state.order === 'file' ? 'in the order of the file' : chosen('order')}`;
+/** Writes which heads the overview has. */
+function writeShown() {
   const {length} = overview.heads.filter(head => !data.tile(head));
-  const shown = length === data.headCount ? `${length} heads` : `${length} of ${data.headCount} heads`;
+  const shown = (length === data.headCount ? `${length} heads` : `${length} of ${data.headCount} heads`) + (device.print ? printedOrder() : '');
   const isChange = state.set === kDifference && !['file', 'difference', kSelected].includes(state.order);
   const note = facts.statistics.find(({name}) => name === state.order)?.note ?? '';
   const isScreen = !device.print;
@@ -956,9 +965,8 @@ let printed = {dark: false};
 const sheet = new Sheet(overview, figures, side, arrange);
 /** What the controls say about the drawings, which a sheet does not have. */
 function writePrinted() {
-  const chosen = (/** @type {string} */ id) => select(id).selectedOptions[0].text;
   byId('printed').textContent = [
-    data.headCount > 1 ? `heads ${compares ? `of ${chosen('set')} ` : ''}${chosen('order')}: ${byId('shown').textContent}` : '',
+    data.headCount > 1 ? byId('shown').textContent : '',
     shownMode() === 'linear' ? '' : `${byId('mode-name').textContent}: ${chosen('colours')}`].filter(Boolean).join(' · ');
 }
 
