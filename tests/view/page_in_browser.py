@@ -2051,6 +2051,31 @@ def test_print_says_what_the_controls_say(page, model, weights, folder):
     assert printed() == "heights: square root"
 
 
+@pytest.mark.parametrize("computed", [0, 1, 24])
+def test_tiles_that_are_not_computed_are_not_printed(page, model, folder, computed):
+    """Neither words in their places nor columns without any picture, as right after the page is opened."""
+    page.size(1440, 900)
+    show(page, folder / "model.html")
+    page.wait("return attn.data.overviews[0].filter(level => level).length === 168")
+    words, columns, caption = page.run("""const {fillText} = CanvasRenderingContext2D.prototype, words = [], {overviews: [pictures]} = attn.data;
+      const tiles = pictures.splice(144 + arguments[0]);
+      CanvasRenderingContext2D.prototype.fillText = function(text, ...at) {
+        if (this.canvas === attn.overview.base) words.push(text);
+        return fillText.call(this, text, ...at);
+      };
+      attn.beforePrint();
+      CanvasRenderingContext2D.prototype.fillText = fillText;
+      const found = [words, attn.overview.rows[0].heads.length, document.getElementById('printed').textContent];
+      pictures.push(...tiles);
+      attn.afterPrint();
+      return found""", computed)
+    columns_of_tiles = min(computed, 2)
+    assert columns == 12 + columns_of_tiles
+    assert len([word for word in words if word in ("m", "r", "mean", "rollout")]) == columns_of_tiles
+    assert "·" not in words
+    assert ("rollout" in words or "r: rollout" in caption) == (computed > 1)
+
+
 def test_colour_bar_ends_within_its_frame(page, folder):
     """Its width on sheets is not a whole number of pixels."""
     if page.name == "firefox":

@@ -63,7 +63,7 @@ export class Overview {
     const height = fixed ? this.box.clientHeight : Math.max(120, (byLayer || stacked ? .42 : .5) * innerHeight);
     this.byLayer = byLayer && facts.groups.length > 1;
     const {headCount, count} = this.data, tiles = Array.from({length: count - headCount}, (_, t) => headCount + t);
-    const all = this.byLayer ? heads : [...heads, ...tiles];
+    const all = this.byLayer ? heads : [...heads, ...this.shownOf(tiles)];
     this.captionLines = 1;
     this.layOut(all, width, height, fixed);
     // The number that orders the heads is beside the title, or below it.
@@ -82,7 +82,7 @@ export class Overview {
     // Ordered heads have captions, so not all of many are in view.
     const scrolls = this.state.order !== 'file' && !byLayer && space / all < this.captionedSide;
     this.rows = rowsOfHeads(facts, heads, byLayer, scrolls ? Math.max(1, Math.floor(space / this.captionedSide)) : all);
-    if (byLayer) this.rows.forEach((row, group) => row.heads.push(...tiles?.ofGroup(group) ?? []));
+    if (byLayer) this.rows.forEach((row, group) => row.heads.push(...this.shownOf(tiles?.ofGroup(group) ?? [])));
     const columns = Math.max(1, ...this.rows.map(row => row.heads.length));
     const down = Math.max(1, this.rows.length);
     this.left = byLayer ? Math.min(70 * em(), width * .16) : kMargin;
@@ -108,6 +108,14 @@ export class Overview {
     }
     camera.clamp();
     this.hasMore = columns * camera.base.x > camera.width + 1 || down * camera.base.y > camera.height + 1;
+  }
+
+  /** The tiles that have a place. On a sheet, those of a kind of which one is computed. @param {number[]} tiles */
+  shownOf(tiles) {
+    if (!device.print) return tiles;
+    const {data} = this, [pictures] = data.overviews;
+    const isComputed = (/** @type {string | undefined} */ kind) => data.tiles?.list.some((tile, t) => tile.kind === kind && pictures[data.headCount + t]);
+    return tiles.filter(head => isComputed(data.tile(head)?.kind));
   }
 
   /** Whether all rows are in view, without zoom. */
@@ -186,7 +194,7 @@ export class Overview {
       while (next < slots.length && (now || performance.now() - start < 10)) {
         const [row, column, head] = slots[next++], box = this.boxOf(row, column);
         const level = data.overviews[state.set][head];
-        if (!level && !data.tile(head)) continue;
+        if (!level && (device.print || !data.tile(head))) continue;
         const isFramed = box.width >= 16, edge = isFramed ? 1 : 0;
         const target = targetOf(box.left + edge, box.top + edge, box.width - 2 * edge, box.height - 2 * edge);
         const tall = view.height / target.height, wide = view.width / target.width;
@@ -293,7 +301,7 @@ export class Overview {
     return [7, 1].find(count => widest(longest(count), 1e3, size) < this.camera.scaleX - 3 * kGap) ?? 1;
   }
 
-  get kinds() { return [...new Set(this.data.tiles?.list.map(({kind}) => kind))]; }
+  get kinds() { return [...new Set(this.heads.map(head => this.data.tile(head)?.kind).filter(kind => kind !== undefined))]; }
   /** "mean and rollout" */
   get tileKinds() { return this.kinds.join(' and '); }
   /** What single letters above tiles mean. */
