@@ -2051,6 +2051,41 @@ def test_print_says_what_the_controls_say(page, model, weights, folder):
     assert printed() == "heights: square root"
 
 
+@pytest.mark.parametrize("shape, order, rows, columns", [
+    ((64, 1, 64, 4, 4), "file", 64, 66), ((4, 1, 120, 4, 4), "file", 4, None), ((64, 1, 64, 4, 4), "entropy", None, None)], ids=str)
+def test_prints_of_many_heads_have_all_or_say_how_many(page, folder, shape, order, rows, columns):
+    """Rows and columns are whole, and begin with the first. 64 x 64 heads, their means and rollouts fit in pictures of 2.5 mm."""
+    if page.name == "firefox":
+        pytest.skip("the size of its sheets is another")
+    name, heads = f"many{shape[2]}", shape[0] * shape[2]
+    write_page(folder, name, shape)
+    page.size(1440, 900)
+    show(page, folder / f"{name}.html", f"#order={order}")
+    page.wait(f"return attn.data.overviews[0].filter(level => level).length > {heads + 1}")
+    page.run("attn.overview.camera.y = 3; attn.overview.draw()")
+    texts, drawn = printed_sheets(page, folder)
+    last, shown, box, lengths = page.run("""attn.beforePrint();
+      const {overview} = attn, {rows} = overview, lengths = rows.map(({heads}) => heads.length), {left, top, width, height} = overview.boxOf(rows.length - 1, lengths[0] - 1);
+      const found = [[left + width, top + height], overview.heads.filter(head => head < arguments[0]).length,
+                     [overview.box.clientWidth, overview.box.clientHeight], lengths];
+      attn.afterPrint();
+      return found""", heads)
+    assert last[0] <= box[0] and last[1] <= box[1]
+    count = f"{heads} heads" if shown == heads else f"{shown} of {heads} heads"
+    assert re.search(rf"^ *{count} (in the order of the file|by entropy)", texts[0], re.M)
+    assert (shown == heads) == (columns is not None)
+    assert columns is None or set(lengths) == {columns}
+    assert rows is None or len(lengths) == rows
+    overview = drawn[0][round(.11 * len(drawn[0])):]
+    assert np.flatnonzero(overview.any(0)).max() > .9 * overview.shape[1], "the width is used"
+    if rows:
+        return
+    inked = overview.sum(1) > 8
+    edges = np.flatnonzero(np.diff(np.r_[False, inked, False].astype(int))).reshape(-1, 2)
+    bands = edges[:, 1] - edges[:, 0]
+    assert len(bands) > 1 and bands[-1] >= bands.max() - 1, "no row is cut"
+
+
 @pytest.mark.parametrize("computed", [0, 1, 24])
 def test_tiles_that_are_not_computed_are_not_printed(page, model, folder, computed):
     """Neither words in their places nor columns without any picture, as right after the page is opened."""

@@ -15,7 +15,9 @@ import {brief} from './scale.mjs';
 /** "layer 10" as "L10". @param {string} text */
 const initialed = text => text.replace(/^(\p{L})\p{L}* (\d+)$/u, (_, letter, number) => letter.toUpperCase() + number);
 
-const kGap = 3, kLeastSlot = 12, kMostSlot = 170, kCaption = 16, kCaptionSize = 10, kMargin = 3, kAboveRing = 5;
+const kGap = 3, kMostSlot = 170, kCaption = 16, kCaptionSize = 10, kMargin = 3, kAboveRing = 5;
+/** The least width of a picture with its gap; 2.1 mm on sheets. */
+const leastSlot = () => device.print ? 8 : 12;
 const kNumberEms = 4.2;  // of a number and its distance from the title
 
 export class Overview {
@@ -89,7 +91,7 @@ export class Overview {
     this.top = byLayer ? 18 * em() : kMargin;
     let height = most;
     if (!fixed) {
-      const slot = Math.max(kLeastSlot, Math.min(kMostSlot * em(), (width - this.left - kMargin) / columns));
+      const slot = Math.max(leastSlot(), Math.min(kMostSlot * em(), (width - this.left - kMargin) / columns));
       const caption = this.captioned(slot) ? line : 0;
       height = Math.ceil(Math.min(this.top + kMargin + (slot / ratio + caption) * down, most));
       this.box.style.height = `${height}px`;
@@ -98,7 +100,7 @@ export class Overview {
     Object.assign(camera, {columns, rows: down, width: wide, height: tall});
     const widestSide = Math.min(wide / columns, kMostSlot * em());
     const sideWith = (/** @type {number} */ caption) =>
-        Math.max(scrolls ? Math.min(widestSide, this.captionedSide) : kLeastSlot, Math.min(widestSide, (tall / down - caption) * ratio));
+        Math.max(scrolls ? Math.min(widestSide, this.captionedSide) : leastSlot(), Math.min(widestSide, (tall / down - caption) * ratio));
     const captioned = sideWith(line), isCaptioned = this.captioned(captioned);
     const side = isCaptioned ? captioned : sideWith(0);
     camera.base = {x: side, y: side / ratio + (isCaptioned ? line : 0)};
@@ -126,6 +128,15 @@ export class Overview {
     return Math.ceil(this.top + y * (this.isWhole ? rows.length : Math.max(1, Math.floor(height / y)))) + kMargin;
   }
 
+  /** Leaves out the rows and columns that are not in view as a whole. Of the box, only the height may have changed. */
+  leaveOut() {
+    const {camera: {width, base: {x, y}}} = this;
+    const whole = (/** @type {number} */ space, /** @type {number} */ side) => Math.max(1, Math.floor((space + 1) / side));
+    const down = whole(this.box.clientHeight - this.top - kMargin, y), across = whole(width, x);
+    this.rows = this.rows.slice(0, down).map(({title, heads}) => ({title, heads: heads.slice(0, across)}));
+    this.heads = this.rows.flatMap(row => row.heads);
+  }
+
   /** Width of a picture divided by its height. */
   aspect() {
     const {rows, columns} = this.data.facts;
@@ -139,7 +150,7 @@ export class Overview {
    * @param {number} height
    */
   acrossFor(count, width, height) {
-    const most = Math.max(1, Math.min(count, Math.floor(width / kLeastSlot)));
+    const most = Math.max(1, Math.min(count, Math.floor(width / leastSlot())));
     for (let across = Math.max(1, Math.floor(width / (kMostSlot * em()))); across < most; ++across) {
       const slot = Math.min(kMostSlot * em(), width / across);
       const tall = slot / this.aspect() + (this.captioned(slot) ? this.captionLines * kCaption * em() : 0);

@@ -961,7 +961,7 @@ const sourceOutputs = sources.map((source, set) => {
 
 // ---- print
 
-let printed = {dark: false};
+let printed = {dark: false, zoom: 1, x: 0, y: 0};
 const sheet = new Sheet(overview, figures, side, arrange);
 /** What the controls say about the drawings, which a sheet does not have. */
 function writePrinted() {
@@ -972,15 +972,18 @@ function writePrinted() {
 
 /** Lays everything out for a sheet of A4, light and without zoom. */
 function beforePrint() {
-  printed = {dark: state.dark};
+  const {zoom, x, y} = overview.camera;
+  printed = {dark: state.dark, zoom, x, y};
   state.dark = false;
   device.print = 2;
   document.documentElement.style.fontSize = '13px';
   theme();
   for (const figure of figures) figure.camera.reset();
-  overview.camera.zoom = 1;
+  overview.camera.reset();
   if (side.shown === 'why') byId('why').style.display = 'block';
   sheet.layOut();
+  overview.leaveOut();
+  writeShown();
   writePrinted();
   overview.draw(true);
   for (const figure of figures) figure.draw(painter, scaleOfFigure(figure), found());
@@ -989,12 +992,14 @@ function beforePrint() {
   why.drawStrips();
 }
 function afterPrint() {
-  state.dark = printed.dark;
+  const {dark, zoom, x, y} = printed;
+  state.dark = dark;
   device.print = 0;
   theme();
   document.documentElement.style.fontSize = '';
   sheet.reset();
   restoreCamera();
+  Object.assign(overview.camera, {zoom, x, y});
   redraw();
 }
 window.addEventListener('beforeprint', beforePrint);
