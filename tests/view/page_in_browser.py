@@ -2034,6 +2034,20 @@ def test_printed_sheets_of_two_results_are_used_well(page, folder, shape, sheet)
     assert len(sizes) > 50 and min(sizes) * 72 / 96 >= 6, "labels are legible"
 
 
+@pytest.mark.parametrize("shape, sheet", [((3, 9, 9), 0), ((6, 1, 12, 30, 30), 0), ((2, 60, 20), 0), ((12, 1, 12, 12, 12), 1)], ids=str)
+def test_printed_matrix_follows_the_overview_where_it_fits(page, folder, shape, sheet):
+    if page.name == "firefox":
+        pytest.skip("the size of its sheets is another")
+    write_page(folder, "follows", shape)
+    page.size(1440, 900)
+    show(page, folder / "follows.html")
+    page.wait("return document.querySelector('#strongest li') !== null")
+    texts, drawn = printed_sheets(page, folder)
+    assert len(drawn) <= sheet + 2
+    assert ["entropy in nats" in text for text in texts[:2]] == [sheet == 0, sheet == 1]
+    assert drawn[sheet].any(1).nonzero()[0].max() > .75 * len(drawn[sheet]), "the sheet of the matrix is used"
+
+
 def test_print_says_what_the_controls_say(page, model, weights, folder):
     """Nothing on a sheet but this names the numbers below the heads, or curves of colours and bars."""
     page.size(1440, 900)

@@ -4,14 +4,14 @@ import {byId} from './dom.mjs';
 
 // Lengths are pixels. Texts are about as high as here; what does not fit is moved to the next sheet.
 const kSheet = {width: 700, height: 1031};
-const kTallest = {overview: 900, matrix: 880, wide: 240, lines: 740};
+const kTallest = {matrix: 880, wide: 240, lines: 740};
 const kBetween = 14;  // between columns
 const kColumns = {result: 220, lines: 480};  // beside the difference, and beside the list
 const kAboveMatrix = 60;  // of columns, about
 const kCaptioned = {one: 48, two: 64};  // of one and two lines, and the margin below the matrix
 const kBelowTitle = 45;  // the line about the controls, and margins
 const kAboveMatrices = 125, kAroundLines = 50, kList = 235;
-const kLeastMatrices = 540;  // both results and their difference
+const kShortest = {matrix: 480, matrices: 540};  // of one result, or both and their difference; less if they need less
 const kLeastPicture = 32;
 
 /** The parts of the page are those of the screen until it is printed, so boxes get the sizes that they have on the sheet. */
@@ -32,12 +32,18 @@ export class Sheet {
 
   /** Sets the sizes of all boxes. */
   layOut() {
-    const {overview, figures} = this;
+    const {figures} = this;
     for (const box of this.boxes) Object.assign(box.style, {width: `${kSheet.width}px`, flex: 'none'});
-    if (figures.length > 1) return this.layOutTwo();
-    const down = Math.max(overview.rows.length, 1), across = Math.max(1, ...overview.rows.map(row => row.heads.length));
-    this.fitOverview(Math.min(kTallest.overview, Math.max(60, 30 + kSheet.width / across * down / overview.aspect())));
-    this.fit(figures[0], kSheet.width, figures[0].isBars ? Math.max(240, this.tall(kSheet.width)) : this.tall(kSheet.width));
+    if (figures.length > 1) this.layOutTwo();
+    else this.layOutOne();
+  }
+
+  /** The matrix is on the first sheet, if the overview leaves space for it, else on the second. */
+  layOutOne() {
+    const {overview, figures: [figure]} = this, space = this.firstSheet, above = kAboveMatrices + kCaptioned.one;
+    const tall = figure.isBars ? Math.max(240, this.tall(kSheet.width)) : this.tall(kSheet.width);
+    const isFirst = this.shrinkOverview(space, space - above - Math.min(tall, kShortest.matrix));
+    this.fit(figure, kSheet.width, isFirst ? Math.min(tall, space - above - overview.box.clientHeight) : tall);
   }
 
   /**
@@ -45,14 +51,17 @@ export class Sheet {
    * and list are below them if there is space.
    */
   layOutTwo() {
-    const {overview, side: {shown}} = this, title = byId('about').clientHeight + kBelowTitle;
+    const {overview, side: {shown}, firstSheet} = this;
     if (shown === 'lines') byId('scroll').style.width = `${kColumns.lines}px`;
-    const least = Math.min(kLeastMatrices, this.fitMatrices(kSheet.height - kAboveMatrices));
-    const isFirst = this.shrinkOverview(kSheet.height - title, kSheet.height - title - kAboveMatrices - least);
-    const space = kSheet.height - kAboveMatrices - (isFirst ? title + overview.box.clientHeight : 0);
+    const least = Math.min(kShortest.matrices, this.fitMatrices(kSheet.height - kAboveMatrices));
+    const isFirst = this.shrinkOverview(firstSheet, firstSheet - kAboveMatrices - least);
+    const space = (isFirst ? firstSheet - overview.box.clientHeight : kSheet.height) - kAboveMatrices;
     const below = kAroundLines + (shown === 'lines' ? Math.max(this.linesHeight, kList) : byId('text').clientHeight + kList);
     this.fitMatrices(space - below >= least ? space - below : space);
   }
+
+  /** The height of the first sheet below the title. */
+  get firstSheet() { return kSheet.height - byId('about').clientHeight - kBelowTitle; }
 
   /** Of the drawn lines. */
   get linesHeight() { return Math.min(kTallest.lines, this.side.lines.allHeight); }
