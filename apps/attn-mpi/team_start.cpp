@@ -205,6 +205,17 @@ TeamRun join_team(Team& team, const std::string& start, TensorFiles& files) {
   return run;
 }
 
+namespace {
+
+/// Member 0 does not get here if it has refused a reply. A member that it refuses may not go on: it
+/// could fail for another reason before member 0 ends all.
+void wait_for_start(Team& team) {
+  bool starts = true;
+  team.broadcast(std::as_writable_bytes(std::span(&starts, 1)));
+}
+
+}  // namespace
+
 void start_batch_team(Team& team, TeamState& state, const std::string& options,
                       const std::string& manifest) {
   std::string text = pack_program();
@@ -215,6 +226,7 @@ void start_batch_team(Team& team, TeamState& state, const std::string& options,
     Unpacker in(reply);
     if (in.number<Reply>() != Reply::same) throw Error(ErrorKind::io, in.text());
   }
+  wait_for_start(team);
 }
 
 std::string join_batch_team(Team& team, const std::string& start, const std::string& options) {
@@ -226,6 +238,7 @@ std::string join_batch_team(Team& team, const std::string& start, const std::str
   std::string manifest = in.text();
   set_temp_token(in.text(), team.rank());
   gather_texts(team, pack_reply(reason.empty() ? Reply::same : Reply::refused, reason, team));
+  wait_for_start(team);
   return manifest;
 }
 

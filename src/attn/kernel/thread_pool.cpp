@@ -10,32 +10,25 @@
 #include <utility>
 
 #include "attn/base/memory_limit.h"
-#include "attn/kernel/kernels.h"
 
 namespace attn::kernel {
 
-namespace {
-constexpr std::size_t kPage = 4096, kHugePage = std::size_t{2} << 20;
-}
-
 void Arena::Free::operator()(std::byte* memory) const { std::free(memory); }
-
-std::size_t Arena::size_for(std::size_t bytes) {
-  return round_up(bytes, bytes < kHugePage / 4 ? kPage : kHugePage);
-}
 
 std::byte* Arena::reserve(std::size_t bytes) {
   if (bytes <= bytes_) return memory_.get();
-  const std::size_t size = size_for(bytes);
-  if (size < bytes) throw std::bad_alloc();
+  constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  const std::size_t alignment = bytes < kHugePage ? 4096 : kHugePage;
+  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  if (rounded < bytes) throw std::bad_alloc();
   memory_.reset();  // freed first, so that memory need not hold both blocks
   bytes_ = 0;
-  check_allocation(size);
-  const bool huge = size % kHugePage == 0;
-  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(huge ? kHugePage : kPage, size)));
+  check_allocation(rounded);
+  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, rounded)));
   if (!memory_) throw std::bad_alloc();
-  bytes_ = size;
-  if (huge) madvise(memory_.get(), size, MADV_HUGEPAGE);  // failure is harmless
+  bytes_ = rounded;
+  // Faulting in small pages takes longer than the kernels need to fill them. Failure is harmless.
+  if (alignment == kHugePage) madvise(memory_.get(), rounded, MADV_HUGEPAGE);
   return memory_.get();
 }
 

@@ -25,10 +25,6 @@ class Arena {
   /// Invalidates the result of earlier calls. Throws std::bad_alloc.
   std::byte* reserve(std::size_t bytes);
 
-  /// The memory that reserve() allocates. From 512 KiB on these are whole huge pages: faulting in
-  /// small ones takes longer than to fill them, and they compete for sets of a level 2 cache.
-  static std::size_t size_for(std::size_t bytes);
-
  private:
   struct Free {
     void operator()(std::byte* memory) const;
