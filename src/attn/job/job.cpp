@@ -516,9 +516,10 @@ std::vector<std::string> row_names_of(const Entry* entry, TensorFiles& files) {
   const TensorRef ref = parse_tensor_ref(path_in(entry->folder, *text));
   const std::string& path = ref.path;
   const FormatRow* format = format_of_suffix(path);
-  if (format == nullptr || !files.named_part(ref).part.empty()) return {};
+  if (format == nullptr) return {};
+  const bool has_tokens = format->index == FormatRow::Index::directory;
+  if (!(format->names_rows || has_tokens) || !files.named_part(ref).part.empty()) return {};
   if (format->names_rows) return files.csv_names(path).rows;
-  if (format->index != FormatRow::Index::directory) return {};
   for (const auto& [key, json] : files.metadata(path))
     if (key == "tokens") {
       MemoryCharge charge(&files.budget(), path);
