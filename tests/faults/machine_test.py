@@ -143,7 +143,7 @@ class TestFullDisk:
     @pytest.fixture(scope="class")
     def report(self, folder):
         """The lines of the script, {first word: rest}."""
-        script = FULL_DISK.format(attn=ATTN, size="400k")
+        script = FULL_DISK.format(attn=ATTN, size="440k")
         for unshare in ["unshare", "-m"], ["unshare", "-rm"]:
             run = subprocess.run([*unshare, "bash", "-c", script], cwd=folder, capture_output=True, text=True,
                                  timeout=60)
