@@ -253,7 +253,7 @@ void attend_backward(const BackwardProblem<T>& problem, const Gradients<T>& grad
 template <class T>
 std::size_t backward_bytes(const Problem<T>& problem, Isa isa) {
   BackwardScratch<T> scratch;
-  return Arena::size_for(lay_out(problem, kernels<T>(isa).geometry, nullptr, scratch));
+  return lay_out(problem, kernels<T>(isa).geometry, nullptr, scratch);
 }
 
 template void attend_backward(const BackwardProblem<float>&, const Gradients<float>&, ThreadPool&,
