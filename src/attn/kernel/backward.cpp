@@ -49,6 +49,15 @@ std::size_t lay_out(const Problem<T>& p, const Geometry& geometry, std::byte* me
   return bytes;
 }
 
+/// The scratch of a worker. From 512 KiB on it is in huge pages: small ones are spread unevenly
+/// over the sets of a level 2 cache.
+template <class T>
+std::size_t scratch_bytes(const Problem<T>& p, const Geometry& geometry) {
+  BackwardScratch<T> scratch;
+  const std::size_t bytes = lay_out(p, geometry, nullptr, scratch);
+  return bytes < Arena::kHugePage / 4 ? bytes : round_up(bytes, Arena::kHugePage);
+}
+
 template <class T>
 bool is_aligned(const T* at) {
   return reinterpret_cast<std::uintptr_t>(at) % 64 == 0;
@@ -78,10 +87,9 @@ class BackwardCall {
     find_visits();
     if (out_.sinks) sum_sinks();
     const std::size_t pairs = p_.B * p_.G, workers = choose_workers();
-    BackwardScratch<T> scratch;
     for (std::size_t worker = 0; worker < workers;
          ++worker)  // a task that throws would be waited for
-      pool_.scratch(worker).reserve(lay_out(p_, kernels_.geometry, nullptr, scratch));
+      pool_.scratch(worker).reserve(scratch_bytes(p_, kernels_.geometry));
     // Pairs that share a bias take turns; otherwise they are computed in parallel.
     const std::size_t together = shares_biases() ? 1 : pairs;
     for (std::size_t first = 0; first < pairs; first += together)
@@ -171,8 +179,8 @@ class BackwardCall {
 
   void compute(std::size_t pair, std::size_t number, std::size_t worker) {
     BackwardScratch<T> scratch;
-    const std::size_t bytes = lay_out(p_, kernels_.geometry, nullptr, scratch);
-    lay_out(p_, kernels_.geometry, pool_.scratch(worker).reserve(bytes), scratch);
+    lay_out(p_, kernels_.geometry,
+            pool_.scratch(worker).reserve(scratch_bytes(p_, kernels_.geometry)), scratch);
     const std::size_t first = number * keys_, count = std::min(keys_, p_.S - first);
     const std::size_t row = pair * p_.S + first;
     T* const grad_key = out_.k ? out_.k + row * p_.D : nullptr;
@@ -252,8 +260,7 @@ void attend_backward(const BackwardProblem<T>& problem, const Gradients<T>& grad
 
 template <class T>
 std::size_t backward_bytes(const Problem<T>& problem, Isa isa) {
-  BackwardScratch<T> scratch;
-  return lay_out(problem, kernels<T>(isa).geometry, nullptr, scratch);
+  return Arena::memory_for(scratch_bytes(problem, kernels<T>(isa).geometry));
 }
 
 template void attend_backward(const BackwardProblem<float>&, const Gradients<float>&, ThreadPool&,

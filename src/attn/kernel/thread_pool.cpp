@@ -10,16 +10,27 @@
 #include <utility>
 
 #include "attn/base/memory_limit.h"
+#include "attn/kernel/kernels.h"
 
 namespace attn::kernel {
 
 void Arena::Free::operator()(std::byte* memory) const { std::free(memory); }
 
+namespace {
+constexpr std::size_t alignment_of(std::size_t bytes) {
+  return bytes < Arena::kHugePage ? 4096 : Arena::kHugePage;
+}
+}  // namespace
+
+std::size_t Arena::memory_for(std::size_t bytes) {
+  const std::size_t alignment = alignment_of(bytes);
+  return round_up(bytes, alignment) + alignment;
+}
+
 std::byte* Arena::reserve(std::size_t bytes) {
   if (bytes <= bytes_) return memory_.get();
-  constexpr std::size_t kHugePage = std::size_t{2} << 20;
-  const std::size_t alignment = bytes < kHugePage ? 4096 : kHugePage;
-  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  const std::size_t alignment = alignment_of(bytes);
+  const std::size_t rounded = round_up(bytes, alignment);
   if (rounded < bytes) throw std::bad_alloc();
   memory_.reset();  // freed first, so that memory need not hold both blocks
   bytes_ = 0;

@@ -21,9 +21,15 @@ namespace attn::kernel {
 
 class Arena {
  public:
+  /// Blocks of this size and more are in huge pages if the system has them.
+  static constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
   /// Returns at least `bytes` of memory, aligned to cache lines, with undefined contents.
   /// Invalidates the result of earlier calls. Throws std::bad_alloc.
   std::byte* reserve(std::size_t bytes);
+
+  /// The memory that reserve() takes from the system, alignment included.
+  static std::size_t memory_for(std::size_t bytes);
 
  private:
   struct Free {
