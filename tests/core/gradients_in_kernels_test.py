@@ -224,12 +224,14 @@ def planned_bytes(folder, *flags):
 @pytest.mark.skipif(under_asan(), reason="AddressSanitizer's shadow memory")
 @pytest.mark.parametrize("heads, tokens, dtype, extra", [
     (1, 4096, "float32", []), (8, 4096, "float32", []), (8, 4096, "float16", []), (8, 4096, "float64", []),
-    (8, 4096, "float32", ["--rotary", "half"]), (1, 32768, "float32", []), (4, 1024, "float32", ["--bias", "bias.npy"]),
+    (8, 4096, "float32", ["--rotary", "half"]), (8, 4096, "float32", ["--layout", "blhd"]),
+    (8, 4096, "float32", ["--compute", "f64"]), (8, 16384, "float32", []), (1, 32768, "float32", []), (4, 1024, "float32", ["--bias", "bias.npy"]),
     (4, 1024, "float32", ["--dropout-mask", "kept.npy", "--dropout-p", "0.25"])], ids=str)
 def test_planned_memory_is_that_of_the_run(tmp_path, heads, tokens, dtype, extra):
     rng = np.random.default_rng(1)
     for name in "q", "k", "v", "g":
-        np.save(tmp_path / f"{name}.npy", rng.standard_normal((1, heads, tokens, 64)).astype(dtype))
+        shape = (1, tokens, heads, 64) if "--layout" in extra else (1, heads, tokens, 64)
+        np.save(tmp_path / f"{name}.npy", rng.standard_normal(shape).astype(dtype))
     outputs = "grad_Q,grad_K,grad_V"
     if "--bias" in extra:
         np.save(tmp_path / "bias.npy", rng.standard_normal((heads, tokens, tokens)).astype(dtype))
@@ -244,6 +246,18 @@ def test_planned_memory_is_that_of_the_run(tmp_path, heads, tokens, dtype, extra
     run, peak = attn_and_peak("run", *flags, "-o", "out.npz", cwd=tmp_path)
     assert run.returncode == 0
     assert peak - least <= planned <= 1.5 * (peak - least) + 2 ** 24
+
+
+@pytest.mark.skipif(under_asan(), reason="AddressSanitizer's shadow memory")
+def test_inputs_and_gradients_have_no_copies_in_float64(tmp_path):
+    """Beside inputs and results there are the context, and packed keys and values."""
+    rng = np.random.default_rng(1)
+    tensor = 8 * 16384 * 64 * 4
+    for name in "q", "k", "v", "g":
+        np.save(tmp_path / f"{name}.npy", rng.standard_normal((1, 8, 16384, 64)).astype("float32"))
+    _, peak = attn_and_peak("run", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--grad-context", "g.npy", "--outputs",
+                            "grad_Q,grad_K,grad_V", "--window", "64,0", "--threads", "2", "-o", "out.npz", cwd=tmp_path)
+    assert peak < (4 + 3 + 1 + 2) * tensor + 2 ** 25
 
 
 def test_scores_beyond_float32_are_computed_in_float64(tmp_path):

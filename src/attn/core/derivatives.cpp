@@ -114,6 +114,9 @@ Tensor sum_of_groups(const Tensor& x, std::size_t G) {
 }
 
 Tensor scattered_rows(const Tensor& x, const std::vector<std::size_t>& rows, std::size_t N) {
+  std::size_t in_place = 0;
+  while (in_place < rows.size() && rows[in_place] == in_place) ++in_place;
+  if (in_place == N && rows.size() == N) return x;
   Tensor result(DType::f64, with_rows(x, N));
   const std::size_t D = x.shape().back();
   const auto from = x.data<double>();

@@ -12,6 +12,8 @@
 #include "attn/core/projection.h"
 #include "attn/core/row_block.h"
 #include "attn/kernel/backward.h"
+#include "attn/kernel/schedule.h"
+#include "attn/tensor/widened.h"
 
 namespace attn {
 namespace {
@@ -126,13 +128,10 @@ AttendedDerivatives derivatives_as(const Attended& of, const Tensor& g,
   }
   kernel::attend_backward(problem, gradients, thread_pool());
 
-  const auto wide = [](const std::optional<Tensor>& x) {
-    return x ? cast(*x, DType::f64) : Tensor();
-  };
+  const auto wide = [](const std::optional<Tensor>& x) { return x ? widened(*x) : Tensor(); };
   AttendedDerivatives result{wide(queries), wide(keys), wide(values), {}, {}, exact_delta};
   for (std::size_t i = 0; i < kKernelBiases.size(); ++i)
-    if (biases[i])
-      result.biases[i] = unfitted(cast(*biases[i], DType::f64), *in[kKernelBiases[i]], in);
+    if (biases[i]) result.biases[i] = unfitted(widened(*biases[i]), *in[kKernelBiases[i]], in);
   if (sinks) result.sinks = cast(*sinks, DType::f64);
   return result;
 }
@@ -195,18 +194,24 @@ std::optional<Attended> attend_for_gradients(const Tensor& queries, const Tensor
 }
 
 Tensor delta_of(const Tensor& context, const Tensor& g) {
+  constexpr std::size_t kRows = 1024;  // converted together
   const Shape& shape = context.shape();
   const std::size_t columns = shape[3];
-  const Tensor wide = cast(context, DType::f64);
-  const auto elements = wide.data<double>(), factors = g.data<double>();
   Tensor delta(DType::f64, {shape[0], shape[1], shape[2]});
-  std::size_t i = 0;
-  for (double& sum : delta.mutable_data<double>()) {
-    const auto row = elements.subspan(i * columns, columns);
-    // A query without keys has the context 0, whatever its derivative is.
-    if (std::any_of(row.begin(), row.end(), [](double x) { return x != 0; }))
-      for (std::size_t j = 0; j < columns; ++j) sum += chained(factors[i * columns + j], row[j]);
-    ++i;
+  const auto sums = delta.mutable_data<double>();
+  const Shape matrix{sums.size(), columns};
+  const Tensor all = context.reshaped(matrix), all_factors = g.reshaped(matrix);
+  for (std::size_t first = 0; first < sums.size(); first += kRows) {
+    const std::size_t count = std::min(kRows, sums.size() - first);
+    const Tensor elements = cast(all.range(first, count), DType::f64);
+    const Tensor factors = cast(all_factors.range(first, count), DType::f64);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto row = elements.data<double>().subspan(i * columns, columns);
+      const auto factor = factors.data<double>().subspan(i * columns, columns);
+      // A query without keys has the context 0, whatever its derivative is.
+      if (std::any_of(row.begin(), row.end(), [](double x) { return x != 0; }))
+        for (std::size_t j = 0; j < columns; ++j) sums[first + i] += chained(factor[j], row[j]);
+    }
   }
   return delta;
 }
@@ -218,37 +223,44 @@ AttendedDerivatives attended_derivatives(const Attended& of, const Tensor& g,
                                       : derivatives_as<double>(of, g, of_logsumexp, request);
 }
 
-AttendedBytes bytes_of_attended(const Inputs& in) {
-  const std::size_t queries = saturating_product({in.B, in.H, in.rows.size(), in.D});
-  const std::size_t context = saturating_product({in.B, in.H, in.rows.size(), in.Dv});
+AttendedBytes bytes_of_attended(const Inputs& in, const AttendedRoutes& routes) {
   const std::size_t rows = saturating_product({in.B, in.H, in.rows.size()});
-  const std::size_t keys = saturating_product({in.B, in.G, in.S, in.D + in.Dv});
-  const std::size_t operands = saturating_sum(queries, keys);
-  std::size_t biases = 0;
-  for (const Input input : kKernelBiases)
-    if (in[input] && is_added(input, *in[input]))
-      biases = saturating_sum(biases, in[input]->size());
+  const std::size_t keys = saturating_product({in.B, in.G, in.S});
   const std::size_t narrow = in.compute == DType::f64 ? 0 : size_of(in.compute);
-  const auto bytes = [](std::size_t elements, std::size_t size) {
-    return saturating_product({elements, size});
-  };
   kernel::Problem<double> widths;  // float32 may not suffice
   widths.D = in.D, widths.Dv = in.Dv, widths.softcap = in.options.softcap;
   const std::size_t blocks =
       saturating_product({std::min(thread_count(), rows + in.S), kernel::backward_bytes(widths)});
   std::size_t kept = 0, passing = blocks;
-  // The operands and the context in both dtypes, derivatives by them in float64.
-  for (const std::size_t part :
-       {bytes(operands, narrow + sizeof(double)), bytes(context, narrow + 2 * sizeof(double)),
-        bytes(rows, 6 * sizeof(double)), bytes_of_kernel_problem(in, true)})
-    kept = saturating_sum(kept, part);
+  const auto add = [](std::size_t& sum, std::size_t elements, std::size_t size) {
+    sum = saturating_sum(sum, saturating_product({elements, size}));
+  };
+  // An operand and its derivative, or the context and its derivative, with their copies.
+  const auto add_pair = [&](Route route, std::size_t elements, std::size_t wide) {
+    add(kept, elements,
+        route == Route::given       ? narrow
+        : route == Route::converted ? 2 * narrow
+                                    : narrow + wide);
+    if (route != Route::given) add(passing, elements, narrow);
+  };
+  add_pair(routes.queries, saturating_product({rows, in.D}), sizeof(double));
+  add_pair(routes.keys, saturating_product({keys, in.D}), sizeof(double));
+  add_pair(routes.values, saturating_product({keys, in.Dv}), sizeof(double));
+  add_pair(routes.grad_context, saturating_product({rows, in.Dv}), 2 * sizeof(double));
+  const std::size_t pair = saturating_product({in.S, in.D + in.Dv, size_of(in.compute)});
+  kept = saturating_sum(
+      kept, std::min(saturating_product({in.B, in.G, pair}), std::max(kernel::kChunkBytes, pair)));
+  add(kept, rows, 6 * sizeof(double));
+  add(kept, bytes_of_kernel_problem(in, true), 1);
+  add(passing, bytes_of_kernel_problem(in, true), 1);
   const bool is_fitted = in.E == 0 && in.rows.size() == in.L;  // otherwise biases are copied
-  for (const std::size_t part : {bytes(context, narrow), bytes(operands, narrow),
-                                 bytes(biases, narrow + (is_fitted ? 0 : sizeof(double))),
-                                 bytes_of_kernel_problem(in, true)})
-    passing = saturating_sum(passing, part);
-  if (const std::optional<Tensor>& mask = in[Input::dropout_mask])
-    passing = saturating_sum(passing, mask->size());
+  for (const Input input : kKernelBiases)
+    if (in[input] && is_added(input, *in[input])) {
+      const bool is_converted = at(in.tensors, input).dtype() != in.compute;
+      add(passing, in[input]->size(),
+          narrow + (is_converted ? narrow : 0) + (is_fitted ? 0 : sizeof(double)));
+    }
+  if (const std::optional<Tensor>& mask = in[Input::dropout_mask]) add(passing, mask->size(), 1);
   return {kept, passing};
 }
 

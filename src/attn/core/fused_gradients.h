@@ -62,11 +62,21 @@ AttendedDerivatives attended_derivatives(const Attended& of, const Tensor& g,
                                          const std::optional<Tensor>& of_logsumexp,
                                          const AttendedRequest& request);
 
+/// How an operand of the kernels comes about.
+enum class Route {
+  given,      ///< it is a tensor of the job
+  converted,  ///< it has its numbers, in another order or type
+  computed    ///< by operations in float64
+};
+struct AttendedRoutes {
+  Route queries, keys, values, grad_context;
+};
+
 /// Upper bounds of memory, in bytes.
 struct AttendedBytes {
   std::size_t kept;     ///< from attend_for_gradients() to the derivatives by the operands
   std::size_t passing;  ///< of attended_derivatives() beside it
 };
-AttendedBytes bytes_of_attended(const Inputs& in);
+AttendedBytes bytes_of_attended(const Inputs& in, const AttendedRoutes& routes);
 
 }  // namespace attn

@@ -21,6 +21,7 @@
 #include "attn/core/query_scale.h"
 #include "attn/core/rotary.h"
 #include "attn/core/traced_ops.h"
+#include "attn/tensor/widened.h"
 
 namespace attn {
 
@@ -199,7 +200,7 @@ class BasicGradOps : public TracedOps<Exact, TensorDerivatives> {
       by_input[static_cast<std::size_t>(at - kKernelBiases.begin())] = bias;
     }
     if (wants_delta_) operands.push_back(Traced{{}, tape_.add(nullptr)});
-    return record(cast(of.context, DType::f64), operands, [=, this](const Tensor& g) {
+    return record(widened(of.context), operands, [=, this](const Tensor& g) {
       AttendedRequest request;
       for (std::size_t i = 0; i < by_input.size(); ++i)
         request.biases[i] = by_input[i] && by_input[i]->node;

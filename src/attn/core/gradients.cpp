@@ -9,16 +9,20 @@
 #include "attn/core/layout.h"
 #include "attn/core/plan.h"
 #include "attn/core/row_block.h"
+#include "attn/tensor/widened.h"
 
 namespace attn {
 namespace {
 
-/// The problem in float64.
+/// The problem in float64. What only kernels read stays in its type.
 Inputs in_float64(const Inputs& in) {
+  TensorMap tensors;
+  for (const auto& [name, tensor] : in.tensors)
+    tensors.set(name, is_float(tensor.dtype()) && !tensor.rows() ? widened(tensor) : tensor);
   Options options = in.options;
   options.compute = Compute::f64;
   options.empty_rows = as_constants(options.empty_rows);
-  return make_inputs({in.tensors, options});
+  return make_inputs({tensors, options});
 }
 
 std::set<Input> wanted_inputs(const std::vector<Request>& requests) {

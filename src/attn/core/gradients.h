@@ -19,6 +19,7 @@
 #include "attn/core/output_table.h"
 #include "attn/core/plan.h"
 #include "attn/tensor/tensor.h"
+#include "attn/tensor/widened.h"
 
 namespace attn {
 
@@ -48,7 +49,7 @@ void seed_loss(Formula<Ops>& formula, Ops& ops, const Inputs& in,
                std::optional<Input> except = {}) {
   for (const auto& [seed, output] : kSeeds)
     if (in[seed] && seed != except)
-      ops.seed(formula.at(same_numbers_as(output)), cast(*in[seed], DType::f64));
+      ops.seed(formula.at(same_numbers_as(output)), widened(*in[seed]));
 }
 
 /// The derivative that ops.run() computed, or delta, in the user's layout and float64.

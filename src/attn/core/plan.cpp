@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <map>
 #include <set>
 #include <variant>
 
@@ -33,7 +34,8 @@ double real_product(const Shape& factors) {
 struct Cost {
   Shape shape;  ///< with all axes
   bool is_integer = false;
-  double flops = 0;  ///< of the operation that computes it
+  double flops = 0;      ///< of the operation that computes it
+  bool is_made = false;  ///< by an operation
 };
 
 /// The operations of the formula on costs.
@@ -53,7 +55,7 @@ class CostOps {
 
   Cost evaluated(Output output, const Cost& cost) {
     costs_[index_of(output)] = cost;
-    return {cost.shape, cost.is_integer};
+    return {cost.shape, cost.is_integer, 0, cost.is_made};
   }
 
   Cost given(Input input) const { return {in_[input]->shape(), !is_float(in_[input]->dtype())}; }
@@ -192,8 +194,9 @@ class CostOps {
   }
 
  private:
-  Cost made(const Cost& cost) {
+  Cost made(Cost cost) {
     made_ = saturating_sum(made_, saturating_product(cost.shape));
+    cost.is_made = true;
     return cost;
   }
   /// x, or a new tensor of floating-point numbers.
@@ -345,23 +348,63 @@ std::size_t bytes_of_inputs(const Inputs& in, Copies copies) {
   return bytes;
 }
 
-/// Upper bound of the memory of gradients whose attention the kernels compute, where the formula
-/// makes tensors with these elements before and after it.
-std::size_t bytes_of_fused_gradients(std::size_t made, const std::vector<Request>& outputs,
+/// What the kernels of gradients read. Only what the formula computes is in float64.
+AttendedRoutes attended_routes(const CostOps& costs, const Inputs& in) {
+  const auto route = [&](Input input, bool is_made) {
+    if (is_made || !contains(in.tensors, input) || in.compute == DType::f64) return Route::computed;
+    const Tensor& given = at(in.tensors, input);
+    if (given.size() != in[input]->size()) return Route::computed;
+    if (const GatheredRows* rows = given.rows())  // read where they are
+      return rows->table()->has_factors() ? Route::computed : Route::converted;
+    return given.raw() == in[input]->raw() ? Route::given : Route::converted;
+  };
+  const auto is_made = [&](Output output) {
+    const std::optional<Cost>& cost = costs.cost(output);
+    return !cost || cost->is_made;
+  };
+  const bool has_other_loss = in[Input::grad_output] || in[Input::grad_logsumexp];
+  return {route(Input::Q, is_made(Output::queries)),
+          route(Input::K, in.E > 0 || is_made(Output::present_K)),
+          route(Input::V, in.E > 0 || is_made(Output::present_V)),
+          route(Input::grad_context, has_other_loss || is_made(Output::head_context))};
+}
+
+/// Upper bound of the memory of gradients whose attention the kernels compute.
+std::size_t bytes_of_fused_gradients(const CostOps& costs, const std::vector<Request>& outputs,
                                      const Inputs& in) {
-  std::size_t given = 0, results = 0;  // elements in float64
-  for (const auto& [name, tensor] : in.tensors)
-    if (is_float(tensor.dtype()) && tensor.dtype() != DType::f64)
-      given = saturating_sum(given, tensor.size());
+  const AttendedRoutes routes = attended_routes(costs, in);
+  std::map<Input, Route> narrow;  // those without copies in float64
+  for (const auto& [input, route] :
+       {std::pair{Input::Q, routes.queries}, std::pair{Input::K, routes.keys},
+        std::pair{Input::V, routes.values}, std::pair{Input::grad_context, routes.grad_context}})
+    if (route != Route::computed) narrow.emplace(input, route);
+  if (in.compute != DType::f64 && in.E == 0 && in.rows.size() == in.L)
+    for (const Input bias : kKernelBiases) narrow.emplace(bias, Route::given);
+  std::size_t wide = costs.elements_made(), converted = 0;  // elements in float64, and bytes
+  for (const auto& [name, tensor] : in.tensors) {
+    const Input input = *input_named(name);
+    // Operations on these change a copy, which is counted.
+    const bool is_copied = in.P == 0 && in.compute != DType::f64 &&
+                           (input == Input::Q || input == Input::K || input == Input::V);
+    if (is_float(tensor.dtype()) && tensor.dtype() != DType::f64 && !is_copied &&
+        !narrow.contains(input))
+      wide = saturating_sum(wide, tensor.size());
+  }
   for (const Request& request : outputs)
-    if (const Gradient* gradient = std::get_if<Gradient>(&request))
-      results = saturating_sum(results, saturating_product(gradient_shape(gradient->of, in)));
+    if (const Gradient* gradient = std::get_if<Gradient>(&request)) {
+      const std::size_t elements = saturating_product(gradient_shape(gradient->of, in));
+      const auto found = narrow.find(gradient->of);
+      if (found == narrow.end())
+        wide = saturating_sum(wide, elements);
+      else if (found->second == Route::given && in.result != in.compute)
+        converted = saturating_sum(converted, saturating_product({elements, size_of(in.result)}));
+    }
   // Tensors that are made, then their derivatives, while those by the operands of attention exist.
-  const std::size_t wide = saturating_sum(given, saturating_sum(results, made));
-  const std::size_t back = saturating_product({made, sizeof(double)});
-  const auto [kept, passing] = bytes_of_attended(in);
-  return saturating_sum(saturating_sum(kept, std::max(back, passing)),
-                        saturating_product({wide, sizeof(double)}));
+  const std::size_t back = saturating_product({costs.elements_made(), sizeof(double)});
+  const auto [kept, passing] = bytes_of_attended(in, routes);
+  std::size_t bytes = saturating_sum(kept, std::max(back, passing));
+  bytes = saturating_sum(bytes, converted);
+  return saturating_sum(bytes, saturating_product({wide, sizeof(double)}));
 }
 
 /// Adds what the gradients cost, in equal shares. Each product has two derivatives, which are
@@ -388,9 +431,8 @@ void add_gradients(const Inputs& in, const std::vector<Request>& outputs, Plan& 
                     [](const auto& output) { return is_of_gradients(output.request); });
   for (PlannedOutput& output : plan.outputs)
     if (is_of_gradients(output.request)) output.flops = flops / static_cast<double>(count);
-  plan.bytes = saturating_sum(
-      plan.bytes, reason ? bytes_of_gradients(bytes, largest, in)
-                         : bytes_of_fused_gradients(costs.elements_made(), outputs, in));
+  plan.bytes = saturating_sum(plan.bytes, reason ? bytes_of_gradients(bytes, largest, in)
+                                                 : bytes_of_fused_gradients(costs, outputs, in));
   if (!plan.fallback_reason) plan.fallback_reason = reason;
   plan.path = plan.fallback_reason ? "reference" : "kernels";
 }

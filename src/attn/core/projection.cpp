@@ -5,6 +5,7 @@
 #include "attn/base/error.h"
 #include "attn/core/gemm.h"
 #include "attn/tensor/gathered_rows.h"
+#include "attn/tensor/widened.h"
 
 namespace attn {
 
@@ -12,6 +13,8 @@ Tensor swap_middle_axes(const Tensor& tensor) {
   const Shape& from = tensor.shape();
   if (from[1] <= 1 || from[2] <= 1)  // the order in memory is the same
     return tensor.reshaped({from[0], from[2], from[1], from[3]});
+  if (const Tensor* const narrow = tensor.narrow())
+    return widened(swap_middle_axes(narrow->reshaped(from)));
   if (const GatheredRows* rows = tensor.rows(); rows && from == rows->shape())
     return gathered_tensor(rows->table(), tensor.dtype(), !rows->by_head(), rows->is_computed());
   if (tensor.rows() != nullptr)

@@ -6,8 +6,7 @@ namespace attn::kernel {
 namespace {
 
 constexpr std::size_t kScoreBytes = 768u << 10;  // part of a worker's level 2 cache
-constexpr std::size_t kChunkBytes = std::size_t{64} << 20;
-constexpr std::size_t kEnoughTasks = 32;  // to balance the usual numbers of threads
+constexpr std::size_t kEnoughTasks = 32;         // to balance the usual numbers of threads
 
 /// Whether the masks and biases that heads share are larger than most caches. It is then faster to
 /// read them once for all heads.

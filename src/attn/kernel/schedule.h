@@ -7,6 +7,9 @@
 
 namespace attn::kernel {
 
+/// Of the pairs that are in memory at the same time, unless one alone is larger.
+constexpr std::size_t kChunkBytes = std::size_t{64} << 20;
+
 /// Rows are the B * H * L queries. A pair is a batch item and a key/value head; its H / G * L rows
 /// are consecutive.
 struct Schedule {

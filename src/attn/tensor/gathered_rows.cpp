@@ -127,8 +127,9 @@ Tensor GatheredRows::gather() const {
 
 Tensor gathered_tensor(std::shared_ptr<const RowTable> table, DType dtype, bool by_head,
                        bool is_computed) {
-  return Tensor(
-      std::make_shared<const GatheredRows>(std::move(table), dtype, by_head, is_computed));
+  auto rows = std::make_shared<const GatheredRows>(std::move(table), dtype, by_head, is_computed);
+  Shape shape = rows->shape();
+  return Tensor(dtype, std::move(shape), std::move(rows));
 }
 
 Tensor tensor_of(RowTable table, bool by_head) {

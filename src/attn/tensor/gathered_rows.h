@@ -73,7 +73,7 @@ RowTable joined_columns(RowTable first, RowTable second);
 RowTable limited_to(RowTable table, std::size_t columns);
 
 /// The rows of a table in an order, as elements of a dtype. Thread-safe.
-class GatheredRows {
+class GatheredRows final : public LaterElements {
  public:
   /// The order is (items, heads, keys, width) if `by_head`, otherwise (items, keys, heads, width).
   GatheredRows(std::shared_ptr<const RowTable> table, DType dtype, bool by_head, bool is_computed)
@@ -88,7 +88,8 @@ class GatheredRows {
   Shape shape() const;
 
   /// The elements in order, which the first call gathers.
-  const std::byte* data() const;
+  const std::byte* data() const override;
+  const GatheredRows* rows() const override { return this; }
 
  private:
   Tensor gather() const;

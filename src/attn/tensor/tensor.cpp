@@ -14,6 +14,7 @@
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 #include "attn/tensor/gathered_rows.h"
+#include "attn/tensor/widened.h"
 
 namespace attn {
 namespace {
@@ -148,15 +149,14 @@ Tensor::Tensor(DType dtype, Shape shape, std::shared_ptr<const std::byte> data)
       size_(element_count(shape_)),
       data_(std::move(data)) {}
 
-Tensor::Tensor(std::shared_ptr<const GatheredRows> rows)
-    : dtype_(rows->dtype()),
-      shape_(rows->shape()),
+Tensor::Tensor(DType dtype, Shape shape, std::shared_ptr<const LaterElements> elements)
+    : dtype_(dtype),
+      shape_(std::move(shape)),
       size_(element_count(shape_)),
-      rows_(std::move(rows)) {}
-
-const std::byte* Tensor::gathered() const { return rows_->data(); }
+      later_(std::move(elements)) {}
 
 std::byte* Tensor::mutable_raw() {
+  if (const Tensor* const kept = narrow()) *this = cast(kept->reshaped(shape_), dtype_);
   if (!owned_ || data_.use_count() > 1) {
     Tensor copy(dtype_, shape_);
     if (bytes() > 0) std::memcpy(const_cast<std::byte*>(copy.data_.get()), raw(), bytes());
@@ -176,14 +176,15 @@ Tensor Tensor::reshaped(Shape shape) const {
 /// Shares the elements of `whole` from this byte on.
 void Tensor::set_part(const Tensor& whole, std::size_t first_byte) {
   const std::byte* start = whole.raw() + first_byte;
-  data_ = whole.rows_ ? std::shared_ptr<const std::byte>(whole.rows_, start)
-                      : std::shared_ptr<const std::byte>(whole.data_, start);
-  rows_ = nullptr;
+  data_ = whole.later_ ? std::shared_ptr<const std::byte>(whole.later_, start)
+                       : std::shared_ptr<const std::byte>(whole.data_, start);
+  later_ = nullptr;
 }
 
 Tensor Tensor::at(std::size_t index) const {
   if (rank() == 0 || index >= shape_[0])
     throw Error(ErrorKind::internal, "index " + std::to_string(index) + " in " + to_string(shape_));
+  if (const Tensor* const kept = narrow()) return widened(kept->reshaped(shape_).at(index));
   Tensor result = *this;
   result.shape_.erase(result.shape_.begin());
   result.size_ = size_ / shape_[0];
@@ -196,6 +197,8 @@ Tensor Tensor::range(std::size_t first, std::size_t count) const {
     throw Error(ErrorKind::internal, "elements " + std::to_string(first) + " to " +
                                          std::to_string(first + count) + " of " +
                                          to_string(shape_));
+  if (const Tensor* const kept = narrow())
+    return widened(kept->reshaped(shape_).range(first, count));
   Tensor result = *this;
   result.shape_[0] = count;
   result.size_ = shape_[0] == 0 ? 0 : size_ / shape_[0] * count;
@@ -218,6 +221,8 @@ void Tensor::require_size(std::size_t count) const {
 
 Tensor cast(const Tensor& tensor, DType dtype) {
   if (tensor.dtype() == dtype) return tensor;
+  if (const Tensor* const kept = tensor.narrow())
+    return cast(*kept, dtype).reshaped(tensor.shape());
   if (const GatheredRows* rows = tensor.rows();
       rows && !rows->is_computed() && is_float(tensor.dtype()) && is_float(dtype))
     return gathered_tensor(rows->table(), dtype, rows->by_head()).reshaped(tensor.shape());

@@ -1,0 +1,64 @@
+// Numbers in float64 that are converted when they are first read.
+#include "attn/tensor/widened.h"
+
+#include <catch2/catch.hpp>
+
+#include "attn/core/projection.h"
+#include "attn/tensor/gathered_rows.h"
+
+namespace attn {
+namespace {
+
+/// 0, 1, 2, ... as float32, large enough not to be converted at once.
+Tensor counted(const Shape& shape) {
+  Tensor tensor(DType::f32, shape);
+  float next = 0;
+  for (float& value : tensor.mutable_data<float>()) value = next++;
+  return tensor;
+}
+
+bool are_equal(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
+         std::equal(a.raw(), a.raw() + a.bytes(), b.raw());
+}
+
+}  // namespace
+
+TEST_CASE("widened: the numbers of cast()") {
+  const Tensor narrow = counted({2, 8, 32, 64});
+  const Tensor wide = widened(narrow);
+  CHECK(wide.narrow() != nullptr);
+  CHECK(are_equal(wide, cast(narrow, DType::f64)));
+  CHECK(are_equal(wide.reshaped({16, 2048}).range(3, 5).reshaped({5, 32, 64}),
+                  cast(narrow.reshaped({16, 2048}).range(3, 5).reshaped({5, 32, 64}), DType::f64)));
+  CHECK(are_equal(wide.at(1), cast(narrow.at(1), DType::f64)));
+  CHECK(are_equal(swap_middle_axes(wide), cast(swap_middle_axes(narrow), DType::f64)));
+}
+
+TEST_CASE("widened: nothing is converted for a narrower type") {
+  const Tensor narrow = counted({2, 8, 32, 64});
+  CHECK(cast(widened(narrow), DType::f32).raw() == narrow.raw());
+  CHECK(cast(widened(narrow).reshaped({16, 2048}).range(2, 9), DType::f32).raw() ==
+        narrow.raw() + 2 * 2048 * sizeof(float));
+  CHECK(are_equal(cast(widened(narrow), DType::f16), cast(narrow, DType::f16)));
+}
+
+TEST_CASE("widened: a change leaves the narrow numbers as they are") {
+  const Tensor narrow = counted({256, 128});
+  Tensor wide = widened(narrow).reshaped({128, 256});
+  wide.mutable_data<double>()[300] = 0.1;
+  CHECK(wide.narrow() == nullptr);
+  CHECK(wide.shape() == Shape{128, 256});
+  CHECK(wide.data<double>()[300] == 0.1);
+  CHECK(wide.data<double>()[301] == 301);
+  CHECK(narrow.data<float>()[300] == 300);
+}
+
+TEST_CASE("widened: few numbers, float64 and integers are converted at once") {
+  CHECK(widened(counted({4, 4})).narrow() == nullptr);
+  CHECK(widened(Tensor(DType::f64, {256, 128})).narrow() == nullptr);
+  CHECK(widened(Tensor(DType::i64, {256, 128})).narrow() == nullptr);
+  CHECK(widened(as_gathered(counted({256, 128}))).narrow() == nullptr);
+}
+
+}  // namespace attn
