@@ -18,7 +18,9 @@ namespace {
 Inputs in_float64(const Inputs& in) {
   TensorMap tensors;
   for (const auto& [name, tensor] : in.tensors)
-    tensors.set(name, is_float(tensor.dtype()) && !tensor.rows() ? widened(tensor) : tensor);
+    tensors.set(name, is_float(tensor.dtype()) && !tensor.rows() && input_named(name)
+                          ? widened(tensor)
+                          : tensor);
   Options options = in.options;
   options.compute = Compute::f64;
   options.empty_rows = as_constants(options.empty_rows);

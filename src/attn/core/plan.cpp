@@ -382,12 +382,13 @@ std::size_t bytes_of_fused_gradients(const CostOps& costs, const std::vector<Req
     for (const Input bias : kKernelBiases) narrow.emplace(bias, Route::given);
   std::size_t wide = costs.elements_made(), converted = 0;  // elements in float64, and bytes
   for (const auto& [name, tensor] : in.tensors) {
-    const Input input = *input_named(name);
+    const std::optional<Input> input = input_named(name);
+    if (!input) continue;  // a table of a rule
     // Operations on these change a copy, which is counted.
     const bool is_copied = in.P == 0 && in.compute != DType::f64 &&
                            (input == Input::Q || input == Input::K || input == Input::V);
     if (is_float(tensor.dtype()) && tensor.dtype() != DType::f64 && !is_copied &&
-        !narrow.contains(input))
+        !narrow.contains(*input))
       wide = saturating_sum(wide, tensor.size());
   }
   for (const Request& request : outputs)
