@@ -169,3 +169,14 @@ def test_what_a_file_says_is_checked(tmp_path, visible):
         assert attn("view", f"{name}.json", "-o", f"{name}.svg", cwd=tmp_path).returncode == 0
         pictures.append((tmp_path / f"{name}.svg").read_bytes())
     assert pictures[0] == pictures[1]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("flags", [["--view"], ["--view=w.html"], ["--view=w.png"], ["--explain", "w.txt"]], ids=str)
+def test_a_result_is_the_same_with_a_picture(tmp_path, flags, suffix):
+    job = {**job_of(6, causal=True), "V": np.zeros((1, 1, 6, 1)).tolist(), "outputs": ["weights", "context"]}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    for name, more in ("alone", []), ("drawn", flags):
+        assert attn("run", "job.json", "-o", f"{name}.{suffix}", *more, cwd=tmp_path).returncode == 0
+    assert (tmp_path / f"drawn.{suffix}").read_bytes() == (tmp_path / f"alone.{suffix}").read_bytes()
+    assert made_by(tmp_path, f"drawn.{suffix}")["visible"] == [[6, 1, 0, 1, 0, 1]]

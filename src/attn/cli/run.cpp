@@ -226,10 +226,16 @@ Document document_of(const RunArgs& args, TensorFiles& files) {
 
 namespace {
 
-void append_missing(std::vector<Request>& outputs, const std::vector<Request>& more) {
+/// Returns those that were missing.
+std::vector<Request> append_missing(std::vector<Request>& outputs,
+                                    const std::vector<Request>& more) {
+  std::vector<Request> missing;
   for (const Request& output : more)
-    if (std::find(outputs.begin(), outputs.end(), output) == outputs.end())
+    if (std::find(outputs.begin(), outputs.end(), output) == outputs.end()) {
       outputs.push_back(output);
+      missing.push_back(output);
+    }
+  return missing;
 }
 
 /// The result without outputs that were computed for other purposes.
@@ -367,7 +373,7 @@ int run_job(const RunArgs& args) {
   RunViews views(drawn, drawn_output(job), output_paths(destination.targets, names),
                  policy_of(args));
   job.outputs = outputs;
-  append_missing(job.outputs, views.outputs(job));
+  job.unstored = append_missing(job.outputs, views.outputs(job));
 
   const bool whole = destination.shown || !args.views.empty();
   const OutputSet by_rows = whole ? OutputSet{} : outputs_for_rows(destination.targets, outputs);

@@ -412,10 +412,15 @@ Json recorded_value(Entry& entry, const Job& job) {
                    : std::move(entry.value);
 }
 
-/// Whether outputs have elements of hidden keys, and none says which these are.
-bool needs_visibility(const std::vector<Request>& outputs) {
-  return std::any_of(outputs.begin(), outputs.end(), is_of_pairs) &&
-         std::find(outputs.begin(), outputs.end(), Request{Output::masked_scores}) == outputs.end();
+/// Whether the outputs of a result have elements of hidden keys, and none says which these are.
+bool needs_visibility(const Job& job) {
+  bool has_pairs = false;
+  for (const Request& output : job.outputs) {
+    if (std::find(job.unstored.begin(), job.unstored.end(), output) != job.unstored.end()) continue;
+    if (output == Request{Output::masked_scores}) return false;
+    has_pairs = has_pairs || is_of_pairs(output);
+  }
+  return has_pairs;
 }
 
 Json provenance(const Job& job, const Inputs& in, const Plan& plan, Document document,
@@ -436,7 +441,7 @@ Json provenance(const Job& job, const Inputs& in, const Plan& plan, Document doc
   record_labels(plan, layers, made_by);
   if (std::optional<Json> positions = recorded_positions(QueryPositions(in), in.S))
     made_by.emplace_back(kPositionsMember, std::move(*positions));
-  if (needs_visibility(job.outputs))
+  if (needs_visibility(job))
     if (std::optional<Json> visible = recorded_visibility(in))
       made_by.emplace_back(kVisibleMember, std::move(*visible));
   return Json{std::move(made_by)};
@@ -616,7 +621,7 @@ PreparedJob prepare_job(const Job& job, const OutputSet& offered) {
     Inputs inputs = make_inputs(job);
     Plan planned = plan(inputs, job.outputs, offered);
     planned.bytes = saturating_sum(planned.bytes, bytes_of_rule_tables(job.tensors));
-    if (needs_visibility(job.outputs))
+    if (needs_visibility(job))
       planned.bytes = saturating_sum(planned.bytes, bytes_of_visibility(inputs));
     return PreparedJob{std::move(inputs), std::move(planned)};
   });

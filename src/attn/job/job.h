@@ -44,7 +44,8 @@ struct Job : AttentionArguments {
   std::set<std::string> transposed;        ///< weights given as (out, in)
   bool values_given = false;               ///< V is given, or stated to be the keys
   std::vector<Request> outputs;
-  std::vector<std::string> tokens;
+  std::vector<Request> unstored;  ///< outputs that pictures need, and results do not keep
+  std::vector<std::string> tokens, key_tokens;  ///< key_tokens: {} if the keys have `tokens`
   std::string hidden_warning;  ///< about the hidden states of a model's layer; may be ""
 };
 
