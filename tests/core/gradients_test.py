@@ -275,6 +275,7 @@ def test_an_input_that_does_not_matter_has_gradient_0(tmp_path):
 
 
 @pytest.mark.parametrize("tensors, options, outputs, message", [
+    ({}, {}, ["grad_weights"], "'grad_weights' is given by a job, not computed; outputs are gradients of its inputs, such as grad_Q"),
     ({}, {}, ["grad_Q"], "'grad_Q' requires grad_context, grad_output, grad_weights or grad_logsumexp"),
     ({}, {}, ["delta"], "'delta' requires grad_context"),
     ({"grad_context": G}, {}, ["grad_sinks"], "'grad_sinks' requires sinks"),

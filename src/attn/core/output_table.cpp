@@ -88,6 +88,10 @@ void require_available(const Request& request, const AttentionArguments& given,
   if (!missing.empty())
     add_problem(problems,
                 "'" + std::string(name_of(*output)) + "' requires " + std::string(missing));
+  else if (input && row_of(*input).kind == InputKind::seed && !contains(given.tensors, *input))
+    add_problem(problems, "'" + std::string(name_of(*input)) +
+                              "' is given by a job, not computed; outputs are gradients of its "
+                              "inputs, such as grad_Q");
   else if (input && !contains(given.tensors, *input))
     add_problem(problems,
                 "'" + std::string(name_of(*input)) + "' is not an input of this job" +
