@@ -195,7 +195,7 @@ JOBS = {
 }
 MODEL = {"model", "layer", "stack", "hidden", "hidden_is"}  # tests/model/
 # Keys that do not affect the computation.
-NOT_COMPUTING = {"$schema", "schema", "tokens", "seed", "generator", "draws", "print_options"} | MODEL
+NOT_COMPUTING = {"$schema", "schema", "tokens", "key_tokens", "seed", "generator", "draws", "print_options"} | MODEL
 
 
 CASES = [(key, case) for key, cases in JOBS.items() for case in cases]

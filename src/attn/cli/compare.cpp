@@ -104,7 +104,8 @@ constexpr std::pair<const char*, const char*> kFixedByReference[] = {
      "the tensors of A are compared; A#NAME selects one, --as NAME says which output it is"},
     {"--compute", "the reference is computed in f64"},
     {"--path", "the reference is computed by the reference implementation"},
-    {"--tokens", "labels come from A"}};
+    {"--tokens", "labels come from A"},
+    {"--key-tokens", "labels come from A"}};
 
 void add_rules(Command& command, const CompareArgs& args, const std::vector<Option>& job) {
   std::vector<std::string> with_reference = {"--precision", "--sums", "--weights-precision",
@@ -277,7 +278,7 @@ const TensorPair* drawn_pair(const CompareReport& report, const std::string& nam
 /// tensors. Without masked_scores, weights of exactly 0 in both are marked as such.
 HeatSource source_of(const TensorPair& pair, const ResultFile& labels, const CompareArgs& args) {
   const Tensor &a = pair.compared.a, &b = pair.compared.b;
-  ResultFile file{{}, labels.tokens, labels.made_by};
+  ResultFile file{{}, labels.tokens, labels.made_by, labels.key_tokens};
   const std::string name = pair.compared.name.empty() ? "result" : pair.compared.name;
   file.tensors.set(name, difference(a, b));
   const std::string masked_name(name_of(Output::masked_scores));

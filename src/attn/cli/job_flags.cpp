@@ -27,13 +27,15 @@ std::string_view group_of(const Field& field) {
   return field.apply ? "Attention" : "Job";
 }
 
+bool is_of_labels(const Field& field) { return field.key == "tokens" || field.key == "key_tokens"; }
+
 bool takes_ranges(const Field& field) { return field.key == "rows" || field.key == "layer"; }
 
 std::string help_of(const Field& field) {
   std::string text = field.help;
   if (field.type == FieldType::word) text += ": " + join_or(field.words);
   if (takes_ranges(field)) text += "; 0:3 is 0,1,2";
-  if (field.key == "tokens") text += "; @FILE reads one from each line";
+  if (is_of_labels(field)) text += "; @FILE reads one from each line";
   const auto is_same = [](char flag, char key) { return flag == (key == '_' ? '-' : key); };
   const std::string_view flag = std::string_view(field.flag).substr(2);
   if (!std::equal(flag.begin(), flag.end(), field.key.begin(), field.key.end(), is_same))
@@ -209,9 +211,9 @@ void apply_job_flags(const JobFlags& flags, Document& document, ReadBudget& budg
       set_named_tensors(field, text, document);
       continue;
     }
-    if (field.key == "tokens") refuse_file_as_label(text, field.flag);
+    if (is_of_labels(field)) refuse_file_as_label(text, field.flag);
     const std::string value = takes_ranges(field) ? expand_ranges(text, field.flag, budget)
-                              : field.key == "tokens" && text.starts_with('@')
+                              : is_of_labels(field) && text.starts_with('@')
                                   ? read_tokens(text.substr(1), budget)
                                   : text;
     document.set({field.key, value_from_flag(field, value, field.flag), field.flag, "", true});

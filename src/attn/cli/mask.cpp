@@ -138,7 +138,8 @@ Rendering drawing_of(const Tensor& visible, const Job& job, const MaskArgs& args
   for (float& x : source.masked->mutable_data<float>())
     x = x == 0 ? -std::numeric_limits<float>::infinity() : 0;
   source.is_weights = false;
-  source.row_tokens = source.column_tokens = job.tokens;
+  source.row_tokens = job.tokens;
+  source.column_tokens = labels_of_keys(job);
   return render({page_set(source, {}, "mask")}, render_format(args.emit.output), args.style);
 }
 

@@ -137,8 +137,10 @@ std::vector<std::string> tokens_of_rows(const std::vector<std::string>& tokens,
 std::vector<std::string> labels_of(const std::string& axis, bool known, const ResultFile& result) {
   if (axis == "queries" || axis == "tokens" || (axis == "rows" && !known))
     return tokens_of_rows(result.tokens, selected_queries(result));
-  if (axis == "keys" || (axis == "columns" && !known)) return result.tokens;
-  return {};
+  if (axis != "keys" && (axis != "columns" || known)) return {};
+  if (!result.key_tokens.empty()) return result.key_tokens;
+  const Json* const of_job = result.job("key_tokens");
+  return of_job != nullptr ? strings_of(*of_job) : result.tokens;
 }
 
 /// The end of a message that lists what the file contains instead.
@@ -347,21 +349,25 @@ PageSet page_set(const HeatSource& given, const HeatChoice& choice, const std::s
   return set;
 }
 
-std::size_t rendering_bytes(const Shape& shape, DType dtype, const std::vector<std::string>& tokens,
-                            RenderFormat format, const RenderStyle& style, std::size_t steps) {
+std::size_t rendering_bytes(const Shape& shape, DType dtype, const Job& job, RenderFormat format,
+                            const RenderStyle& style, std::size_t steps) {
   constexpr std::size_t kEscaped = 6;  // "\\u0001"
   std::size_t labels = 0;
-  for (const std::string& token : tokens) labels += 2 * kEscaped * token.size();  // rows, columns
+  double widest = 0;
+  for (const auto* tokens : {&job.tokens, &labels_of_keys(job)}) {
+    for (const std::string& token : *tokens) labels += kEscaped * token.size();
+    widest = std::max(widest, widest_label(*tokens));
+  }
   switch (format) {
     case RenderFormat::text:
       return saturating_sum(labels,
                             bytes_of_text(shape, terminal_style(style.colour, style.width)));
     case RenderFormat::svg:
-      return saturating_sum(labels, bytes_of_svg(shape, widest_label(tokens)));
+      return saturating_sum(labels, bytes_of_svg(shape, widest));
     case RenderFormat::pdf:
-      return saturating_sum(labels, bytes_of_pdf(shape, widest_label(tokens)));
+      return saturating_sum(labels, bytes_of_pdf(shape, widest));
     case RenderFormat::png:
-      return saturating_sum(labels, bytes_of_png(shape, widest_label(tokens), style.picture));
+      return saturating_sum(labels, bytes_of_png(shape, widest, style.picture));
     case RenderFormat::html:
       break;
   }

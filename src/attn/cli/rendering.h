@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attn/io/tensor_file.h"
+#include "attn/job/job.h"
 #include "attn/report/heat_map.h"
 #include "attn/report/page.h"
 #include "attn/report/picture.h"
@@ -78,8 +79,8 @@ PageSet page_set(const HeatSource& source, const HeatChoice& choice, const std::
 
 /// An upper bound on the memory of render() for one set, without the tensors themselves. A page may
 /// have `steps` bytes about how weights came about (raw_bytes_of_steps()).
-std::size_t rendering_bytes(const Shape& shape, DType dtype, const std::vector<std::string>& tokens,
-                            RenderFormat format, const RenderStyle& style, std::size_t steps = 0);
+std::size_t rendering_bytes(const Shape& shape, DType dtype, const Job& job, RenderFormat format,
+                            const RenderStyle& style, std::size_t steps = 0);
 
 struct Rendering {
   std::string bytes;

@@ -40,7 +40,7 @@ namespace {
 std::size_t bytes_of_steps(const PlannedOutput& weights, const Job& job, StepsFormat format) {
   const Shape one_head{*(weights.shape.end() - 2), weights.shape.back()};
   const RenderFormat drawn = format == StepsFormat::html ? RenderFormat::svg : RenderFormat::text;
-  const std::size_t picture = rendering_bytes(one_head, weights.dtype, job.tokens, drawn, {});
+  const std::size_t picture = rendering_bytes(one_head, weights.dtype, job, drawn, {});
   return picture + picture / 2;  // and a copy while the page is built
 }
 
@@ -128,7 +128,7 @@ std::size_t RunViews::bytes(const Job& job, const Plan& plan) const {
     if (shows_steps() && output.request == drawn_)  // add_hiding_options()
       steps += kHidingBytes * std::min(element_count(output.shape), kMostHidingOptions);
     if (view_ && output.request == drawn_)
-      bytes = std::max(bytes, rendering_bytes(output.shape, output.dtype, job.tokens,
+      bytes = std::max(bytes, rendering_bytes(output.shape, output.dtype, job,
                                               render_format(args_.view), args_.style, steps));
     if (explain_ && output.request == Request{Output::weights})
       bytes =

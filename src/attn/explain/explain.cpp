@@ -174,11 +174,11 @@ class Explainer {
     return matrix_math(matrix, {.rows = from_.row_tokens(), .shown_rows = {query_}});
   }
   Math of_keys(const Matrix& matrix) const {
-    return matrix_math(matrix, {.rows = from_.tokens(), .shown_rows = largest_});
+    return matrix_math(matrix, {.rows = from_.key_tokens(), .shown_rows = largest_});
   }
   Math of_queries_and_keys(const Matrix& matrix) const {
     return matrix_math(matrix, {.rows = from_.row_tokens(),
-                                .columns = from_.tokens(),
+                                .columns = from_.key_tokens(),
                                 .shown_rows = {query_},
                                 .shown_columns = largest_});
   }
@@ -480,7 +480,7 @@ class Explainer {
     source.name = name_of(Output::weights);
     source.tensor = weights.elements;
     source.masked = scores.elements;
-    source.column_tokens = from_.tokens();
+    source.column_tokens = from_.key_tokens();
     source.row_tokens = from_.row_tokens();
     steps_.blocks.emplace_back(make_heat_map(source, {}));
   }

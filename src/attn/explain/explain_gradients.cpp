@@ -89,7 +89,7 @@ class GradientStages {
 
  private:
   std::string key_name() const {
-    const auto& tokens = from_.tokens();
+    const auto& tokens = from_.key_tokens();
     return "key " + std::to_string(key_) +
            (tokens.size() == k_.rows ? " (" + printable(tokens[key_]) + ")" : "");
   }

@@ -24,7 +24,7 @@ class ExplainSource {
   const Tensor& output(Output output) const { return at(outputs_, output); }
   const Options& options() const { return job_.options; }
   bool wants_gradients() const;
-  const std::vector<std::string>& tokens() const { return job_.tokens; }
+  const std::vector<std::string>& key_tokens() const { return labels_of_keys(job_); }
   std::vector<std::string> row_tokens() const;  ///< of the queries that are computed
 
   std::size_t heads() const { return heads_; }

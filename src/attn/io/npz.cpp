@@ -178,17 +178,18 @@ std::optional<Tensor> read_npz_array(const FileBytes& file, const NpzIndex& inde
 
 FileMetadata npz_metadata(const FileBytes& file, const NpzIndex& index, ReadBudget* budget) {
   FileMetadata metadata = {{"", index.comment}};
-  const std::optional<ZipMember> member = member_in(file, index, "tokens");
-  if (!member) return metadata;
-  within(file.name(), [&] {
-    MemoryCharge charge(budget, member->name);
-    charge.add(member->size);
-    const FileBytes bytes = expanded_member(*member);
-    const NpyHeader header = parse_npy_header(bytes.bytes(), member->name);
-    if (!header.has_strings() || header.shape.size() != 1) return;
-    charge.add(member->size, kBytesOfStringByte);
-    metadata.emplace_back("tokens", to_json(json_strings(read_npy_strings(bytes, member->name))));
-  });
+  for (const char* const name : {"tokens", "key_tokens"})
+    within(file.name(), [&] {
+      const std::optional<ZipMember> member = member_in(file, index, name);
+      if (!member) return;
+      MemoryCharge charge(budget, member->name);
+      charge.add(member->size);
+      const FileBytes bytes = expanded_member(*member);
+      const NpyHeader header = parse_npy_header(bytes.bytes(), member->name);
+      if (!header.has_strings() || header.shape.size() != 1) return;
+      charge.add(member->size, kBytesOfStringByte);
+      metadata.emplace_back(name, to_json(json_strings(read_npy_strings(bytes, member->name))));
+    });
   return metadata;
 }
 

@@ -512,9 +512,10 @@ std::size_t bytes_to_read(const Document& document, TensorFiles& files) {
 
 namespace {
 
-/// The names of the rows of an input in a .csv file, or the tokens of its .npz file; empty if there
-/// are none, for a part of a tensor, and for another format.
-std::vector<std::string> row_names_of(const Entry* entry, TensorFiles& files) {
+/// The names of the rows of an input in a .csv file, or the strings of this name in its .npz file;
+/// empty if there are none, for a part of a tensor, and for another format.
+std::vector<std::string> row_names_of(const Entry* entry, TensorFiles& files,
+                                      std::string_view name = "tokens") {
   if (entry == nullptr) return {};
   const auto text = entry->value.get<std::string>();
   if (text == nullptr) return {};
@@ -524,9 +525,10 @@ std::vector<std::string> row_names_of(const Entry* entry, TensorFiles& files) {
   if (format == nullptr) return {};
   const bool has_tokens = format->index == FormatRow::Index::directory;
   if (!(format->names_rows || has_tokens) || !files.named_part(ref).part.empty()) return {};
-  if (format->names_rows) return files.csv_names(path).rows;
+  if (format->names_rows && name == "tokens") return files.csv_names(path).rows;
+  if (!has_tokens) return {};
   for (const auto& [key, json] : files.metadata(path))
-    if (key == "tokens") {
+    if (key == name) {
       MemoryCharge charge(&files.budget(), path);
       return strings_of(parse_json(json, path, charge));
     }
@@ -545,6 +547,20 @@ std::vector<std::string> default_tokens(const Job& job, TensorFiles& files) {
   std::vector<std::string> names = names_of(Input::Q);
   if (!names.empty() && names != names_of(Input::K)) names.clear();
   return names;
+}
+
+/// Sets the labels of keys. Those that the job does not give become part of it.
+void set_key_tokens(Job& job, TensorFiles& files) {
+  constexpr std::string_view kName = "key_tokens";
+  if (const Entry* const given = job.document.find(kName)) {
+    job.key_tokens = strings_of(given->value);
+    return;
+  }
+  for (const Input keys : {Input::K, Input::memory})
+    if (job.key_tokens.empty())
+      job.key_tokens = row_names_of(job.document.find(name_of(keys)), files, kName);
+  if (!job.key_tokens.empty())
+    job.document.set({std::string(kName), json_strings(job.key_tokens), "", "", false});
 }
 
 }  // namespace
@@ -585,6 +601,7 @@ Job make_job(Document given, TensorFiles& files) {
     if (use_of_table(entry, document) == TableUse::warning) job.unused_tables.push_back(entry.key);
   const Entry* const tokens = document.find("tokens");
   job.tokens = tokens == nullptr ? default_tokens(job, files) : strings(tokens);
+  set_key_tokens(job, files);
   check_key_requirements(job);
   if (has_stored(job)) with_origins(job, [&] { decode_stored(job, files); });
   if (is_flashmla(job.options.k_type) && job.options.value_width == 0)

@@ -49,6 +49,11 @@ struct Job : AttentionArguments {
   std::string hidden_warning;  ///< about the hidden states of a model's layer; may be ""
 };
 
+/// The labels of the keys.
+inline const std::vector<std::string>& labels_of_keys(const Job& job) {
+  return job.key_tokens.empty() ? job.tokens : job.key_tokens;
+}
+
 /// Parses all options, reads all files and generates random tensors: those of "draws", then the
 /// others in the order of kInputs.
 /// Errors: data, usage (if only flags are at fault), no_input.

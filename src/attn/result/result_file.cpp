@@ -88,7 +88,9 @@ ResultFile read_result(const std::string& path, TensorFiles& files) {
     result.made_by = parsed(made_by_in(metadata), printable(path), budget);
     if (const Json* tokens = result.made_by.find("tokens")) result.tokens = strings(*tokens);
     for (const auto& [key, value] : metadata)
-      if (key == "tokens") result.tokens = strings(parsed(value, printable(path), budget));
+      if (key == "tokens" || key == "key_tokens")
+        (key == "tokens" ? result.tokens : result.key_tokens) =
+            strings(parsed(value, printable(path), budget));
     return result;
   }
   result.tensors = files.all(path);

@@ -17,6 +17,7 @@ struct ResultFile {
   TensorMap tensors;
   std::vector<std::string> tokens;
   Json made_by;
+  std::vector<std::string> key_tokens = {};    ///< {} if those of keys are not known to differ
   std::vector<std::string> column_names = {};  ///< of a CSV file; `tokens` are those of its rows
   std::map<std::string, Labels> parts = {};    ///< labels of tensors that are parts of others
 

@@ -395,8 +395,11 @@ std::string warn_tables(const Job& job) {
 }
 
 std::string warn_token_count(const Job& job, const Inputs& in) {
-  const std::size_t count = job.tokens.size();
   const std::size_t keys = in.P + in.N;  // without the keys that are appended for every query
+  if (const std::size_t count = job.key_tokens.size(); count != 0 && count != keys)
+    return "key_tokens: expected as many as the " + std::to_string(keys) + " keys, found " +
+           std::to_string(count) + "; labels are ignored";
+  const std::size_t count = job.tokens.size();
   if (count == 0 || count == in.L || count == keys || count == in.N) return "";
   const std::string others = keys == in.L ? "" : " or the " + std::to_string(keys) + " keys";
   return "tokens: expected as many as the " + std::to_string(in.L) + " queries" + others +
