@@ -133,7 +133,6 @@ constexpr OtherName kOtherNames[] = {
     {input, "rng", "generator"},
     {input, "random_seed rng_seed manual_seed random_state", "seed"},
     {input, "labels words", "tokens"},
-    {input, "key_labels memory_tokens source_tokens", "key_tokens"},
     {input, "checkpoint model_dir model_name pretrained", "model"},
     {input, "layer_idx layer_index layer_id", "layer"},
     {input, "weights", "outputs", "weights"},
