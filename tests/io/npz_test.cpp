@@ -79,10 +79,11 @@ TEST_CASE("an archive keeps its arrays, their order, names and comment") {
   TensorMap tensors = two_arrays();
   tensors.set("W_\xC3\xBC", Tensor::of<float>({}, {2.5f}));
   tensors.set("../up", Tensor(DType::f16, {0, 3}));
-  std::string comment;
-  const TensorMap back = read_npz(npz_file_of(archive_of(tensors, "{\"made\": \"by\"}")), &comment);
+  FileMetadata metadata;
+  const TensorMap back =
+      read_npz(npz_file_of(archive_of(tensors, "{\"made\": \"by\"}")), &metadata);
   CHECK(back.names() == tensors.names());
-  CHECK(comment == "{\"made\": \"by\"}");
+  CHECK(metadata == FileMetadata{{"", "{\"made\": \"by\"}"}});
   for (const auto& [name, tensor] : tensors) {
     CHECK(back.at(name).dtype() == tensor.dtype());
     CHECK(back.at(name).shape() == tensor.shape());

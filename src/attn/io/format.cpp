@@ -105,15 +105,8 @@ constexpr std::array<FormatRow, 5> kFormats = {{
      .most_metadata = 65535,
      .has_checksums = true,
      .is = [](const FileBytes& file) { return is_zip(file.bytes()); },
-     .read =
-         [](const FileBytes& file, FileMetadata* metadata, const ReadLimits& limits,
-            ReadBudget* budget) {
-           if (metadata != nullptr) {
-             MemoryCharge charge(budget, file.name());
-             *metadata = npz_metadata(file, read_npz_index(file, limits.npz, charge), budget);
-           }
-           return read_npz(file, nullptr, limits.npz, budget);
-         },
+     .read = [](const FileBytes& file, FileMetadata* metadata, const ReadLimits& limits,
+                ReadBudget* budget) { return read_npz(file, metadata, limits.npz, budget); },
      .layout =
          [](const std::vector<TensorSpec>& specs, const std::vector<std::uint32_t>& checksums,
             const FileMetadata& metadata, const std::string& path) {

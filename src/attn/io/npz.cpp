@@ -134,22 +134,6 @@ NpzIndex read_npz_index(const FileBytes& file, const NpzLimits& limits, MemoryCh
       limits, charge);
 }
 
-TensorMap read_npz(const FileBytes& file, std::string* comment, const NpzLimits& limits,
-                   ReadBudget* budget) {
-  MemoryCharge charge(budget, file.name());
-  const ZipDirectory directory =
-      read_zip_directory(file.bytes(), file.name(), {limits.members, limits.name}, charge);
-  if (comment != nullptr) *comment = directory.comment;
-  TensorMap tensors;
-  const NpzIndex index = index_of(directory, file, limits, charge);
-  for (const ZipMember& member : index.arrays)
-    if (std::optional<Tensor> tensor =
-            within(file.name(), [&] { return read_member(member, budget); }))
-      tensors.set(member.name, *std::move(tensor));
-  if (tensors.empty() && !directory.members.empty()) fail_without_arrays(directory, file.name());
-  return tensors;
-}
-
 namespace {
 
 /// The index entry of an array in newly mapped bytes; nothing if absent.
@@ -191,6 +175,22 @@ FileMetadata npz_metadata(const FileBytes& file, const NpzIndex& index, ReadBudg
       metadata.emplace_back(name, to_json(json_strings(read_npy_strings(bytes, member->name))));
     });
   return metadata;
+}
+
+TensorMap read_npz(const FileBytes& file, FileMetadata* metadata, const NpzLimits& limits,
+                   ReadBudget* budget) {
+  MemoryCharge charge(budget, file.name());
+  const ZipDirectory directory =
+      read_zip_directory(file.bytes(), file.name(), {limits.members, limits.name}, charge);
+  TensorMap tensors;
+  const NpzIndex index = index_of(directory, file, limits, charge);
+  if (metadata != nullptr) *metadata = npz_metadata(file, index, budget);
+  for (const ZipMember& member : index.arrays)
+    if (std::optional<Tensor> tensor =
+            within(file.name(), [&] { return read_member(member, budget); }))
+      tensors.set(member.name, *std::move(tensor));
+  if (tensors.empty() && !directory.members.empty()) fail_without_arrays(directory, file.name());
+  return tensors;
 }
 
 namespace {

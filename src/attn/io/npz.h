@@ -41,10 +41,9 @@ inline constexpr const char* kTorchFile =
 bool is_zip(std::span<const std::byte> bytes);
 
 /// The arrays of numbers by name without ".npy", in the archive's order. Other members are ignored,
-/// but an archive without such arrays is an error. `comment`, if not null, receives the archive's
-/// comment, in which attn stores provenance. The arrays stay charged to `budget`, if any. Errors:
-/// data.
-TensorMap read_npz(const FileBytes& file, std::string* comment = nullptr,
+/// but an archive without such arrays is an error. `metadata`, if not null, receives
+/// npz_metadata(). The arrays stay charged to `budget`, if any. Errors: data.
+TensorMap read_npz(const FileBytes& file, FileMetadata* metadata = nullptr,
                    const NpzLimits& limits = {}, ReadBudget* budget = nullptr);
 
 /// The arrays of an archive, all of whose directory entries have been checked.
@@ -58,8 +57,8 @@ struct NpzIndex {
 /// Charges the memory of the index, and that of reading it, to `charge`. Errors: data.
 NpzIndex read_npz_index(const FileBytes& file, const NpzLimits& limits, MemoryCharge& charge);
 
-/// The archive's comment, with an empty key, and `tokens` as JSON text: the strings of an array of
-/// this name with one axis. Errors: data.
+/// The archive's comment, in which attn stores provenance, with an empty key, and `tokens` and
+/// `key_tokens` as JSON text: the strings of arrays of these names with one axis. Errors: data.
 FileMetadata npz_metadata(const FileBytes& file, const NpzIndex& index, ReadBudget* budget);
 
 /// One array, or nothing if absent. `file` has the bytes of the file that was indexed. Errors:
