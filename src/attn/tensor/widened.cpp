@@ -27,9 +27,9 @@ class WidenedElements final : public LaterElements {
 }  // namespace
 
 Tensor widened(const Tensor& tensor) {
-  constexpr std::size_t kLarge = 65536;  // bytes; below, a copy costs less than this object
+  constexpr std::size_t kLeastBytes = 65536;  // a copy of fewer costs less than this object
   const bool is_narrow = is_float(tensor.dtype()) && tensor.dtype() != DType::f64;
-  if (!is_narrow || tensor.bytes() < kLarge || tensor.rows() != nullptr)
+  if (!is_narrow || tensor.bytes() < kLeastBytes || tensor.rows() != nullptr)
     return cast(tensor, DType::f64);
   return Tensor(DType::f64, tensor.shape(), std::make_shared<const WidenedElements>(tensor));
 }
