@@ -1094,6 +1094,37 @@ def test_square_root_is_the_default_for_more_than_64_keys(page, model, folder):
         assert page.run("return document.getElementById('colours').value") == mode
 
 
+def saved_texts(page):
+    """The texts of the PNG of the selected head."""
+    return drawn_texts(page, "HTMLAnchorElement.prototype.click = () => {}; document.getElementById('save-png').click()")
+
+
+def test_differences_and_scores_are_linear_unless_a_scale_is_chosen(page, folder):
+    rng = np.random.default_rng(1)
+    (folder / "many_keys.json").write_text(json.dumps({name: rng.standard_normal((2, 80, 4)).tolist() for name in "QKV"}))
+    attn("run", "many_keys.json", "-o", "many_keys.npz", "--view=many_keys.html", "--force", cwd=folder)
+    show(page, folder / "many_keys.html")
+    shown = "return [attn.overview.scaleOf(0, 0).mode, attn.figures[0].scale.mode, document.getElementById('colours').value]"
+    assert page.run(shown) == ["root"] * 3
+    page.press("s")
+    page.wait("return attn.figures[0].scale.mode === 'linear'")
+    assert page.run(shown) == ["linear"] * 3
+    assert ", weights" in page.text("shown")
+    set_to(page, "colours", "root")
+    assert page.run(shown) == ["root"] * 3
+    show(page, folder / "many_keys.html", "#stage=scores")
+    assert ", weights" in page.text("shown"), "what the overview shows, also on opening a link"
+    attn("view", "many_keys.npz", "many_keys.npz", "-o", "differ.html", "--force", cwd=folder)
+    show(page, folder / "differ.html")
+    modes = "return attn.figures.map(figure => figure.scale.mode)"
+    assert page.run(modes) == ["root", "root", "linear"]
+    assert page.run("return document.getElementById('colours').selectedOptions[0].text") == "square root, difference linear"
+    assert "colours: square root, difference linear" in saved_texts(page)
+    set_to(page, "colours", "root")
+    assert page.run(modes) == ["root"] * 3
+    page.wait("return location.hash.includes('colours=root')")
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_follows_the_dark_mode_of_the_system(page, weights, folder, dark):
     page.size(1280, 900, dark=dark)

@@ -6,7 +6,7 @@ import {test} from 'node:test';
 const folder = new URL('../../src/attn/report/page/', import.meta.url);
 const load = name => import(new URL(`${name}.mjs`, folder));
 const {codeOf, codeValues, halfBits, levelFor} = await load('codes');
-const {Scale, brief, entropyText, inkOn, luminance, paletteOf, shortest32, threeDigits, written} = await load('scale');
+const {Scale, brief, entropyText, inkOn, luminance, modeOf, paletteOf, shortest32, threeDigits, written} = await load('scale');
 const {paintPixels, ranges} = await load('paint');
 const {Camera, fit} = await load('camera');
 const {orderedHeads, rowsOfHeads, statistic} = await load('order');
@@ -106,6 +106,12 @@ test('scales place values', () => {
     for (const share of [0, .2, 1]) assert.equal(scale.place(scale.valueAt(share)), Math.round(255 * share));
 });
 
+test('values with both signs are linear, unless the square root is chosen', () => {
+  const modes = signed => ['', 'linear', 'root', 'log'].map(chosen => modeOf(chosen, 'root', signed));
+  assert.deepEqual(modes(false), ['root', 'linear', 'root', 'log']);
+  assert.deepEqual(modes(true), ['linear', 'linear', 'root', 'linear']);
+});
+
 test('rings are visible on all colours: black or white has a contrast of 4.5 on each', () => {
   for (let k = 0; k < 1 << 12; ++k) {
     const rgb = [k & 15, k >> 4 & 15, k >> 8].map(v => v * 17), light = luminance(rgb);
@@ -173,7 +179,7 @@ test('layers are rows, or rows have equal lengths', () => {
   assert.deepEqual(rowsOfHeads(facts, [3, 1, 0], false, 2), [{title: '', heads: [3, 1]}, {title: '', heads: [0]}]);
 });
 
-const state = () => new State({head: 0, scale: 'matrix', stages: ['scores', 'weights'], heads: 10, places: placesOf({...facts, heads: [...facts.heads, 'head 0'], groupEnds: [2, 4, 5], groups: ['layer 3', 'layer 4', 'batch 1']}), rows: 5, columns: 7, sets: 1, mode: 'linear', dark: false, side: 'lines',
+const state = () => new State({head: 0, scale: 'matrix', stages: ['scores', 'weights'], heads: 10, places: placesOf({...facts, heads: [...facts.heads, 'head 0'], groupEnds: [2, 4, 5], groups: ['layer 3', 'layer 4', 'batch 1']}), rows: 5, columns: 7, sets: 1, dark: false, side: 'lines',
                                 orders: ['file', 'entropy'], order: 'file'});
 
 test('the fragment restores the state', () => {

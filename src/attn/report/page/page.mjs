@@ -14,7 +14,7 @@ import {Overview} from './overview.mjs';
 import {CanvasPainter} from './paint.mjs';
 import {device, isStacked, widest} from './pen.mjs';
 import {savedPicture} from './saved_picture.mjs';
-import {Scale, brief, entropyText, paletteOf, threeDigits} from './scale.mjs';
+import {Scale, brief, entropyText, modeOf, paletteOf, threeDigits} from './scale.mjs';
 import {insideOf, sentencesOf} from './sentences.mjs';
 import {SelectedWeights, kSelected} from './selected.mjs';
 import {ShownNumbers} from './shown_numbers.mjs';
@@ -52,7 +52,6 @@ data.tiles = new Tiles(data, hasSums && !facts.signed);
 const stages = stagesOf(facts.why, facts.hidden[0]);
 const state = new State({
   heads: data.count, places: placesOf(facts, data.tiles.list), rows, columns, sets: facts.sets.length,
-  mode: facts.curve,
   dark: night.matches,
   side: rows > 1 ? 'lines' : stages.length > 0 ? 'why' : 'text',  // lines of one query would repeat its bars
   orders: ['file', kSelected, ...facts.statistics.map(({name}) => name)], order: compares ? 'difference' : 'file',
@@ -76,8 +75,10 @@ function largestOf(set, head) {
   return statistic(facts, 'largest', set)[head] ?? 0;
 }
 
-/** Scores have both signs, so they have no logarithmic colours, nor has the overview while they are shown. */
-function shownMode() { return state.mode === 'log' && names.stage !== 'weights' ? 'linear' : state.mode; }
+/** Whether the results have another scale than their difference, unless one is chosen. */
+const differs = compares && !facts.signed && facts.curve === 'root';
+/** Of the values that are shown; also the overview has the scale of scores while they are. @param {boolean} signed */
+function shownMode(signed = facts.signed || names.stage !== 'weights') { return modeOf(state.mode, facts.curve, signed); }
 
 /** @type {Map<number, number>} */
 const largestOfTiles = new Map();
@@ -93,7 +94,7 @@ const scales = new Map();
  */
 function scaleOf(set, head, own = state.scale !== 'shared') {
   const signed = facts.signed || set === kDifference;
-  const mode = shownMode(), key = [set, own ? head : '', mode, state.dark].join();
+  const mode = shownMode(signed || names.stage !== 'weights'), key = [set, own ? head : '', mode, state.dark].join();
   let scale = scales.get(key);
   if (!scale) {
     let range = facts.limits;
@@ -504,7 +505,7 @@ function readFragment() {
   if (state.side === 'why' && !facts.why) state.side = state.defaults.side;
   select('set').value = String(state.set);
   select('scale').value = state.scale;
-  select('colours').value = facts.signed && state.mode === 'log' ? 'linear' : state.mode;
+  select('colours').value = differs ? state.mode : shownMode();
   select('order').value = state.order;
   const number = (/** @type {number} */ limit) => Number.isFinite(limit) ? String(limit) : '';
   input('least').value = number(state.least);
@@ -718,7 +719,8 @@ function showSide(shown) {
 function showStage(stage) {
   state.stage = stage;
   drawHead();
-  if (state.mode === 'log') overview.draw();
+  arrange();
+  overview.draw();
   say(figures[0].caption);
   saveSoon();
 }
@@ -797,7 +799,7 @@ onChange('between', value => {
   const column = key(state.column) ? state.column : most?.index ?? facts.columns.findIndex((_, j) => key(j));
   focusOn(row, column);
 });
-onChange('colours', value => { state.mode = /** @type {import('./scale.mjs').Mode} */ (value); redraw(); });
+onChange('colours', value => { state.mode = /** @type {State['mode']} */ (value); redraw(); });
 onChange('order', value => {
   state.order = value;
   state.least = -Infinity;
@@ -908,7 +910,7 @@ byId('save-csv').addEventListener('click', async () => {
   tell(afterComma(`saved ${name}`, note));
 });
 byId('save-png').addEventListener('click', () => {
-  savedPicture(names.picture, [...notes(), ...(compares ? [names.axes] : [])], figures).toBlob(blob => {
+  savedPicture(names.picture, [...notes(), scaleNote(), compares ? names.axes : ''].filter(Boolean), figures).toBlob(blob => {
     if (!blob) return;
     saveAs(blob, `${names.file()}.png`);
     tell(`saved ${names.file()}.png`);
@@ -917,6 +919,8 @@ byId('save-png').addEventListener('click', () => {
 
 // ---- the original files
 
+/** The scale, if it is not linear. */
+const scaleNote = () => shownMode() === 'linear' ? '' : `${byId('mode-name').textContent}: ${chosen('colours')}`;
 /** What the page says below its title. */
 function notes() {
   const names = sources.flatMap(source => source.blob ? [source.about.file] : []);
@@ -965,9 +969,7 @@ let printed = {dark: false, zoom: 1, x: 0, y: 0};
 const sheet = new Sheet(overview, figures, side, arrange);
 /** What the controls say about the drawings, which a sheet does not have. */
 function writePrinted() {
-  byId('printed').textContent = [
-    data.headCount > 1 ? byId('shown').textContent : '',
-    shownMode() === 'linear' ? '' : `${byId('mode-name').textContent}: ${chosen('colours')}`].filter(Boolean).join(' · ');
+  byId('printed').textContent = [data.headCount > 1 ? byId('shown').textContent : '', scaleNote()].filter(Boolean).join(' · ');
 }
 
 /** Lays everything out for a sheet of A4, light and without zoom. */
@@ -1024,7 +1026,10 @@ if (typeof facts.why === 'object' && facts.why?.sinks) {
   byId('entropy-name').textContent = '−Σ a ln a in nats';
   byId('entropy-name').title = 'of the weights of the row as they are, without the sink';
 }
-if (facts.signed) /** @type {HTMLOptionElement} */ (select('colours').querySelector('[value=log]')).remove();
+const ofLog = /** @type {HTMLOptionElement} */ (select('colours').querySelector('[value=log]'));
+if (facts.signed) ofLog.remove();
+else if (compares) ofLog.text += ', difference linear';
+if (differs) select('colours').prepend(new Option('square root, difference linear', ''));
 byId('mode-name').textContent = rows === 1 ? 'heights' : 'colours';
 for (const key of [...facts.why ? [] : ['w'], ...stages.length > 0 ? [] : ['s']])
   for (const part of document.querySelectorAll(`#shortcuts .of-${key}`)) part.remove();

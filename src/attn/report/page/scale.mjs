@@ -27,6 +27,16 @@ export function paletteOf(hex) {
 }
 
 /**
+ * The mode of values: the chosen one or, if none is, that of weights. Values with both signs are linear, unless the square root is chosen.
+ * @param {Mode | ''} chosen @param {Mode} usual of weights @param {boolean} signed
+ * @returns {Mode}
+ */
+export function modeOf(chosen, usual, signed) {
+  if (signed) return chosen === 'root' ? 'root' : 'linear';
+  return chosen || usual;
+}
+
+/**
  * @param {Mode} mode
  * @param {number} value
  */

@@ -23,13 +23,13 @@ export function placesOf({heads, groups, groupEnds}, tiles = []) {
 
 export class State {
   /**
-   * @param {{heads: number, places: ReturnType<typeof placesOf>, rows: number, columns: number, sets: number, mode: Mode, dark: boolean, side: State['side'],
+   * @param {{heads: number, places: ReturnType<typeof placesOf>, rows: number, columns: number, sets: number, dark: boolean, side: State['side'],
    *   orders: string[], order: string, head: number, scale: ScaleChoice, stages: import('./why.mjs').StageName[]}} defaults
    */
-  constructor({heads, places, rows, columns, sets, mode, dark, side, orders, order, head, scale, stages}) {
+  constructor({heads, places, rows, columns, sets, dark, side, orders, order, head, scale, stages}) {
     this.places = places;
     this.limits = {heads, rows, columns, sets, orders, stages};
-    this.defaults = {mode, order, head, scale, side, set: sets > 1 ? 2 : 0};
+    this.defaults = {order, head, scale, side, set: sets > 1 ? 2 : 0};
     this.set = this.defaults.set;  // of the overview
     this.head = head;
     /** What the fragment names and the page does not have; '' if nothing. */
@@ -41,8 +41,8 @@ export class State {
     this.locked = false;
     /** 'matrix': of the head for its matrix, shared for the overview. @type {ScaleChoice} */
     this.scale = scale;
-    /** @type {Mode} */
-    this.mode = mode;
+    /** What is chosen; '': nothing. @type {Mode | ''} */
+    this.mode = '';
     this.dark = dark;
     this.find = '';
     /** Sentences whose tokens are joined by lines, such as "AB". */
@@ -83,7 +83,7 @@ export class State {
     add('column', this.chosen.column, null);
     add('locked', this.locked ? 1 : 0, 0);
     add('scale', this.scale, defaults.scale);
-    add('colours', this.mode, defaults.mode);
+    add('colours', this.mode, '');
     add('order', this.order, defaults.order);
     add('least', this.least, -Infinity);
     add('most', this.most, Infinity);
@@ -122,7 +122,7 @@ export class State {
     this.select(index('row', limits.rows, 0), index('column', limits.columns, 0));
     this.locked = parts.get('locked') === '1';
     this.scale = choice('scale', /** @type {const} */ (['matrix', 'shared', 'head']), this.defaults.scale);
-    this.mode = choice('colours', /** @type {const} */ (['linear', 'root', 'log']), this.defaults.mode);
+    this.mode = choice('colours', /** @type {const} */ (['linear', 'root', 'log']), '');
     this.order = choice('order', limits.orders, this.defaults.order);
     this.least = number('least', -Infinity);
     this.most = number('most', Infinity);
