@@ -417,6 +417,21 @@ def test_long_names_are_not_cut_off(page, folder):
             assert page.box(".matrix") == before, "the layout does not depend on the selection"
 
 
+def test_numbers_are_not_cut_off_at_any_width(page, model, folder):
+    write_page(folder, "blocks", (30, 96, 96))
+    attn("view", "blocks.npz", "-o", "blocks.html", "--force", "--max-html-bytes", "400k", cwd=folder)
+    for width, height in (1280, 800), (1366, 768), (1536, 864), (1920, 1080), (2560, 1440):
+        page.size(width, height)
+        for name in ("both", "blocks"):
+            show(page, folder / f"{name}.html")
+            assert page.run("return document.body.classList.contains('blocks')") == (name == "blocks")
+            page.wait("return document.querySelector('#strongest li') !== null")
+            cut = page.run("return [...document.querySelectorAll('#facts dd')].filter(e => e.scrollWidth > e.clientWidth).map(e => e.id)")
+            assert cut == [], (name, width)
+            heights = page.run("return [...document.querySelectorAll('#strongest li')].map(e => e.clientHeight)")
+            assert len(set(heights)) == 1, "no number is broken after its sign"
+
+
 # Layout.
 
 

@@ -1012,9 +1012,11 @@ window.addEventListener('afterprint', afterPrint);
 byId('title').textContent = facts.title;
 byId('row-axis').textContent = one(facts.rowAxis);
 byId('column-axis').textContent = one(facts.columnAxis);
-// The columns of #facts are at least 7.2 rem wide.
-for (const [id, labels] of /** @type {[string, string[]][]} */ ([['query', facts.rows], ['key', facts.columns]]))
-  byId(id).parentElement?.classList.toggle('long', widest(labels.map((_, i) => named(labels, i)), 1e3, 15) > (compares ? 6.6 : 7.2) * 15);
+// Entries of #facts are at least 6.6 rem wide.
+for (const [id, labels] of /** @type {[string, string[]][]} */ ([['query', facts.rows], ['key', facts.columns]])) {
+  const wide = widest(labels.map((_, i) => named(labels, i)), 300, 15) / 15 + .3;
+  if (wide > 6.6) /** @type {HTMLElement} */ (byId(id).parentElement).style.flex = `2 1 ${wide}rem`;
+}
 if (compares) [byId('first-name').textContent, byId('second-name').textContent] = facts.sets;
 names.sets.forEach((name, set) => select('set').append(new Option(name, String(set))));
 const isOfLayers = facts.groups.length > 1 && facts.groups.every(group => group.startsWith('layer'));
@@ -1036,6 +1038,7 @@ for (const key of [...facts.why ? [] : ['w'], ...stages.length > 0 ? [] : ['s']]
 document.body.classList.toggle('compares', compares);
 document.body.classList.toggle('single', data.headCount === 1);
 document.body.classList.toggle('rounded', facts.bits <= 16);
+document.body.classList.toggle('blocks', facts.step > 1);
 document.body.classList.toggle('wide', columns > 2.2 * rows);
 document.body.classList.toggle('plain', !hasSums);
 const parts = [facts.rows, facts.columns].map(sentencesOf);
