@@ -991,11 +991,9 @@ def test_lines_of_several_heads_have_their_colours(page, model, folder):
     assert len(set(colours)) == 3
     names = page.run("return [...document.getElementById('colour-key').children].map(e => e.textContent)")
     assert names == ["layer 0, head 1", "layer 0, head 2", "layer 0, head 3"]
-    ends = page.run("""const ends = {}, {lineTo} = CanvasRenderingContext2D.prototype;
-      CanvasRenderingContext2D.prototype.lineTo = function(x, y) { (ends[this.strokeStyle] ??= []).push(y); };
-      attn.lines.draw();
-      CanvasRenderingContext2D.prototype.lineTo = lineTo;
-      return attn.lines.heads.map(head => ends[head.colour]);""")
+    page.wait("return attn.lines.strokes.length > 0")
+    ends = page.run("return attn.lines.heads.map(head => attn.lines.strokes.filter(({colour}) => colour === head.colour).map(({end}) => end))")
+    assert min(map(len, ends)) > 0
     assert all(len(set(lines) & set(others)) == 0 for k, lines in enumerate(ends) for others in ends[:k]), "none hides another"
 
 
@@ -1085,17 +1083,8 @@ def test_shift_and_a_click_add_lines_of_up_to_six_heads(page, model, folder):
 def test_lines_are_as_wide_as_their_weights_are_large(page, model, folder):
     show(page, folder / "model.html", "#head=14&row=63&column=0&colours=linear&scale=head")
     page.wait("return attn.lines.heads.length === 1 && !!attn.figures[0].head.matrix")
-    widths = page.run("""
-      const drawn = {}, line = attn.lines, stroke = CanvasRenderingContext2D.prototype.stroke;
-      CanvasRenderingContext2D.prototype.stroke = function() { (drawn[this.globalAlpha.toFixed(6)] ??= []).push(this.lineWidth); };
-      line.draw();
-      CanvasRenderingContext2D.prototype.stroke = stroke;
-      const all = [...Array(64).keys()].map(j => line.heads[0].values.value(63, j));
-      const most = attn.scaleOf(0, 14).high;
-      return all.map(value => {
-        const strength = Math.min(1, value / most);
-        return [strength, drawn[(.25 + .75 * strength).toFixed(6)]?.at(-1) ?? 0];
-      });""")
+    widths = page.run("""return attn.lines.strokes.filter(stroke => stroke.isFront).map(({width, share}) => [(share - .4) / .6, width]);""")
+    assert sorted(strength for strength, _ in widths) == pytest.approx(sorted(s for s in model[1, 0, 2, 63] / model[1, 0, 2].max() if s >= .004), abs=1e-6)
     seen = [(strength, width) for strength, width in widths if width > 0.5]
     assert len(seen) >= 3
     assert all(width == pytest.approx(7.5 * strength, rel=1e-3) for strength, width in seen)
@@ -1933,7 +1922,7 @@ def assert_viewers_agree(pdf):
         ink = [sheet[90:].mean(1) < 250 for sheet in sheets]  # below the title: drawn rows of pixels
         assert sum(rows.sum() for rows in ink) > 500, "the overview and the matrix are tall"
     for a, b in zip(*renderings):
-        dark = [np.convolve((s < 225).any(1), np.ones(5), "same") > 0 for s in (a, b)]
+        dark = [np.convolve((s < 225).any(1), np.ones(7), "same") > 0 for s in (a, b)]
         assert (dark[0] != dark[1]).mean() < .05, "both draw each line of text"
         a, b = (s.reshape(35, 20, 35, 14).mean((1, 3)) for s in (a, b))
         assert np.abs(a - b).max() < 60
@@ -2233,14 +2222,62 @@ def test_lines_to_labelled_keys_of_a_long_row_are_visible(page, folder):
     page.size(1440, 900)
     show(page, folder / "row.html", "#side=lines")
     page.wait("return document.querySelector('#strongest li') !== null")
-    faintest = page.run("""const drawn = [], {stroke} = CanvasRenderingContext2D.prototype;
-      CanvasRenderingContext2D.prototype.stroke = function() { drawn.push(this.globalAlpha); return stroke.call(this); };
-      attn.lines.draw();
-      CanvasRenderingContext2D.prototype.stroke = stroke;
-      return [attn.lines.labels.length, drawn.filter(alpha => alpha < .2).length, drawn.filter(alpha => alpha >= .2 && alpha < 1).length];""")
-    assert faintest == [10, 0, 9]
+    shares = page.run("return attn.lines.strokes.map(({share}) => share)")
+    assert page.run("return attn.lines.labels.length") == len(shares) == 10, "only keys with labels have lines"
+    assert min(shares) >= .4 and shares[-1] == 1
     page.run("attn.state.select(0, 150); attn.lines.draw()")
     assert page.run("return attn.lines.labels.map(label => label.name)") == [str(key) for key in sorted([*range(0, 200, 20), 150])]
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_weak_lines_have_the_colour_of_strong_ones(page, folder, dark):
+    """Each pixel of the lines is a mixture of their colour and the ground."""
+    np.save(folder / "uniform.npy", np.tri(60)[None].repeat(2, 0) / np.arange(1, 61)[:, None])
+    attn("view", "uniform.npy", "-o", "uniform.html", "--force", cwd=folder)
+    page.size(1280, 900, dark=dark)
+    show(page, folder / "uniform.html", "#head=0&row=40&column=3")
+    page.wait("return attn.lines.heads.length === 1 && document.querySelector('#strongest li') !== null")
+    pixels = np.array(page.run("""const {canvas, side} = attn.lines, r = canvas.width / canvas.clientWidth;
+      const shown = document.createElement('canvas'), context = shown.getContext('2d');
+      Object.assign(shown, {width: canvas.width, height: canvas.height});
+      context.fillStyle = getComputedStyle(document.body).backgroundColor;
+      context.fillRect(0, 0, shown.width, shown.height);
+      context.drawImage(canvas, 0, 0);
+      return [...context.getImageData((side + 2) * r, 0, (canvas.clientWidth - 2 * side - 4) * r, canvas.height).data];""")).reshape(-1, 4)[:, :3]
+    ground, mark = ((np.array([255, 255, 255]), np.array([168, 79, 0])) if not dark else (np.array([21, 22, 28]), np.array([255, 176, 77])))
+    way = mark - ground
+    shares = (pixels - ground) @ way / (way @ way)
+    assert (shares > .03).mean() > .5, "weak lines fill most of the area"
+    assert np.abs(ground + shares[:, None] * way - pixels).max() < 16
+
+
+def test_pointing_at_a_token_singles_out_its_lines(page, folder):
+    np.save(folder / "flat.npy", np.full((2, 12, 12), 1 / 12))
+    attn("view", "flat.npy", "-o", "flat.html", "--force", cwd=folder)
+    show(page, folder / "flat.html", "#head=0&row=5&column=3")
+    page.wait("return attn.lines.strokes.length === 144")
+    strokes = lambda front: page.run("return attn.lines.strokes.filter(({isFront}) => isFront === arguments[0])", front)
+    left, top, width, _ = page.box("#lines")
+    line = page.run("return attn.lines.allHeight / 12")
+    starts, ends = lambda of: {stroke["start"] for stroke in of}, lambda of: {stroke["end"] for stroke in of}
+    page.move(left + width * .2, top + line * 7.5)
+    assert page.text("query") == "7"
+    assert (len(strokes(True)), len(starts(strokes(True)))) == (12, 1)
+    assert min(stroke["share"] for stroke in strokes(True)) >= 3 * max(stroke["share"] for stroke in strokes(False))
+    page.move(left + width * .9, top + line * 4.5)
+    assert page.text("key") == "4"
+    assert (len(strokes(True)), len(ends(strokes(True)))) == (12, 1), "the lines of a key come from all queries"
+    page.move(left + width / 2, top - 60)
+    assert (len(strokes(True)), len(starts(strokes(True)))) == (12, 1), "the pointer has left: those of the selected query"
+
+
+def test_lines_on_an_axis_are_dark_for_labelled_keys_only(page, folder):
+    np.save(folder / "axis.npy", np.full((1, 90), 1 / 90))
+    attn("view", "axis.npy", "-o", "axis.html", "--force", cwd=folder)
+    show(page, folder / "axis.html", "#side=lines")
+    page.wait("return attn.lines.strokes.length === 90")
+    shares = page.run("return attn.lines.strokes.map(({share}) => share)")
+    assert shares == [.18] * 80 + [1] * 10
 
 
 def test_short_labels_of_columns_are_upright(page, folder):

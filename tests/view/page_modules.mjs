@@ -7,6 +7,7 @@ const folder = new URL('../../src/attn/report/page/', import.meta.url);
 const load = name => import(new URL(`${name}.mjs`, folder));
 const {codeOf, codeValues, halfBits, levelFor} = await load('codes');
 const {Scale, brief, entropyText, inkOn, luminance, modeOf, paletteOf, shortest32, threeDigits, written} = await load('scale');
+const {tint} = await load('pen');
 const {paintPixels, ranges} = await load('paint');
 const {Camera, fit} = await load('camera');
 const {orderedHeads, rowsOfHeads, statistic} = await load('order');
@@ -326,6 +327,10 @@ test('the error of an entropy is bounded, and its digits are right', async () =>
   assert.equal((await pageOf(1, 4, (head, i, j) => p[j]).tiles.matrix(2)).entropyError(0), 0);
   assert.deepEqual([0, 4e-4, 5.1e-4, .004, .3, 9].map(error => entropyText(2.34567, error, 3)), ['2.346', '2.346', '≈ 2.35', '≈ 2.35', '≈ 2', '≈ 2']);
   assert.deepEqual([[1e-5, 0], [1e-5, 1e-6], [0, 0]].map(([value, error]) => entropyText(value, error, 3)), ['1e-5', '0.000', '0.000']);
+});
+
+test('a tint is a mixture of a colour and the ground', () => {
+  assert.deepEqual([0, .25, 1].map(share => tint('#a85000', '#ffffff', share)), ['rgb(255,255,255)', 'rgb(233,211,191)', 'rgb(168,80,0)']);
 });
 
 test('short numbers are those of pictures', () => {

@@ -320,7 +320,7 @@ function focusOn(row, column, {byKey = false, inLines = false, preview = false} 
     camera.show(state.column, state.row);
     if (x !== camera.x || y !== camera.y) drawMatricesSoon();
   }
-  if (!inLines) side.revealed = false;
+  if (!inLines) side.revealed = lines.toKey = false;
   if (asked) return;
   asked = true;
   requestAnimationFrame(() => {
@@ -390,6 +390,7 @@ function pin(head) {
 function lock(locked) {
   state.locked = locked;
   if (locked) state.select(state.row, state.column);
+  else lines.toKey = false;
   drawFocus();
 }
 
@@ -617,12 +618,19 @@ function lineEvent(event, click) {
   const {query, key} = lines.at(event);
   if (query === undefined && key === undefined) return;
   if (click) state.locked = true;
+  lines.toKey = key !== undefined;
   const how = {inLines: true, preview: !click};
   if (query !== undefined) focusOn(query, state.column, how);
   if (key !== undefined) focusOn(state.row, key, how);
 }
 byId('lines').addEventListener('pointermove', event => lineEvent(event, false));
-byId('lines').addEventListener('pointerleave', () => endPreview(true));
+byId('lines').addEventListener('pointerleave', () => {
+  if (!state.locked && lines.toKey) {
+    lines.toKey = false;
+    lines.draw();
+  }
+  endPreview(true);
+});
 byId('lines').addEventListener('click', event => lineEvent(event, true));
 /** @param {number | null} index of the list @param {boolean} byKey */
 function chooseStrongest(index, byKey) {

@@ -18,6 +18,15 @@ export function hexColour(name) {
   return style.startsWith('#') ? style.slice(0, 7) : '#000000';
 }
 
+/**
+ * An opaque mixture of two colours #rrggbb; canvases round the channels of weak transparent colours.
+ * @param {string} colour @param {string} ground @param {number} share of the colour
+ */
+export function tint(colour, ground, share) {
+  const [of, on] = [colour, ground].map(hex => [1, 3, 5].map(at => parseInt(hex.slice(at, at + 2), 16)));
+  return `rgb(${of.map((channel, k) => Math.round(on[k] + (channel - on[k]) * share)).join(',')})`;
+}
+
 /** Device pixels of a CSS pixel; `print` is set while the page is printed. */
 export const device = {print: 0, get ratio() { return this.print || window.devicePixelRatio || 1; }};
 

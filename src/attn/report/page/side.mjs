@@ -2,7 +2,7 @@
 
 import {blockLabels, endsOf, rowOf, within} from './cells.mjs';
 import {Pauses} from './data.mjs';
-import {colour, cutTo, em, kFont, sized} from './pen.mjs';
+import {colour, cutTo, em, hexColour, kFont, sized, tint} from './pen.mjs';
 import {inkOn} from './scale.mjs';
 import {strongest} from './strongest.mjs';
 
@@ -16,10 +16,13 @@ const lineHeight = () => 18 * em();
 const kAboveLines = 3;  // pixels above the first line and below the last one
 const kFaintLines = 64;  // queries, at most, whose lines are all drawn
 const kLeastStrength = .004;
+const kBehind = .18;  // strength of the colour of lines that are not singled out
 const kListedKeys = 64;  // at most, one below the other; more are points of an axis, and the strongest have labels
 const kLabelled = 10, kConnector = 14;
 
 /** A label beside the axis: its first key, where on the axis it is, and its height. @typedef {{key: number, name: string, place: number, isSelected: boolean, at: number}} Label */
+
+/** A line; `share` is that of its colour on the ground. @typedef {{start: number, end: number, width: number, isDashed: boolean, colour: string, isFront: boolean, share: number}} Stroke */
 
 /** The place of a block among the keys. @param {Cells} cells @param {number} block */
 function middleOf(cells, block) {
@@ -45,6 +48,10 @@ export class Lines {
     this.heads = [];
     /** Of keys on an axis. @type {Label[]} */
     this.labels = [];
+    /** The lines, in the order in which they are drawn. @type {Stroke[]} */
+    this.strokes = [];
+    /** Whether the lines of the selected key are singled out, instead of those of the query. */
+    this.toKey = false;
     /** @type {(label: string) => boolean} */
     this.marked = () => false;
     /** Tokens whose lines are drawn. @type {{query: (i: number) => boolean, key: (j: number) => boolean}} */
@@ -81,34 +88,39 @@ export class Lines {
     const [listedFrom, listedTo] = isAxis ? [0, keyCount] : [first - 200, end + 200];
     const right = width - side - (isAxis ? kConnector : 0);
     const labels = this.labels = isAxis ? this.labelsOf(keyY, shown) : [], labelled = new Set(labels.map(({place}) => place));
-    const linesOf = (/** @type {Lined} */ head, /** @type {Cells} */ row, /** @type {number} */ alpha, /** @type {number} */ start, shift = 0) => {
+    const isWhole = !isAxis && facts.rows.length <= kFaintLines && this.heads.length === 1;
+    const toKey = this.toKey && isWhole, strokes = /** @type {Stroke[]} */ (this.strokes = []);
+    const addLines = (/** @type {Lined} */ head, /** @type {Cells} */ row, /** @type {number} */ query, /** @type {number} */ start, shift = 0) => {
       const cells = within(row, this.inside.key), values = Array.from({length: cells.count}, (_, block) => cells.value(block));
       const reach = isAxis ? values.reduce((/** @type {number} */ most, value) => Math.max(most, Math.abs(value ?? 0) || 0), 0) || 1
                            : Math.max(Math.abs(head.scale.low), Math.abs(head.scale.high));
+      const selected = Math.floor(state.column / cells.step);
       values.forEach((value, block) => {
         if (value === null || Number.isNaN(value)) return;
-        const j = middleOf(cells, block);
+        const j = middleOf(cells, block), isLabelled = labelled.has(j);
         const strength = Math.min(1, Math.abs(value) / reach);
-        const least = !isAxis ? kLeastStrength : labelled.has(j) ? 1e-9 : .1;
+        const least = !isAxis ? kLeastStrength : isLabelled ? 1e-9 : .1;
         if (strength < least || (j < listedFrom || j > listedTo) && strength < .05) return;
-        const faintest = isAxis && !labelled.has(j) ? .1 : .25;  // many lines of an axis overlap
-        context.globalAlpha = alpha * (faintest + (1 - faintest) * strength);
-        context.lineWidth = Math.max(.5, 7.5 * strength);
-        context.setLineDash(value < 0 ? [4, 3] : []);
-        context.strokeStyle = head.colour;
-        context.beginPath();
-        context.moveTo(side, start + shift);
-        context.lineTo(right, keyY(j) + shift);
-        context.stroke();
+        const isFront = isAxis ? isLabelled : toKey ? block === selected : query === state.row;
+        strokes.push({start: start + shift, end: keyY(j) + shift, width: Math.max(.5, 7.5 * strength), isDashed: value < 0, colour: head.colour, isFront,
+                      share: isFront ? .4 + .6 * strength : kBehind * (.25 + .75 * strength)});
       });
     };
-    if (this.heads.length > 0) {
-      if (facts.rows.length <= kFaintLines && this.heads.length === 1 && !isAxis)
-        for (let i = 0; i < facts.rows.length; ++i) if (i !== state.row && this.inside.query(i)) linesOf(this.heads[0], rowOf(this.heads[0].values, i, keyCount), .25, y(i));
-      this.heads.forEach((head, k) =>
-          linesOf(head, head.row, 1, queryY(state.row), (k - (this.heads.length - 1) / 2) * 3));  // beside each other
+    if (isWhole)
+      for (let i = 0; i < facts.rows.length; ++i) if (i !== state.row && this.inside.query(i)) addLines(this.heads[0], rowOf(this.heads[0].values, i, keyCount), i, y(i));
+    this.heads.forEach((head, k) =>
+        addLines(head, head.row, state.row, queryY(state.row), (k - (this.heads.length - 1) / 2) * 3));  // beside each other
+    strokes.sort((a, b) => Number(a.isFront) - Number(b.isFront) || a.share - b.share);
+    const ground = hexColour('--ground');
+    for (const {start, end, width, isDashed, colour, share} of strokes) {
+      context.lineWidth = width;
+      context.setLineDash(isDashed ? [4, 3] : []);
+      context.strokeStyle = tint(colour, ground, share);
+      context.beginPath();
+      context.moveTo(side, start);
+      context.lineTo(right, end);
+      context.stroke();
     }
-    context.globalAlpha = 1;
     context.setLineDash([]);
     context.textBaseline = 'middle';
     const word = (/** @type {string} */ text, /** @type {number} */ x, /** @type {number} */ at,
