@@ -303,7 +303,7 @@ def test_page_opens_at_a_pair_of_words(page, sentences, folder):
 def test_lines_join_the_tokens_of_two_sentences(page, sentences, folder):
     show(page, folder / "sentences.html")
     options = page.run("return [...document.getElementById('between').options].map(option => option.text)")
-    assert options == ["all", *(f"sentence {pair}" for pair in ("A → A", "A → B", "B → A", "B → B"))]
+    assert options == ["all tokens", *(f"sentence {pair}" for pair in ("A → A", "A → B", "B → A", "B → B"))]
     set_to(page, "between", "AB")
     page.wait("return document.querySelector('#strongest h3').textContent.endsWith(' reads most in sentence B')")
     assert int(page.text("key").split(":")[0]) >= 6, "the strongest key of the sentence"
@@ -311,6 +311,31 @@ def test_lines_join_the_tokens_of_two_sentences(page, sentences, folder):
     names = strongest_keys(page)
     assert [int(name.split(":")[0]) >= 6 for name, _ in names] == [True] * 6
     page.wait("return location.hash.includes('between=AB')")
+
+
+def test_grey_tokens_are_hidden_or_in_another_sentence(page, folder):
+    w = np.tri(12)[None] / np.arange(1, 13)[:, None]
+    np.savez(folder / "pair.npz", weights=w.repeat(2, 0), masked_scores=np.where(w > 0, 0., -np.inf).repeat(2, 0))
+    attn("view", "pair.npz", "-o", "pair.html", "--force", "--tokens", "[CLS],the,animal,slept,.,[SEP],it,was,tired,and,sat,[SEP]", cwd=folder)
+    show(page, folder / "pair.html", "#row=7&column=2&side=keys")
+    grey = lambda: page.run("return document.getElementById('colour-key').textContent")
+    assert grey() == "readers of key 2: animal (grey: hidden):"
+    set_to(page, "between", "AA")
+    page.wait("return document.querySelector('#strongest h3').textContent.endsWith(' in sentence A')")
+    assert grey() == "readers of key 2: animal (grey: hidden or in another sentence):"
+
+
+def test_sentences_are_not_chosen_above_why_this_weight(page, why, folder):
+    rng = np.random.default_rng(6)
+    job = {name: rng.standard_normal((6, 4)).tolist() for name in "QKV"} | {"tokens": ["the", "cat", "[SEP]", "it", "slept", "[SEP]"]}
+    (folder / "two.json").write_text(json.dumps(job))
+    attn("run", "two.json", "-o", "two.npz", "--view=two.html", "--force", cwd=folder)
+    show(page, folder / "two.html", "#row=1&column=4&between=BA&side=why")
+    is_offered = "return document.getElementById('sentences').checkVisibility()"
+    assert not page.run(is_offered)
+    assert (page.text("query"), page.text("key")) == ("1: cat", "4: slept")
+    page.run("document.querySelector('input[value=lines]').click()")
+    page.wait(is_offered)
 
 
 def test_empty_tokens_are_visible(page, sentences, folder):

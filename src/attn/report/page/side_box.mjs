@@ -2,9 +2,9 @@
 
 import {blockLabels, columnOf, rowOf, within} from './cells.mjs';
 import {blankName, kDifference} from './data.mjs';
-import {byId, named, one, titled} from './dom.mjs';
+import {byId, named, one, select, titled} from './dom.mjs';
 import {headColour} from './pen.mjs';
-import {insideOf} from './sentences.mjs';
+import {insideOf, sentencesOf} from './sentences.mjs';
 import {Lines, TokenText} from './side.mjs';
 import {StrongestList} from './strongest.mjs';
 import {WhyPanel} from './why_panel.mjs';
@@ -35,6 +35,10 @@ export class SideBox {
     /** Whether the lines' view shows the selection. */
     this.revealed = false;
     byId('why-choice').hidden = !data.facts.why;
+    const [rows, columns] = [data.facts.rows, data.facts.columns].map(sentencesOf);
+    this.pairs = rows.flatMap(a => columns.map(b => a.name + b.name));
+    byId('sentences').hidden = this.pairs.length === 0;
+    select('between').append(new Option('all tokens', ''), ...this.pairs.map(pair => new Option(`sentence ${pair[0]} → ${pair[1]}`, pair)));
   }
 
   /** What is shown; nothing says why the weights of tiles are what they are. */
@@ -51,6 +55,7 @@ export class SideBox {
     const {state, data, around, shown} = this, {facts} = data, {head} = state;
     byId('scroll').hidden = byId('strongest').hidden = shown === 'why';
     byId('why').hidden = shown !== 'why';
+    byId('sentences').hidden = shown === 'why' || this.pairs.length === 0;
     byId('tall').hidden = shown !== 'lines';
     byId('text').hidden = shown === 'lines' || shown === 'why';
     const isDifference = state.set === kDifference, set = isDifference ? 0 : state.set;
@@ -78,11 +83,11 @@ export class SideBox {
         within(isDifference ? cellsOf(kDifference) : cells, toKey ? inside.query : inside.key),
         cells.step > 1 ? blockLabels(labels, cells.step) : labels.map((_, i) => named(labels, i)), toKey ? row : column, blankName(facts, state.set));
     if (shown !== 'lines') {
+      const grey = [!isRollout && (facts.hidden[set] || facts.zeros[set]) ? blankName(facts, set) : '', sentence && 'in another sentence'].filter(Boolean).join(' or ');
       byId('colour-key').textContent =
           (toKey ? `${facts.signed ? '' : isRollout ? `${facts.rowAxis} that depend on ` : 'readers of '}${one(facts.columnAxis)} ${named(facts.columns, column)}`
                  : `${one(facts.rowAxis)} ${named(facts.rows, row)}${facts.signed ? '' : isRollout ? ' depends on' : ' reads'}`) + ofSet +
-          (!isRollout && (facts.hidden[set] || facts.zeros[set]) ? ` (grey: ${blankName(facts, set)})` : '') +
-          (cells.note && ` (${cells.note})`) + ':';
+          (grey && ` (grey: ${grey})`) + (cells.note && ` (${cells.note})`) + ':';
       await this.text.draw(cells, around.scaleOf(set, head), around.found(), toKey ? inside.query : inside.key);
       if (!this.revealed) this.text.reveal(byId('scroll'));
       this.revealed = true;
