@@ -613,6 +613,27 @@ def test_two_results_are_side_by_side(page, folder):
         "a.npz", "b.npz", "a.npz − b.npz"]
 
 
+def test_each_matrix_of_two_results_has_its_legend(page, folder):
+    w = np.tri(6)[None].repeat(2, 0) / np.arange(1, 7)[:, None]
+    np.savez(folder / "dotted_weights_of_the_first.npz", weights=w)
+    np.savez(folder / "hatched.npz", weights=w, masked_scores=np.where(w > 0, 0., -np.inf))
+    attn("view", "dotted_weights_of_the_first.npz", "hatched.npz", "-o", "legends.html", "--force", cwd=folder)
+    page.size(1440, 900)
+    show(page, folder / "legends.html")
+    captions = page.run("return attn.figures.map(figure => figure.caption)")
+    first, second = "dotted_weights_of_the_first.npz", "hatched.npz"
+    assert captions == [f"{first} · dotted: exactly 0", f"{second} · hatched: hidden", f"{first} − {second} · hatched: hidden"]
+    boxes = page.run("""const boxes = [], {fillText} = CanvasRenderingContext2D.prototype;
+      CanvasRenderingContext2D.prototype.fillText = function(text, x) { boxes.push([text, x, x + this.measureText(text).width]); };
+      HTMLAnchorElement.prototype.click = () => {};
+      document.getElementById('save-png').click();
+      CanvasRenderingContext2D.prototype.fillText = fillText;
+      return boxes""")
+    boxes = [box for box in boxes if box[0] in captions]
+    assert [box[0] for box in boxes] == captions
+    assert all(a[2] < b[1] for a, b in zip(boxes, boxes[1:])), "captions of the PNG do not overlap"
+
+
 def test_the_list_of_two_results_has_the_largest_differences(page, folder):
     a, b = np.random.default_rng(6).random((2, 2, 5, 12))
     np.savez(folder / "a.npz", weights=a)

@@ -435,12 +435,18 @@ test('rows of zeros are named', () => {
 
 test('rows of zeros are named only where the matrix shows weights', () => {
   const rows = ['a', 'b'], one = state(), matrix = Object.assign(Object.create(Matrix.prototype), {step: 1, ofRows: Float32Array.of(1, 0, 0, 0, 0, 0, 0, 0)});
-  const data = {facts: {rows, rowAxis: 'queries', hidden: [false], zeros: [false], nan: false}, hasSums: true, compares: false, tile: () => undefined};
+  const data = {facts: {rows, rowAxis: 'queries', hidden: [false], zeros: [false], nan: [false]}, hasSums: true, compares: false, tile: () => undefined};
   const names = new Names(data, one, ['scores', 'masked', 'weights']), legends = ['scores', 'masked', 'weights'].map(stage => {
     one.stage = stage;
-    return names.patterns(matrix);
+    return names.patterns(0, matrix);
   });
   assert.deepEqual(legends, ['', '', 'sum 0: query 1']);
+});
+
+test('the legend of each of two results has its patterns', () => {
+  const facts = {rows: ['a'], rowAxis: 'queries', hidden: [false, true], zeros: [true, false], nan: [true, false]};
+  const names = new Names({facts, hasSums: true, compares: true, tile: () => undefined}, state(), []), nan = 'crossed out, or filled if small: NaN';
+  assert.deepEqual([0, 1, 2].map(set => names.patterns(set)), [`dotted: exactly 0 · ${nan}`, 'hatched: hidden', `hatched: hidden · ${nan}`]);
 });
 
 test('sum and entropy of a row of a file', () => {

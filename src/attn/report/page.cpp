@@ -202,9 +202,7 @@ std::string facts(const std::vector<PageSet>& sets, const PagePrecision& precisi
     return "[" + join(sets, ",", [&](const PageSet& set) { return truth(set.map.*has); }) + "]";
   };
   text += member("hidden", each(&HeatMap::has_hidden)) + member("zeros", each(&HeatMap::has_zeros));
-  bool nans = false;
-  for (const PageSet& set : sets) nans |= set.map.has_nans;
-  text += member("nan", truth(nans));
+  text += member("nan", each(&HeatMap::has_nans));
   text += member("limits", "[" + python_repr(scale.low) + "," + python_repr(scale.high) + "]");
   text += member("signed", truth(scale.is_signed)) +
           member("curve", "\"" + curve_name(scale.curve) + "\"");

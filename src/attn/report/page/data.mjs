@@ -12,7 +12,7 @@ import {Scores, vectorsOf} from './why.mjs';
  *   rows: string[], columns: string[], heads: string[], groups: string[], groupEnds: number[],
  *   bits: number, step: number, first: number[], end: number[],
  *   sources: {file: string, size: number, dtype: string, offset: number, packed: number[] | null, places: number[]}[] | null,
- *   hidden: boolean[], zeros: boolean[], nan: boolean, limits: number[], signed: boolean, curve: 'linear' | 'root' | 'log', chosenLimits: boolean,
+ *   hidden: boolean[], zeros: boolean[], nan: boolean[], limits: number[], signed: boolean, curve: 'linear' | 'root' | 'log', chosenLimits: boolean,
  *   maps: {paper: string, night: string, diverging: string, divergingNight: string},
  *   unit: number, overview: number[], opening: number, chunk: number, pyramid: number[][],
  *   statistics: {name: string, title: string, note: string, of: (number | null)[][]}[], why: import('./why.mjs').Why | string | null}} Facts

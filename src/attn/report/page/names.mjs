@@ -1,7 +1,7 @@
 // What the page calls what it shows: heads, numbers, the matrix and its patterns, and saved files.
 
 import {rowsOfZeros} from './cells.mjs';
-import {Matrix, kSum} from './data.mjs';
+import {Matrix, kDifference, kSum} from './data.mjs';
 import {one} from './dom.mjs';
 import {TileMatrix} from './tiles.mjs';
 import {kStages} from './why.mjs';
@@ -71,14 +71,15 @@ export class Names {
     return (this.stages.length > 0 ? `${name}s ${letter.toUpperCase()}${caps ? ' (after the softcap)' : ''}: ` : '') + this.axes;
   }
 
-  /** What the patterns of cells mean. @param {import('./data.mjs').Head['matrix']} matrix of the head, if it is known */
-  patterns(matrix = null) {
-    const {data, facts, isRollout, stage} = this;
-    const has = (/** @type {boolean[]} */ kinds) => kinds.some(Boolean) && (stage === 'masked' || stage === 'weights');
-    const hides = has(facts.hidden), zeros = !isRollout && has(facts.zeros);
+  /** What the patterns of the cells of a set mean. @param {number} set @param {import('./data.mjs').Head['matrix']} matrix of the head, if it is known */
+  patterns(set, matrix = null) {
+    const {data, facts, isRollout, stage} = this, isDifference = set === kDifference;
+    const has = (/** @type {boolean[]} */ kinds) => isDifference ? kinds.some(Boolean) : kinds[set];
+    const isMasked = stage === 'masked' || stage === 'weights';
+    const hides = isMasked && has(facts.hidden), zeros = isMasked && !isRollout && !isDifference && has(facts.zeros);
     const who = this.tile && facts.hidden[0] ? ` in ${data.tiles?.hiddenAreZero ? 'all heads' : 'a head'}` : '';
     return [hides && !isRollout ? `hatched: hidden${who}` : '', zeros || (matrix instanceof TileMatrix && matrix.hasExactZeros) ? 'dotted: exactly 0' : '',
-            facts.nan ? 'crossed out, or filled if small: NaN' : '',
+            has(facts.nan) ? 'crossed out, or filled if small: NaN' : '',
             data.hasSums && !data.compares && stage === 'weights' && matrix instanceof Matrix ? rowsOfZeros(facts.rows.map((_, i) => matrix.row(i, kSum)), facts.rowAxis) : '']
         .filter(Boolean).join(' · ');
   }

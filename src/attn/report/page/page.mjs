@@ -171,8 +171,7 @@ async function drawHead() {
   const isLate = data.tile(head) !== undefined && !data.overviews[0][head];
   document.body.classList.toggle('computing', isLate);
   writeNames();
-  const last = figures[figures.length - 1];
-  last.name(last.title, names.patterns());
+  for (const figure of figures) figure.name(figure.title, names.patterns(figure.set));
   if (isLate) {
     for (const figure of figures) figure.head = {levels: [], matrix: null};
     drawMatrices();
@@ -199,7 +198,7 @@ async function drawHead() {
   weights = heads[0].matrix;
   if (undecided) selectOpening();
   if (before) figures[0].head = before;
-  last.name(last.title, names.patterns(weights));
+  for (const figure of figures) figure.name(figure.title, names.patterns(figure.set, weights));
   drawMatrices();
   document.body.dataset.head = `${head}`;
   performance.mark('head');

@@ -13,13 +13,14 @@ const kPictureMargin = 14, kPictureTitle = 16, kPictureText = 12, kPictureLine =
  */
 export function savedPicture(title, notes, figures) {
   const {ratio} = device, picture = document.createElement('canvas');
+  const context = contextOf(picture);
+  context.font = `${kPictureText}px ${kFont}`;
   const heading = kPictureMargin + kPictureTitle + 8 + kPictureLine * notes.length, caption = 2 * kPictureLine + 18;
-  const widths = figures.map(figure => Math.max(figure.base.width, figure.bar.width) / ratio + kPictureMargin);
+  const widths = figures.map(figure => Math.max(figure.base.width / ratio, figure.bar.width / ratio, Math.ceil(context.measureText(figure.caption).width)) + kPictureMargin);
   const width = Math.max(400, widths.reduce((sum, one) => sum + one, kPictureMargin));
   const height = heading + caption + Math.max(...figures.map(figure => figure.base.height / ratio)) + kPictureMargin;
   picture.width = Math.round(width * ratio);
   picture.height = Math.round(height * ratio);
-  const context = contextOf(picture);
   const style = getComputedStyle(document.body);
   context.scale(ratio, ratio);
   context.fillStyle = style.backgroundColor;
