@@ -300,6 +300,19 @@ def test_page_opens_at_a_pair_of_words(page, sentences, folder):
     assert page.run("return attn.overview.scaleOf(0, 0).high") == pytest.approx(sentences.max())
 
 
+def test_gradients_open_at_the_largest_magnitude(page, folder):
+    rng = np.random.default_rng(8)
+    job = {name: rng.standard_normal((2, 5, 3)).tolist() for name in ("Q", "K", "V", "grad_context")} | {
+        "bias": np.zeros((2, 5, 5)).tolist(), "tokens": ["one", "two", "three", "four", "five"], "outputs": ["grad_Q", "grad_bias"]}
+    (folder / "gradients.json").write_text(json.dumps(job))
+    attn("run", "gradients.json", "-o", "gradients.npz", "--force", cwd=folder)
+    for name in job["outputs"]:
+        attn("view", "gradients.npz", "--of", name, "-o", f"{name}.html", "--force", cwd=folder)
+        show(page, folder / f"{name}.html")
+        gradient = np.load(folder / "gradients.npz")[name]
+        assert float(exact(page, "value")) == gradient[0].flat[np.abs(gradient[0]).argmax()]
+
+
 def test_lines_join_the_tokens_of_two_sentences(page, sentences, folder):
     show(page, folder / "sentences.html")
     options = page.run("return [...document.getElementById('between').options].map(option => option.text)")

@@ -271,8 +271,8 @@ test('words are neither special tokens nor punctuation', () => {
 test('the page opens at a pair of words', () => {
   const facts = {rows: ['[CLS]', 'it', 'animal'], columns: ['[CLS]', 'it', 'animal']};
   const level = {tall: 1, wide: 1, rows: 3, columns: 3, codes: Uint16Array.of(9, 9, 9, 9, 9, 5, 9, 4, 9)};
-  assert.deepEqual(openingCell(facts, level, false), {row: 1, column: 2});
-  assert.deepEqual(openingCell({...facts, rows: ['0', '1', '2']}, level, false), {row: 2, column: 0});
+  assert.deepEqual(openingCell(facts, level), {row: 1, column: 2});
+  assert.deepEqual(openingCell({...facts, rows: ['0', '1', '2']}, level), {row: 2, column: 0});
 });
 
 test('the largest cell is found among those of equal codes', () => {

@@ -299,8 +299,9 @@ HeatSource heat_source(const ResultFile& result, const std::string& requested,
   const std::string whole = is_part ? split_part(source.name).name : source.name;
   const std::string own_name = without_job(whole);
   source.zero_is_hidden = output_named(own_name) == Output::weights;
+  source.is_gradient = gradient_named(own_name).has_value();
   source.is_signed = whole.ends_with(name_of(Output::scores)) ||  // also of other programs
-                     gradient_named(own_name).has_value();
+                     source.is_gradient;
   source.is_weights = !source.is_signed && may_be_weights(whole);
   const AxisNames axes = axis_names(result, source.name);
   source.row_axis = axes.rows;
@@ -346,6 +347,7 @@ PageSet page_set(const HeatSource& given, const HeatChoice& choice, const std::s
   PageSet set{file, make_heat_map(source, choice, threads_for(source.tensor)), wide ? 64 : 32};
   set.positions = source.positions;
   set.is_weights = source.is_weights;
+  set.is_gradient = source.is_gradient;
   return set;
 }
 

@@ -142,6 +142,7 @@ struct HeatSource {
   std::string row_axis = "queries", column_axis = "keys";
   bool is_signed = false;  ///< use the diverging map for any values, as for scores
   bool is_weights = true;  ///< pages show statistics of weights
+  bool is_gradient = false;
   LeadingAxes leading_axes = kLeadingAxes;
   bool are_axes_certain = false;          ///< otherwise the user's choice may give them other names
   std::vector<std::int64_t> layers = {};  ///< their numbers in the model; empty: 0, 1, ...

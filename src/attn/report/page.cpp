@@ -216,6 +216,7 @@ std::string facts(const std::vector<PageSet>& sets, const PagePrecision& precisi
   };
   text += member("unit", python_repr(layout.unit)) + member("overview", blocks(layout.overview));
   text += member("opening", std::to_string(layout.opening));
+  text += member("gradient", truth(sets[0].is_gradient));
   text += member("chunk", std::to_string(kPageChunk));
   text += member("pyramid", "[" + join(layout.pyramid, ",", blocks) + "]");
   text += member("statistics", "[" + statistics(survey) + "]") + member("why", steps);

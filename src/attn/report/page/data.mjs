@@ -14,7 +14,7 @@ import {Scores, vectorsOf} from './why.mjs';
  *   sources: {file: string, size: number, dtype: string, offset: number, packed: number[] | null, places: number[]}[] | null,
  *   hidden: boolean[], zeros: boolean[], nan: boolean[], limits: number[], signed: boolean, curve: 'linear' | 'root' | 'log', chosenLimits: boolean,
  *   maps: {paper: string, night: string, diverging: string, divergingNight: string},
- *   unit: number, overview: number[], opening: number, chunk: number, pyramid: number[][],
+ *   unit: number, overview: number[], opening: number, gradient: boolean, chunk: number, pyramid: number[][],
  *   statistics: {name: string, title: string, note: string, of: (number | null)[][]}[], why: import('./why.mjs').Why | string | null}} Facts
  */
 

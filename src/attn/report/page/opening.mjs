@@ -29,14 +29,12 @@ export function largestCell({codes, columns, tall, wide}, valueAt) {
 }
 
 /**
- * The strongest pair of different words among the last queries; without words, the strongest key of the last query. Of a
- * difference, its largest cell.
+ * The strongest pair of different words among the last queries; without words, the strongest key of the last query.
  * @param {Facts} facts
  * @param {Level} level the finest one
- * @param {boolean} isDifference
  * @returns {{row: number, column: number}}
  */
-export function openingCell(facts, level, isDifference) {
+export function openingCell(facts, level) {
   const {codes, columns} = level;
   /** @param {number} from @param {(k: number) => boolean} may */
   const strongest = (from, may) => {
@@ -46,7 +44,6 @@ export function openingCell(facts, level, isDifference) {
   };
   const cell = (/** @type {number} */ k) =>
       ({row: Math.floor(k / columns) * level.tall, column: k % columns * level.wide});
-  if (isDifference) return cell(strongest(0, () => true));
   const words = [facts.rows, facts.columns].map(labels => labels.map(isWord));
   const firstRow = Math.max(0, level.rows - Math.floor(kMostCells / columns));
   const pair = strongest(firstRow * columns, k => {

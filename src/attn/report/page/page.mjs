@@ -210,7 +210,7 @@ async function drawHead() {
 let undecided = false;
 function selectOpening() {
   undecided = false;
-  const {row, column} = openingCell(facts, finestOf(figures[figures.length - 1]), compares);
+  const {row, column} = compares || facts.gradient ? largestShown() : openingCell(facts, finestOf(figures[0]));
   state.select(row, column);
   side.revealed = false;
 }
@@ -218,10 +218,13 @@ function selectOpening() {
 const finestOf = figure => figure.head.levels.reduce((a, b) => b.tall * b.wide < a.tall * a.wide ? b : a);
 /** Selects the largest value of the matrix; of two results, of their difference. */
 function chooseLargest() {
-  const figure = figures[figures.length - 1], {matrix} = figure.head;
-  if (!matrix) return;
-  const {row, column} = largestCell(finestOf(figure), (i, j) => matrix.value(i, j));
+  if (!figures[0].head.matrix) return;
+  const {row, column} = largestShown();
   focusOn(row, column, {byKey: true});
+}
+function largestShown() {
+  const figure = figures[figures.length - 1];
+  return largestCell(finestOf(figure), (i, j) => figure.head.matrix?.value(i, j) ?? null);
 }
 /** Blocks of cells of the page are replaced by those of the file, if it is open. @param {number} head */
 async function readFile(head) {
