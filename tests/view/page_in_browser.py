@@ -692,6 +692,26 @@ def test_order_and_filter(page, model, folder):
     assert page.text("shown") == "101 of 144 heads, the largest first, scroll for more, m: mean of heads, r: rollout"
 
 
+def test_heads_of_low_entropy_can_be_first(page, model, folder):
+    show(page, folder / "model.html")
+    means = np.array([[[entropy(row) for row in head] for head in layer[0]] for layer in model]).mean(-1).ravel()
+    set_to(page, "order", "-entropy")
+    assert page.run("return attn.overview.heads.slice(0, 144)") == np.argsort(means, kind="stable").tolist()
+    assert page.text("shown").startswith("144 heads, the lowest first")
+    page.wait("return location.hash.includes('first=lowest')")
+    show(page, folder / "model.html", "#order=entropy&first=lowest")
+    assert page.run("return [document.getElementById('order').value, attn.overview.heads[0]]") == ["-entropy", int(np.argmin(means))]
+    show(page, folder / "both.html", "#order=entropy")
+    assert ", the largest change first" in page.text("shown")
+
+
+def test_limits_apply_while_they_are_typed(page, model, folder):
+    show(page, folder / "model.html", "#order=entropy")
+    page.run("document.getElementById('least').focus()")
+    page.press("9")
+    page.wait("return document.getElementById('shown').textContent.startsWith('0 of 144 heads')", 5)
+
+
 def test_heads_are_ordered_by_the_selected_weight(page, model, folder):
     show(page, folder / "model.html", "#row=40&column=7&locked=1")
     assert page.run("return document.getElementById('order').selectedOptions[0].textContent") == "of layers and heads"

@@ -172,6 +172,8 @@ test('heads are sorted and filtered', () => {
   assert.deepEqual(orderedHeads(facts, 'entropy', 0, -Infinity, 1.5), [0]);
   assert.deepEqual(orderedHeads(facts, 'difference', 2), [1, 3, 2, 0]);
   assert.deepEqual(statistic(facts, 'entropy', 2), [0, 3, null, -3]);
+  assert.deepEqual(orderedHeads(facts, 'entropy', 0, -Infinity, Infinity, true), [0, 3, 1, 2], 'the lowest first');
+  assert.deepEqual(orderedHeads(facts, 'entropy', 2), [1, 3, 0, 2], 'changes by magnitude');
 });
 
 test('layers are rows, or rows have equal lengths', () => {
@@ -186,7 +188,7 @@ const state = () => new State({head: 0, scale: 'matrix', stages: ['scores', 'wei
 test('the fragment restores the state', () => {
   const one = state();
   one.select(4, 6);
-  Object.assign(one, {head: 3, locked: true, scale: 'head', mode: 'root', order: 'entropy', least: .5,
+  Object.assign(one, {head: 3, locked: true, scale: 'head', mode: 'root', order: 'entropy', lowestFirst: true, least: .5,
                       side: 'text', stage: 'scores', pinned: [1, 7], find: 'a&b=c', zoom: 2.5, x: 1.5, y: .25});
   const other = state();
   other.read(one.fragment());

@@ -18,24 +18,32 @@ export function statistic(facts, name, set) {
   return of[0].map((a, head) => { const b = of[1][head]; return a === null || b === null ? null : a - b; });
 }
 
+/** Whether the statistic of a set is a change. @param {Facts} facts @param {string} name @param {number} set */
+export const isChange = (facts, name, set) => set === 2 && facts.statistics.find(one => one.name === name)?.of.length === 2;
+
 /**
- * The heads in the order of a statistic, the largest first, or in that of the file for 'file'. Heads
+ * The heads in the order of a statistic, the largest first, or in that of the file for 'file'. Changes are ordered by magnitude. Heads
  * without a number are last. Heads outside of [least, most] are left out.
  * @param {Facts} facts
  * @param {string} name
  * @param {number} set
  * @param {number} least
  * @param {number} most
+ * @param {boolean} lowestFirst
  * @returns {number[]}
  */
-export function orderedHeads(facts, name, set, least = -Infinity, most = Infinity) {
+export function orderedHeads(facts, name, set, least = -Infinity, most = Infinity, lowestFirst = false) {
   const heads = facts.heads.map((_, head) => head);
   if (name === 'file') return heads;
   const values = statistic(facts, name, set);
-  const size = (/** @type {number} */ head) => values[head] ?? -Infinity;
-  const unlimited = least === -Infinity && most === Infinity;
-  return heads.filter(head => unlimited || (values[head] !== null && size(head) >= least && size(head) <= most))
-      .sort((a, b) => (size(a) === size(b) ? 0 : size(b) - size(a)) || a - b);
+  const unlimited = least === -Infinity && most === Infinity, changes = isChange(facts, name, set);
+  const place = (/** @type {number} */ head) => {
+    const value = values[head];
+    return value === null ? Infinity : (lowestFirst ? 1 : -1) * (changes ? Math.abs(value) : value);
+  };
+  const isWithin = (/** @type {number | null} */ value) => value !== null && value >= least && value <= most;
+  return heads.filter(head => unlimited || isWithin(values[head]))
+      .sort((a, b) => (place(a) === place(b) ? 0 : place(a) - place(b)) || a - b);
 }
 
 /**

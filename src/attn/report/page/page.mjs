@@ -9,7 +9,7 @@ import {draggable, wheel} from './gestures.mjs';
 import {GlPainter} from './gl.mjs';
 import {Names} from './names.mjs';
 import {largestCell, openingCell} from './opening.mjs';
-import {orderedHeads, statistic} from './order.mjs';
+import {isChange, orderedHeads, statistic} from './order.mjs';
 import {Overview} from './overview.mjs';
 import {CanvasPainter} from './paint.mjs';
 import {device, isStacked, widest} from './pen.mjs';
@@ -397,7 +397,7 @@ function lock(locked) {
 }
 
 function arrange() {
-  overview.arrange(orderedHeads(facts, state.order, state.set, state.least, state.most), state.order === 'file');
+  overview.arrange(orderedHeads(facts, state.order, state.set, state.least, state.most, state.lowestFirst), state.order === 'file');
   writeShown();
 }
 
@@ -409,10 +409,10 @@ const printedOrder = () => `${compares ? ` of ${chosen('set')}` : ''} ${state.or
 function writeShown() {
   const {length} = overview.heads.filter(head => !data.tile(head));
   const shown = (length === data.headCount ? `${length} heads` : `${length} of ${data.headCount} heads`) + (device.print ? printedOrder() : '');
-  const isChange = state.set === kDifference && !['file', 'difference', kSelected].includes(state.order);
+  const changes = isChange(facts, state.order, state.set), first = `the ${state.lowestFirst ? changes ? 'smallest' : 'lowest' : 'largest'}${changes ? ' change' : ''} first`;
   const note = facts.statistics.find(({name}) => name === state.order)?.note ?? '';
   const isScreen = !device.print;
-  byId('shown').textContent = refused || [shown, state.order === 'file' ? '' : 'the largest first', note, names.stage === 'weights' ? '' : 'weights', isChange ? 'first minus second' : '',
+  byId('shown').textContent = refused || [shown, state.order === 'file' ? '' : first, note, names.stage === 'weights' ? '' : 'weights', changes ? 'first minus second' : '',
                                           isScreen && overview.hasMore ? 'scroll for more' : '', overview.initials,
                                           isScreen && tilesAreLate() ? `a click computes ${overview.tileKinds}` : ''].filter(Boolean).join(', ');
 }
@@ -509,7 +509,7 @@ function readFragment() {
   select('set').value = String(state.set);
   select('scale').value = state.scale;
   select('colours').value = differs ? state.mode : shownMode();
-  select('order').value = state.order;
+  select('order').value = (state.lowestFirst ? '-' : '') + state.order;
   const number = (/** @type {number} */ limit) => Number.isFinite(limit) ? String(limit) : '';
   input('least').value = number(state.least);
   input('most').value = number(state.most);
@@ -811,7 +811,8 @@ onChange('between', value => {
 });
 onChange('colours', value => { state.mode = /** @type {State['mode']} */ (value); redraw(); });
 onChange('order', value => {
-  state.order = value;
+  state.lowestFirst = value.startsWith('-');
+  state.order = value.replace('-', '');
   state.least = -Infinity;
   state.most = Infinity;
   input('least').value = input('most').value = '';
@@ -830,7 +831,7 @@ function showRange() {
   [input('least').placeholder, input('most').placeholder] =
       numbers.length > 0 ? [threeDigits(least, Math.floor), threeDigits(most, Math.ceil)] : ['', ''];
 }
-for (const [id, none] of /** @type {[('least' | 'most'), number][]} */ ([['least', -Infinity], ['most', Infinity]]))
+for (const [id, none] of /** @type {[('least' | 'most'), number][]} */ ([['least', -Infinity], ['most', Infinity]])) {
   onChange(id, value => {
     const number = value.trim() === '' ? none : Number(value);
     input(id).setAttribute('aria-invalid', String(Number.isNaN(number)));
@@ -840,6 +841,12 @@ for (const [id, none] of /** @type {[('least' | 'most'), number][]} */ ([['least
     arrange();
     overview.draw();
   });
+  let typing = 0;
+  byId(id).addEventListener('input', () => {
+    clearTimeout(typing);
+    typing = window.setTimeout(() => byId(id).dispatchEvent(new Event('change')), 400);
+  });
+}
 for (const radio of document.querySelectorAll('input[name=side]'))
   radio.addEventListener('change', event =>
       showSide(/** @type {State['side']} */ (/** @type {HTMLInputElement} */ (event.target).value)));
@@ -1030,8 +1037,11 @@ for (const [id, labels] of /** @type {[string, string[]][]} */ ([['query', facts
 if (compares) [byId('first-name').textContent, byId('second-name').textContent] = facts.sets;
 names.sets.forEach((name, set) => select('set').append(new Option(name, String(set))));
 const isOfLayers = facts.groups.length > 1 && facts.groups.every(group => group.startsWith('layer'));
+const lowestFirst = document.createElement('optgroup');
+lowestFirst.label = 'lowest first';
+lowestFirst.append(...facts.statistics.map(({name, title}) => new Option(`by ${title}`, `-${name}`)));
 select('order').append(new Option(isOfLayers ? 'of layers and heads' : 'of the file', 'file'),
-    ...facts.statistics.map(({name, title}) => new Option(`by ${title}`, name)));
+    ...facts.statistics.map(({name, title}) => new Option(`by ${title}`, name)), lowestFirst);
 if (typeof facts.why === 'object' && facts.why?.sinks) {
   byId('sum-name').textContent = 'sum without sink';
   byId('sum-name').title = 'of the weights of the row';

@@ -48,6 +48,7 @@ export class State {
     /** Sentences whose tokens are joined by lines, such as "AB". */
     this.between = '';
     this.order = order;
+    this.lowestFirst = false;
     this.least = -Infinity;
     this.most = Infinity;
     /** @type {'lines' | 'text' | 'keys' | 'why'} */
@@ -85,6 +86,7 @@ export class State {
     add('scale', this.scale, defaults.scale);
     add('colours', this.mode, '');
     add('order', this.order, defaults.order);
+    add('first', this.lowestFirst ? 'lowest' : '', '');
     add('least', this.least, -Infinity);
     add('most', this.most, Infinity);
     add('side', this.side, defaults.side);
@@ -124,6 +126,7 @@ export class State {
     this.scale = choice('scale', /** @type {const} */ (['matrix', 'shared', 'head']), this.defaults.scale);
     this.mode = choice('colours', /** @type {const} */ (['linear', 'root', 'log']), '');
     this.order = choice('order', limits.orders, this.defaults.order);
+    this.lowestFirst = this.order !== 'file' && parts.get('first') === 'lowest';
     this.least = number('least', -Infinity);
     this.most = number('most', Infinity);
     this.side = choice('side', /** @type {const} */ (['lines', 'text', 'keys', 'why']), this.defaults.side);
