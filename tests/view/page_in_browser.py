@@ -437,6 +437,16 @@ def test_numbers_have_six_digits(page, weights, folder):
     assert cut == 0, "nothing is cut off"
 
 
+def test_the_list_says_what_its_keys_sum_to(page, weights, folder):
+    show(page, folder / "heads.html", "#head=2&row=11&column=4")
+    words = lambda: page.run("return document.querySelector('#strongest p').textContent")
+    page.wait("return document.querySelector('#strongest li') !== null")
+    assert words() == f"these 10: {np.sort(weights[2, 11])[2:].sum():.3g} of 1"
+    page.run("document.querySelector('input[value=keys]').click()")
+    page.wait("return document.querySelector('#strongest h3').textContent.startsWith('read ')")
+    assert words() == "", "weights of several queries have no whole"
+
+
 def test_long_names_are_not_cut_off(page, folder):
     tokens = ["antidisestablishment", "a", "b"]
     np.savez(folder / "long_names.npz", weights=np.full((2, 3, 3), 1 / 3))
@@ -764,6 +774,16 @@ def test_tiles_are_the_mean_of_the_heads_and_the_rollout(page, model, folder):
     assert np.abs(program - rollout(model[:, 0])).max() < 1e-14
     show(page, folder / "both.html")
     assert page.run("return attn.data.count") == 144, "tiles are of one result"
+
+
+def test_a_tip_has_the_mean_entropy_of_the_heads(page, model, folder):
+    show(page, folder / "model.html")
+    left, top, _, _ = page.box("#overview")
+    x, y, width, height = page.run("const b = attn.overview.boxOf(3, 12); return [b.left, b.top, b.width, b.height]")
+    page.move(left + x + width / 2, top + y + height / 2)
+    want = np.mean([entropy(row) for head in model[3, 0] for row in head])
+    found = re.match(r"layer 3, mean of 12 heads\nentropy: ([\d.]+) \(mean of the heads\)", page.text("tip"))
+    assert float(found[1]) == pytest.approx(want, abs=.006)
 
 
 def test_tiles_follow_heads_in_other_orders(page, sentences, folder):

@@ -10,11 +10,11 @@ const {Scale, brief, entropyText, inkOn, luminance, modeOf, paletteOf, shortest3
 const {tint} = await load('pen');
 const {paintPixels, ranges} = await load('paint');
 const {Camera, fit} = await load('camera');
-const {orderedHeads, rowsOfHeads, statistic} = await load('order');
+const {meanOf, orderedHeads, rowsOfHeads, statistic} = await load('order');
 const {State, placesOf} = await load('state');
 const {isWord, largestCell, openingCell} = await load('opening');
 const {insideOf, sentencesOf} = await load('sentences');
-const {strongest, whyNone} = await load('strongest');
+const {strongest, sumOf, whyNone} = await load('strongest');
 const {blockLabels, columnOf, endsOf, rowOf, rowsOfZeros, sumAndEntropy, within} = await load('cells');
 const {FileNumbers, matrixCsv, rowText} = await load('copies');
 const {SelectedWeights} = await load('selected');
@@ -173,6 +173,7 @@ test('heads are sorted and filtered', () => {
   assert.deepEqual(orderedHeads(facts, 'difference', 2), [1, 3, 2, 0]);
   assert.deepEqual(statistic(facts, 'entropy', 2), [0, 3, null, -3]);
   assert.deepEqual(orderedHeads(facts, 'entropy', 0, -Infinity, Infinity, true), [0, 3, 1, 2], 'the lowest first');
+  assert.deepEqual([meanOf(facts, 'entropy', [0, 1, 2]), meanOf(facts, 'entropy', [2]), meanOf(facts, 'entropy', [])], [2.5, null, null]);
   assert.deepEqual(orderedHeads(facts, 'entropy', 2), [1, 3, 0, 2], 'changes by magnitude');
 });
 
@@ -252,6 +253,13 @@ test('the strongest values come first, the first of equal ones', () => {
   assert.deepEqual(places(2, i => values[i], 3), [0]);
   assert.deepEqual(places(values.length, i => values[i], 9, () => .1), [2, 3, 5], 'those that may be 0 have no place');
   assert.deepEqual(places(values.length, i => values[i], 9), [2, 3, 5, 0], 'nor has 0 itself');
+});
+
+test('the sum of the strongest values has the digits that their errors leave', () => {
+  const items = (...values) => values.map(value => ({index: 0, value, error: 0}));
+  assert.equal(sumOf(items(.5, .25, .223), false, 1), 'these 3: 0.973 of 1');
+  assert.equal(sumOf(items(.5, .25).map(item => ({...item, error: .01})), false, 1), 'these 2: ≈ 0.75 of 1');
+  assert.deepEqual([sumOf(items(.5), false, 1), sumOf(items(.5, .2), true, 1), sumOf(items(.5, .2), false, NaN)], ['', '', '']);
 });
 
 test('sentences end at separators', () => {

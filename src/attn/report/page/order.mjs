@@ -18,6 +18,12 @@ export function statistic(facts, name, set) {
   return of[0].map((a, head) => { const b = of[1][head]; return a === null || b === null ? null : a - b; });
 }
 
+/** The mean of a statistic over heads; null if none has a number. @param {Facts} facts @param {string} name @param {number[]} heads */
+export function meanOf(facts, name, heads) {
+  const all = statistic(facts, name, 0), numbers = heads.flatMap(head => all[head] ?? []);
+  return numbers.length > 0 ? numbers.reduce((a, b) => a + b, 0) / numbers.length : null;
+}
+
 /** Whether the statistic of a set is a change. @param {Facts} facts @param {string} name @param {number} set */
 export const isChange = (facts, name, set) => set === 2 && facts.statistics.find(one => one.name === name)?.of.length === 2;
 

@@ -9,7 +9,7 @@ import {draggable, wheel} from './gestures.mjs';
 import {GlPainter} from './gl.mjs';
 import {Names} from './names.mjs';
 import {largestCell, openingCell} from './opening.mjs';
-import {isChange, orderedHeads, statistic} from './order.mjs';
+import {isChange, meanOf, orderedHeads, statistic} from './order.mjs';
 import {Overview} from './overview.mjs';
 import {CanvasPainter} from './paint.mjs';
 import {device, isStacked, widest} from './pen.mjs';
@@ -133,6 +133,7 @@ const side = new SideBox(data, state, {
     return compares && !(matrix instanceof StageMatrix) ? matrix : weights;
   },
   exact: set => numbers.ofFile(set),
+  sumOf: set => compares || names.stage === 'weights' ? numbers.ofRow(set, kSum) : weights?.row(state.row, kSum) ?? NaN,
   scaleOf, found: () => found(),
   titleOf: head => names.title(head), isStage: () => names.stage !== 'weights'});
 const {lines, text, strongest: strongestList} = side;
@@ -598,12 +599,17 @@ byId('overview').addEventListener('pointermove', event => {
 });
 /** @param {number} head @param {PointerEvent} event */
 function showHeadTip(head, event) {
-  const numbers = facts.statistics.map(({name, title}) => {
+  const tile = data.tile(head), heads = tile?.kind === 'mean' ? data.tiles?.headsOf(tile.group) ?? [] : [];
+  const means = facts.statistics.filter(({name}) => tile && name !== kSelected && name !== 'largest').map(({name, title}) => {
+    const mean = meanOf(facts, name, heads);
+    return mean === null ? '' : `\n${title}: ${brief(mean)} (mean of the heads)`;
+  });
+  const numbers = tile ? means : facts.statistics.map(({name, title}) => {
     const value = statistic(facts, name, state.set)[head] ?? null;
     const change = state.set === kDifference && name !== 'difference' ? 'change of ' : '';
     return value === null ? '' : `\n${change}${title}: ${name === kSelected && selected && state.set !== kDifference ? shortened(selected.text(state.set, head)) : brief(value)}`;
   });
-  const isLate = data.tile(head) && !data.overviews[0][head];
+  const isLate = tile && !data.overviews[0][head];
   showTip(`${names.title(head)}${numbers.join('')}${isLate ? '\na click computes it' : ''}`, event.clientX, event.clientY);
   byId('tip').dataset.head = String(head);
 }

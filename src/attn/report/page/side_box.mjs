@@ -12,9 +12,10 @@ import {WhyPanel} from './why_panel.mjs';
 /** @typedef {import('./scale.mjs').Scale} Scale */
 /**
  * What the rest of the page provides: the values of the selected head in a set, those of its file for the selected row if it has been
- * read, a scale, whether a label is found, the name of a head, and whether the matrix shows a stage before the weights.
+ * read, the sum of the selected row, a scale, whether a label is found, the name of a head, and whether the matrix shows a stage before the
+ * weights.
  * @typedef {{values: (set: number) => import('./data.mjs').Matrix | import('./data.mjs').Difference | null,
- *   exact: (set: number) => import('./copies.mjs').FileNumbers | null, scaleOf: (set: number, head: number, own?: boolean) => Scale, found: () => (label: string) => boolean,
+ *   exact: (set: number) => import('./copies.mjs').FileNumbers | null, sumOf: (set: number) => number, scaleOf: (set: number, head: number, own?: boolean) => Scale, found: () => (label: string) => boolean,
  *   titleOf: (head: number) => string, isStage: () => boolean}} Around
  */
 
@@ -81,7 +82,8 @@ export class SideBox {
         : (facts.signed ? `largest magnitudes of ${toKey ? key : query}`
          : toKey ? `${isRollout ? 'depend on' : 'read'} ${key} most` : `${query} ${isRollout ? 'depends on' : 'reads'} most`) + sentence + ofSet,
         within(isDifference ? cellsOf(kDifference) : cells, toKey ? inside.query : inside.key),
-        cells.step > 1 ? blockLabels(labels, cells.step) : labels.map((_, i) => named(labels, i)), toKey ? row : column, blankName(facts, state.set));
+        cells.step > 1 ? blockLabels(labels, cells.step) : labels.map((_, i) => named(labels, i)), toKey ? row : column, blankName(facts, state.set),
+        toKey || isDifference || !data.hasSums ? NaN : around.sumOf(set));
     if (shown !== 'lines') {
       const grey = [!isRollout && (facts.hidden[set] || facts.zeros[set]) ? blankName(facts, set) : '', sentence && 'in another sentence'].filter(Boolean).join(' or ');
       byId('colour-key').textContent =

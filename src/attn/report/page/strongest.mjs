@@ -51,12 +51,24 @@ function numberOf({value, error}, isBound) {
   return isSharp ? brief(value) : `≈ ${brief(value)}`;
 }
 
+/**
+ * "these 10: 0.973 of 1"; "" for bounds and if there are fewer than two.
+ * @param {Item[]} items @param {boolean} isBound @param {number} whole the sum of the row; NaN: it has none
+ */
+export function sumOf(items, isBound, whole) {
+  if (isBound || items.length < 2 || !Number.isFinite(whole)) return '';
+  const [sum, error] = [items.reduce((total, {value}) => total + value, 0), items.reduce((total, item) => total + item.error, 0)];
+  const three = (/** @type {number} */ number) => String(Number(number.toPrecision(3)));
+  return `these ${items.length}: ${three(sum - error) === three(sum + error) ? '' : '≈ '}${three(sum)} of ${three(whole)}`;
+}
+
 const kMostListed = 10;
 
 export class StrongestList {
-  /** @param {HTMLElement} box with a heading and a list */
+  /** @param {HTMLElement} box with a heading, a paragraph and a list */
   constructor(box) {
     this.heading = /** @type {HTMLElement} */ (box.querySelector('h3'));
+    this.sum = /** @type {HTMLElement} */ (box.querySelector('p'));
     this.list = /** @type {HTMLElement} */ (box.querySelector('ol'));
   }
 
@@ -66,10 +78,12 @@ export class StrongestList {
    * @param {string[]} names of the blocks
    * @param {number} selected cell
    * @param {string} blank what cells without a value are
+   * @param {number} whole the sum of the row; NaN: it has none
    */
-  draw(title, cells, names, selected, blank) {
+  draw(title, cells, names, selected, blank, whole) {
     const items = strongest(cells.count, cells.value, kMostListed, cells.error), {note} = cells;
     this.heading.textContent = `${title}${note && ` (${note})`}${items.length > 0 ? '' : `: ${whyNone(cells, blank)}`}`;
+    this.sum.textContent = sumOf(items, cells.isBound, whole);
     const reach = Math.abs(items[0]?.value ?? 0) || 1;
     this.list.replaceChildren(...items.map(one => {
       const {index, value, error} = one, [first, last] = endsOf(cells, index);
