@@ -1160,6 +1160,15 @@ def test_plus_and_minus_zoom(page, model, folder):
     page.wait("return attn.camera.zoom === 1")
 
 
+def test_a_question_mark_shows_the_keys(page, model, folder):
+    show(page, folder / "model.html")
+    page.run("document.getElementById('matrices').focus()")
+    page.press("?")
+    assert page.run("return document.getElementById('shortcuts').checkVisibility()")
+    page.press("Escape")
+    assert not page.run("return document.getElementById('shortcuts').checkVisibility()")
+
+
 def test_enter_locks_the_selection(page, weights, folder):
     show(page, folder / "heads.html")
     page.run("document.getElementById('matrices').focus()")
@@ -1949,7 +1958,7 @@ def test_menu_is_on_the_screen(page, model, folder, size, name):
 
 
 @pytest.mark.parametrize("name", ["model", "both", "why"])
-def test_has_at_most_12_tab_stops(page, model, why, folder, name):
+def test_has_at_most_18_tab_stops(page, model, why, folder, name):
     show(page, folder / f"{name}.html", "#order=entropy" if name != "both" else "")
     stops = []
     for _ in range(30):
@@ -1960,7 +1969,8 @@ def test_has_at_most_12_tab_stops(page, model, why, folder, name):
             break
         stops.append(stop)
     assert {"overview", "matrices", "scroll", "find", "strongest"} <= set(stops)
-    assert len(stops) <= 12, stops
+    assert {"before", "after", "out", "in", "fit", "locked"} <= set(stops), "buttons above the matrix"
+    assert len(stops) <= 18, stops
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -1968,7 +1978,7 @@ def test_focus_is_visible(page, model, folder, dark):
     """The contrast of the focus ring's two lines with each other, and of the outer one with the page (WCAG 1.4.11)."""
     page.size(1280, 900, dark=dark)
     show(page, folder / "model.html")
-    for _ in range(12):
+    for _ in range(18):
         page.press("Tab")
         style = page.run("const s = getComputedStyle(document.activeElement);"
                          "return [s.outlineStyle, s.outlineColor, getComputedStyle(document.body).backgroundColor,"

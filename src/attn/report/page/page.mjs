@@ -750,6 +750,11 @@ const pageKeys = {
   '[': () => stepHead(-1),
   ']': () => stepHead(1),
   '/': () => byId('find').focus(),
+  '?': () => {
+    /** @type {HTMLDetailsElement} */ (byId('menu')).open = true;
+    byId('menu').querySelector('summary')?.focus();
+    byId('shortcuts').style.display = 'grid';  // there is a keyboard
+  },
   w: () => {
     if (!facts.why) return say('This page does not say how its values came about.');
     if (data.tile(state.head)) return say('Select a head to see why its weights are what they are.');
