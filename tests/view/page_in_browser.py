@@ -1119,7 +1119,7 @@ def test_row_and_matrix_can_be_exported(page, weights, folder):
     assert [line[:2] for line in rows] == [["t4", token] for token in TOKENS]
     assert [float(line[2] or 0) for line in rows] == weights[0, 4].tolist()
     lines = [line.split(",") for line in page.run("return attn.matrixCsv()").splitlines()]
-    assert lines[0][1:] == TOKENS
+    assert lines[0] == ["query / key", *TOKENS]
     assert [[float(value or 0) for value in line[1:]] for line in lines[1:]] == weights[0].tolist()
 
 
@@ -1295,7 +1295,7 @@ def test_found_keys_are_counted(page, folder):
     np.savez(folder / "find.npz", weights=np.full((8, 8), 1 / 8))
     assert attn("view", "find.npz", "--tokens", ",".join(labels), "-o", "find.html", "--force", cwd=folder).returncode == 0
     show(page, folder / "find.html")
-    assert page.run("return attn.matrixCsv()").splitlines()[0] == ",0: the,1: cat,2: saw,3: the,4: dog,5: and,6: the,7: end"
+    assert page.run("return attn.matrixCsv()").splitlines()[0] == "query / key,0: the,1: cat,2: saw,3: the,4: dog,5: and,6: the,7: end"
     page.run("document.getElementById('find').focus()")
     page.press(*"the", "Enter")
     page.wait("return / of 3 found$/.test(document.getElementById('found').textContent)")
@@ -1599,7 +1599,7 @@ def test_file_gives_all_cells_of_a_page_with_blocks(page, folder):
     page.move(1, 1)
     assert f"(largest of {step} × {step}, rounded to" in page.run("return attn.rowText()").splitlines()[0]
     lines = list(csv.reader(page.run("return attn.matrixCsv()").splitlines()))
-    assert lines[0][0].startswith(f"largest of {step} × {step}, rounded to ")
+    assert lines[0][0].startswith(f"row / column (largest of {step} × {step}, rounded to ")
     assert np.abs(np.array(lines[1 + first // step][1:], float) - maxima).max() < .01
     assert page.text("sum") == page.text("entropy") == "–"
     page.run("document.getElementById('menu').open = true")

@@ -428,7 +428,7 @@ test('copied rows and CSV have one number for each block', async () => {
   const page = inBlocks([[.5, .25], [null, 1]]);
   assert.equal(rowText(facts, [page, page], ['a', 'b'], 2), 'query\tkey\ta\tb\n2–3\t0–1\t\t\n2–3\t2–3\t1\t1\n');
   assert.equal(await matrixCsv(facts, page, 'largest of 2 × 2, rounded to 8 bits'),
-               '"largest of 2 × 2, rounded to 8 bits",0–1,2–3\r\n0–1,0.5,0.25\r\n2–3,,1\r\n');
+               '"query / key (largest of 2 × 2, rounded to 8 bits)",0–1,2–3\r\n0–1,0.5,0.25\r\n2–3,,1\r\n');
   const file = new FileNumbers(page, [.5, .125, .25, -Infinity], 4, 1);
   assert.equal(rowText(facts, [file], ['weight'], 1), 'query\tkey\tweight\n1\t0\t0.5\n1\t1\t0.125\n1\t2\t0.25\n1\t3\t\n');
 });

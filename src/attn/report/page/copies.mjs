@@ -63,13 +63,14 @@ export function rowText(facts, matrices, names, row) {
  * The matrix with its labels as CSV (RFC 4180).
  * @param {Facts} facts
  * @param {import('./cells.mjs').Numbers | null} matrix
- * @param {string} note in the first cell: how the numbers differ from those of the file
+ * @param {string} note how the numbers differ from those of the file; the first cell has it and the names of the axes
  */
 export async function matrixCsv(facts, matrix, note = '') {
   const pauses = new Pauses(), parts = [], step = matrix?.step ?? 1;
   const quoted = (/** @type {string} */ words) => /[",\r\n]/.test(words) ? `"${words.replace(/"/g, '""')}"` : words;
   const queries = namesOf(facts.rows, step), keys = namesOf(facts.columns, step);
-  parts.push([note, ...keys].map(quoted).join(','));
+  const axes = `${one(facts.rowAxis)} / ${one(facts.columnAxis)}`;
+  parts.push([note ? `${axes} (${note})` : axes, ...keys].map(quoted).join(','));
   for (let block = 0; matrix && block < queries.length; ++block) {
     const cells = rowOf(matrix, block * step, facts.columns.length);
     parts.push([quoted(queries[block]), ...keys.map((_, k) => plain(matrix, cells.value(k)))].join(','));
