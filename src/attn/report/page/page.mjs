@@ -1018,7 +1018,7 @@ function beforePrint() {
   overview.draw(true);
   for (const figure of figures) figure.draw(painter, scaleOfFigure(figure), found());
   for (const figure of figures) figure.drawFocus();
-  if (side.shown === 'lines') lines.draw(sheet.linesHeight);
+  if (side.shown === 'lines') side.printLines(sheet.linesHeight);
   why.drawStrips();
 }
 function afterPrint() {

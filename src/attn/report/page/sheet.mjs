@@ -4,13 +4,14 @@ import {byId} from './dom.mjs';
 
 // Lengths are pixels. Texts are about as high as here; what does not fit is moved to the next sheet.
 const kSheet = {width: 700, height: 1031};
-const kTallest = {matrix: 880, wide: 240, lines: 740};
+const kTallest = {matrix: 880, wide: 240};
 const kBetween = 14;  // between columns
 const kColumns = {result: 220, lines: 480};  // beside the difference, and beside the list
 const kAboveMatrix = 60;  // of columns, about
 const kCaptioned = {one: 48, two: 64};  // of one and two lines, and the margin below the matrix
 const kBelowTitle = 45;  // the line about the controls, and margins
-const kAboveMatrices = 125, kAroundLines = 50, kList = 235;
+const kAboveMatrices = 125, kAroundLines = 50, kList = 235, kMargins = 6;
+const kNote = 20;  // a line about tokens that do not fit
 const kShortest = {matrix: 480, matrices: 540};  // of one result, or both and their difference; less if they need less
 const kLeastPicture = 32;
 
@@ -34,6 +35,7 @@ export class Sheet {
   layOut() {
     const {figures} = this;
     for (const box of this.boxes) Object.assign(box.style, {width: `${kSheet.width}px`, flex: 'none'});
+    if (this.side.shown === 'lines') byId('scroll').style.width = `${kColumns.lines}px`;
     if (figures.length > 1) this.layOutTwo();
     else this.layOutOne();
   }
@@ -52,7 +54,6 @@ export class Sheet {
    */
   layOutTwo() {
     const {overview, side: {shown}, firstSheet} = this;
-    if (shown === 'lines') byId('scroll').style.width = `${kColumns.lines}px`;
     const least = Math.min(kShortest.matrices, this.fitMatrices(kSheet.height - kAboveMatrices));
     const isFirst = this.shrinkOverview(firstSheet, firstSheet - kAboveMatrices - least);
     const space = (isFirst ? firstSheet - overview.box.clientHeight : kSheet.height) - kAboveMatrices;
@@ -64,7 +65,10 @@ export class Sheet {
   get firstSheet() { return kSheet.height - byId('about').clientHeight - kBelowTitle; }
 
   /** Of the drawn lines. */
-  get linesHeight() { return Math.min(kTallest.lines, this.side.lines.allHeight); }
+  get linesHeight() {
+    const {lines} = this.side, space = kSheet.height - kMargins - byId('colour-key').clientHeight;
+    return lines.allHeight <= space ? lines.allHeight : space - kNote;
+  }
 
   /** Gives the overview whole rows of at most this height. @param {number} most */
   fitOverview(most) {

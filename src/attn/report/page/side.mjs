@@ -2,7 +2,7 @@
 
 import {blockLabels, endsOf, rowOf, within} from './cells.mjs';
 import {Pauses} from './data.mjs';
-import {colour, cutTo, em, hexColour, kFont, sized, tint} from './pen.mjs';
+import {colour, cutTo, em, headColour, hexColour, kFont, sized, tint} from './pen.mjs';
 import {inkOn} from './scale.mjs';
 import {strongest} from './strongest.mjs';
 
@@ -10,7 +10,7 @@ import {strongest} from './strongest.mjs';
 /** @typedef {import('./data.mjs').Matrix | import('./data.mjs').Difference} Values */
 /** @typedef {import('./scale.mjs').Scale} Scale */
 /** @typedef {import('./cells.mjs').Cells} Cells */
-/** A head whose lines are drawn, with its selected row. @typedef {{values: Values, row: Cells, scale: Scale, colour: string, title: string}} Lined */
+/** A head whose lines are drawn, with its selected row. @typedef {{values: Values, row: Cells, scale: Scale, hue: number, title: string}} Lined */
 
 const lineHeight = () => 18 * em();
 const kAboveLines = 3;  // pixels above the first line and below the last one
@@ -50,6 +50,8 @@ export class Lines {
     this.labels = [];
     /** The lines, in the order in which they are drawn. @type {Stroke[]} */
     this.strokes = [];
+    /** Which tokens a sheet has, if not all. */
+    this.part = '';
     /** Whether the lines of the selected key are singled out, instead of those of the query. */
     this.toKey = false;
     /** @type {(label: string) => boolean} */
@@ -72,17 +74,19 @@ export class Lines {
 
   /** Draws what is in view. The token of a query outside of it is at the edge. @param {number} height for print */
   draw(height = 0) {
-    const {facts} = this.data, {state, side, width} = this, line = lineHeight();
+    const {facts} = this.data, {state, side, width, isAxis} = this, line = lineHeight();
     const all = this.allHeight;
     this.tall.style.height = `${all}px`;
     if (height) height = kAboveLines + Math.floor((height - kAboveLines) / line) * line;  // whole labels
     const shown = Math.max(height || Math.min(this.scroll.clientHeight, all), this.isAxis ? Math.min((kLabelled + 1) * line, this.scroll.clientHeight) : 0);
-    const start = Math.max(0, Math.min(this.scroll.scrollTop, all - shown));
+    const start = Math.max(0, Math.min(height ? (state.row + .5) * line - shown / 2 : this.scroll.scrollTop, all - shown));
     const from = height ? Math.floor(start / line) * line : start;
+    const last = Math.min(this.count, Math.round((from + shown - kAboveLines) / line)) - 1;
+    this.part = height && last + 1 - from / line < this.count ? `${isAxis ? facts.rowAxis : 'tokens'} ${from / line} to ${last} of ${this.count}` : '';
     const context = sized(this.canvas, width, shown, false);
     const y = (/** @type {number} */ i) => (i + .5) * line + kAboveLines - from;
     const queryY = (/** @type {number} */ i) => Math.max(line / 2, Math.min(shown - line / 2, y(i)));
-    const {isAxis} = this, keyCount = facts.columns.length;
+    const keyCount = facts.columns.length;
     const keyY = (/** @type {number} */ j) => isAxis ? (j + .5) / keyCount * shown : y(j);
     const first = Math.max(0, Math.floor(from / line) - 1), end = Math.ceil((from + shown) / line) + 1;
     const [listedFrom, listedTo] = isAxis ? [0, keyCount] : [first - 200, end + 200];
@@ -102,7 +106,7 @@ export class Lines {
         const least = !isAxis ? kLeastStrength : isLabelled ? 1e-9 : .1;
         if (strength < least || (j < listedFrom || j > listedTo) && strength < .05) return;
         const isFront = isAxis ? isLabelled : toKey ? block === selected : query === state.row;
-        strokes.push({start: start + shift, end: keyY(j) + shift, width: Math.max(.5, 7.5 * strength), isDashed: value < 0, colour: head.colour, isFront,
+        strokes.push({start: start + shift, end: keyY(j) + shift, width: Math.max(.5, 7.5 * strength), isDashed: value < 0, colour: headColour(head.hue, state.dark), isFront,
                       share: isFront ? .4 + .6 * strength : kBehind * (.25 + .75 * strength)});
       });
     };

@@ -101,19 +101,34 @@ export class SideBox {
     const {lines} = this;
     lines.heads = heads.map((other, k) => ({
       values: all[k], row: k === 0 ? cells : rowOf(all[k], row, facts.columns.length), scale: around.scaleOf(set, other, heads.length === 1 && state.scale !== 'shared'), title: around.titleOf(other),
-      colour: headColour(k === 0 ? 0 : state.pinned.indexOf(other) + 1, state.dark)}));
+      hue: k === 0 ? 0 : state.pinned.indexOf(other) + 1}));
     lines.marked = around.found();
     lines.inside = inside;
     const about = [ofSet && `lines${ofSet}`, lines.isAxis ? `axis: all ${facts.columns.length} ${facts.columnAxis}, labels of the strongest` : '',
                    cells.note && `a line for each block, ${cells.note}`, facts.signed ? 'dashed: negative' : ''].filter(Boolean).join(' · ');
     byId('colour-key').replaceChildren(about, ...(lines.heads.length < 2 ? [] : lines.heads.map(lined => {
       const item = document.createElement('span'), swatch = document.createElement('i');
-      swatch.style.background = lined.colour;
       item.append(swatch, lined.title || 'this head');
       return item;
     })));
+    this.colourKey();
     lines.draw();
     if (!this.revealed) lines.reveal();
     this.revealed = true;
+  }
+
+  /** Gives the names of several heads the colours of their lines. */
+  colourKey() {
+    const swatches = byId('colour-key').getElementsByTagName('i');
+    Array.from(swatches, (swatch, k) => { swatch.style.background = headColour(this.lines.heads[k].hue, this.state.dark); });
+  }
+
+  /** Draws the lines for a sheet, and says which tokens it has. @param {number} height */
+  printLines(height) {
+    this.colourKey();
+    this.lines.draw(height);
+    const part = document.createElement('span');
+    part.textContent = this.lines.part;
+    byId('colour-key').prepend(part);
   }
 }
