@@ -416,6 +416,38 @@ def test_tokens_of_the_lines_are_shown_by_hovering_and_locked_by_a_click(page, w
     assert page.text("query") == "7: t7", "crossing the matrix does not change the query"
 
 
+def test_a_click_on_a_key_of_the_lines_keeps_the_selected_query(page, weights, folder):
+    show(page, folder / "heads.html", "#head=0&row=11&column=0")
+    left, top, width, _ = page.box("#lines")
+    line = page.run("return attn.lines.allHeight / 12")
+    page.move(left + width * .2, top + line * 4.5)
+    page.move(left + width * .9, top + line * 3.5)
+    assert (page.text("query"), page.text("key")) == ("11: t11", "3: t3"), "only what is pointed at is shown"
+    page.move(left + width * .2, top + line * 4.5)
+    page.move(left + width * .9, top + line * 3.5, click=True)
+    assert (page.text("query"), page.text("key")) == ("11: t11", "3: t3")
+
+
+def test_a_tooltip_ends_with_the_stage_that_it_names(page, why, folder):
+    show(page, folder / "why.html", "#head=1&row=5&column=2")
+    page.move(*cell(page, 5, 2))
+    assert page.run("return document.getElementById('tip').checkVisibility()")
+    page.press("s")
+    assert not page.run("return document.getElementById('tip').checkVisibility()")
+
+
+def test_a_page_of_one_head_lists_no_keys_for_others(page, model, folder):
+    np.save(folder / "alone.npy", np.eye(4))
+    attn("view", "alone.npy", "-o", "alone.html", "--force", cwd=folder)
+    keys = "return [...document.querySelectorAll('#shortcuts dt')].filter(e => e.checkVisibility()).map(e => e.textContent)"
+    for name, of_heads in ("alone", False), ("model", True):
+        show(page, folder / f"{name}.html")
+        page.press("?")
+        assert ("[ ]" in page.run(keys)) == ("Space" in page.run(keys)) == of_heads
+        text = page.run("return document.querySelector('#shortcuts dd').innerText")
+        assert text == ("next cell; in the overview, next head" if of_heads else "next cell")
+
+
 def test_strongest_keys_are_selected_with_the_keyboard(page, weights, folder):
     show(page, folder / "heads.html", "#head=0&row=11&column=0")
     order = np.argsort(-weights[0, 11], kind="stable")[:10].tolist()
@@ -603,6 +635,7 @@ def test_drag_and_wheel_zoom_and_move(page, model, folder):
               .replace("arguments[0]", str(x)).replace("arguments[1]", str(y)))
     before = page.run("return [attn.camera.x, attn.camera.y]")
     page.move(x, y, drag=(x - 60, y - 30))
+    assert (page.text("query"), page.text("key")) == ("20: word20", "10: word10"), "the cell is still at the pointer"
     after = page.run("return [attn.camera.x, attn.camera.y]")
     scale = page.run("return attn.camera.scaleX")
     assert [b - a for a, b in zip(before, after)] == pytest.approx([60 / scale, 30 / scale], abs=0.1)
@@ -1041,7 +1074,7 @@ def test_m_selects_the_largest_value(page, model, folder):
     show(page, folder / "both.html", "#head=29&row=1&column=0")
     page.press("m")
     page.wait("return attn.state.row === 40 && attn.state.column === 7")
-    assert page.run("return document.getElementById('order').title").endswith("m selects the largest value.")
+    assert page.run("return document.getElementById('order').title").endswith("m selects the value of largest magnitude.")
 
 
 def test_controls_have_the_names_of_the_axes(page, model, folder):

@@ -37,11 +37,11 @@ export function draggable(box, of, draw) {
       draw();
     };
     const end = () => {
-      window.removeEventListener('pointermove', move);
+      window.removeEventListener('pointermove', move, true);
       window.removeEventListener('pointerup', end);
       window.removeEventListener('pointercancel', end);
     };
-    window.addEventListener('pointermove', move);
+    window.addEventListener('pointermove', move, true);  // before what is at the pointer is looked up
     window.addEventListener('pointerup', end);
     window.addEventListener('pointercancel', end);
   });

@@ -217,7 +217,7 @@ function selectOpening() {
 }
 /** @param {Figure} figure */
 const finestOf = figure => figure.head.levels.reduce((a, b) => b.tall * b.wide < a.tall * a.wide ? b : a);
-/** Selects the largest value of the matrix; of two results, of their difference. */
+/** Selects the value of largest magnitude in the matrix; of two results, in their difference. */
 function chooseLargest() {
   if (!figures[0].head.matrix) return;
   const {row, column} = largestShown();
@@ -627,9 +627,7 @@ function lineEvent(event, click) {
   if (query === undefined && key === undefined) return;
   if (click) state.locked = true;
   lines.toKey = key !== undefined;
-  const how = {inLines: true, preview: !click};
-  if (query !== undefined) focusOn(query, state.column, how);
-  if (key !== undefined) focusOn(state.row, key, how);
+  focusOn(query ?? state.chosen.row, key ?? state.chosen.column, {inLines: true, preview: !click});
 }
 byId('lines').addEventListener('pointermove', event => lineEvent(event, false));
 byId('lines').addEventListener('pointerleave', () => {
@@ -733,6 +731,7 @@ function showSide(shown) {
 }
 /** @param {import('./why.mjs').StageName} stage */
 function showStage(stage) {
+  hideTip();
   state.stage = stage;
   drawHead();
   arrange();
