@@ -223,7 +223,7 @@ AttendedDerivatives attended_derivatives(const Attended& of, const Tensor& g,
                                       : derivatives_as<double>(of, g, of_logsumexp, request);
 }
 
-AttendedBytes bytes_of_attended(const Inputs& in, const AttendedRoutes& routes) {
+AttendedBytes bytes_of_attended(const Inputs& in, const OperandSources& sources) {
   const std::size_t rows = saturating_product({in.B, in.H, in.rows.size()});
   const std::size_t keys = saturating_product({in.B, in.G, in.S});
   const std::size_t narrow = in.compute == DType::f64 ? 0 : size_of(in.compute);
@@ -236,17 +236,17 @@ AttendedBytes bytes_of_attended(const Inputs& in, const AttendedRoutes& routes) 
     sum = saturating_sum(sum, saturating_product({elements, size}));
   };
   // An operand and its derivative, or the context and its derivative, with their copies.
-  const auto add_pair = [&](Route route, std::size_t elements, std::size_t wide) {
+  const auto add_pair = [&](OperandSource source, std::size_t elements, std::size_t wide) {
     add(kept, elements,
-        route == Route::given       ? narrow
-        : route == Route::converted ? 2 * narrow
-                                    : narrow + wide);
-    if (route != Route::given) add(passing, elements, narrow);
+        source == OperandSource::given       ? narrow
+        : source == OperandSource::converted ? 2 * narrow
+                                             : narrow + wide);
+    if (source != OperandSource::given) add(passing, elements, narrow);
   };
-  add_pair(routes.queries, saturating_product({rows, in.D}), sizeof(double));
-  add_pair(routes.keys, saturating_product({keys, in.D}), sizeof(double));
-  add_pair(routes.values, saturating_product({keys, in.Dv}), sizeof(double));
-  add_pair(routes.grad_context, saturating_product({rows, in.Dv}), 2 * sizeof(double));
+  add_pair(sources.queries, saturating_product({rows, in.D}), sizeof(double));
+  add_pair(sources.keys, saturating_product({keys, in.D}), sizeof(double));
+  add_pair(sources.values, saturating_product({keys, in.Dv}), sizeof(double));
+  add_pair(sources.grad_context, saturating_product({rows, in.Dv}), 2 * sizeof(double));
   const std::size_t pair = saturating_product({in.S, in.D + in.Dv, size_of(in.compute)});
   kept = saturating_sum(
       kept, std::min(saturating_product({in.B, in.G, pair}), std::max(kernel::kChunkBytes, pair)));

@@ -62,14 +62,14 @@ AttendedDerivatives attended_derivatives(const Attended& of, const Tensor& g,
                                          const std::optional<Tensor>& of_logsumexp,
                                          const AttendedRequest& request);
 
-/// How an operand of the kernels comes about.
-enum class Route {
+/// Where an operand of the kernels comes from.
+enum class OperandSource {
   given,      ///< it is a tensor of the job
   converted,  ///< it has its numbers, in another order or type
   computed    ///< by operations in float64
 };
-struct AttendedRoutes {
-  Route queries, keys, values, grad_context;
+struct OperandSources {
+  OperandSource queries, keys, values, grad_context;
 };
 
 /// Upper bounds of memory, in bytes.
@@ -77,6 +77,6 @@ struct AttendedBytes {
   std::size_t kept;     ///< from attend_for_gradients() to the derivatives by the operands
   std::size_t passing;  ///< of attended_derivatives() beside it
 };
-AttendedBytes bytes_of_attended(const Inputs& in, const AttendedRoutes& routes);
+AttendedBytes bytes_of_attended(const Inputs& in, const OperandSources& sources);
 
 }  // namespace attn

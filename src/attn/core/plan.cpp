@@ -349,37 +349,38 @@ std::size_t bytes_of_inputs(const Inputs& in, Copies copies) {
 }
 
 /// What the kernels of gradients read. Only what the formula computes is in float64.
-AttendedRoutes attended_routes(const CostOps& costs, const Inputs& in) {
-  const auto route = [&](Input input, bool is_made) {
-    if (is_made || !contains(in.tensors, input) || in.compute == DType::f64) return Route::computed;
+OperandSources operand_sources(const CostOps& costs, const Inputs& in) {
+  const auto source = [&](Input input, bool is_made) {
+    if (is_made || !contains(in.tensors, input) || in.compute == DType::f64)
+      return OperandSource::computed;
     const Tensor& given = at(in.tensors, input);
-    if (given.size() != in[input]->size()) return Route::computed;
+    if (given.size() != in[input]->size()) return OperandSource::computed;
     if (const GatheredRows* rows = given.rows())  // read where they are
-      return rows->table()->has_factors() ? Route::computed : Route::converted;
-    return given.raw() == in[input]->raw() ? Route::given : Route::converted;
+      return rows->table()->has_factors() ? OperandSource::computed : OperandSource::converted;
+    return given.raw() == in[input]->raw() ? OperandSource::given : OperandSource::converted;
   };
   const auto is_made = [&](Output output) {
     const std::optional<Cost>& cost = costs.cost(output);
     return !cost || cost->is_made;
   };
   const bool has_other_loss = in[Input::grad_output] || in[Input::grad_logsumexp];
-  return {route(Input::Q, is_made(Output::queries)),
-          route(Input::K, in.E > 0 || is_made(Output::present_K)),
-          route(Input::V, in.E > 0 || is_made(Output::present_V)),
-          route(Input::grad_context, has_other_loss || is_made(Output::head_context))};
+  return {source(Input::Q, is_made(Output::queries)),
+          source(Input::K, in.E > 0 || is_made(Output::present_K)),
+          source(Input::V, in.E > 0 || is_made(Output::present_V)),
+          source(Input::grad_context, has_other_loss || is_made(Output::head_context))};
 }
 
 /// Upper bound of the memory of gradients whose attention the kernels compute.
 std::size_t bytes_of_fused_gradients(const CostOps& costs, const std::vector<Request>& outputs,
                                      const Inputs& in) {
-  const AttendedRoutes routes = attended_routes(costs, in);
-  std::map<Input, Route> narrow;  // those without copies in float64
-  for (const auto& [input, route] :
-       {std::pair{Input::Q, routes.queries}, std::pair{Input::K, routes.keys},
-        std::pair{Input::V, routes.values}, std::pair{Input::grad_context, routes.grad_context}})
-    if (route != Route::computed) narrow.emplace(input, route);
+  const OperandSources sources = operand_sources(costs, in);
+  std::map<Input, OperandSource> narrow;  // those without copies in float64
+  for (const auto& [input, source] :
+       {std::pair{Input::Q, sources.queries}, std::pair{Input::K, sources.keys},
+        std::pair{Input::V, sources.values}, std::pair{Input::grad_context, sources.grad_context}})
+    if (source != OperandSource::computed) narrow.emplace(input, source);
   if (in.compute != DType::f64 && in.E == 0 && in.rows.size() == in.L)
-    for (const Input bias : kKernelBiases) narrow.emplace(bias, Route::given);
+    for (const Input bias : kKernelBiases) narrow.emplace(bias, OperandSource::given);
   std::size_t wide = costs.elements_made(), converted = 0;  // elements in float64, and bytes
   for (const auto& [name, tensor] : in.tensors) {
     const std::optional<Input> input = input_named(name);
@@ -397,12 +398,12 @@ std::size_t bytes_of_fused_gradients(const CostOps& costs, const std::vector<Req
       const auto found = narrow.find(gradient->of);
       if (found == narrow.end())
         wide = saturating_sum(wide, elements);
-      else if (found->second == Route::given && in.result != in.compute)
+      else if (found->second == OperandSource::given && in.result != in.compute)
         converted = saturating_sum(converted, saturating_product({elements, size_of(in.result)}));
     }
   // Tensors that are made, then their derivatives, while those by the operands of attention exist.
   const std::size_t back = saturating_product({costs.elements_made(), sizeof(double)});
-  const auto [kept, passing] = bytes_of_attended(in, routes);
+  const auto [kept, passing] = bytes_of_attended(in, sources);
   std::size_t bytes = saturating_sum(kept, std::max(back, passing));
   bytes = saturating_sum(bytes, converted);
   return saturating_sum(bytes, saturating_product({wide, sizeof(double)}));

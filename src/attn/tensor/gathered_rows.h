@@ -73,7 +73,7 @@ RowTable joined_columns(RowTable first, RowTable second);
 RowTable limited_to(RowTable table, std::size_t columns);
 
 /// The rows of a table in an order, as elements of a dtype. Thread-safe.
-class GatheredRows final : public LaterElements {
+class GatheredRows final : public DeferredElements {
  public:
   /// The order is (items, heads, keys, width) if `by_head`, otherwise (items, keys, heads, width).
   GatheredRows(std::shared_ptr<const RowTable> table, DType dtype, bool by_head, bool is_computed)

@@ -149,11 +149,11 @@ Tensor::Tensor(DType dtype, Shape shape, std::shared_ptr<const std::byte> data)
       size_(element_count(shape_)),
       data_(std::move(data)) {}
 
-Tensor::Tensor(DType dtype, Shape shape, std::shared_ptr<const LaterElements> elements)
+Tensor::Tensor(DType dtype, Shape shape, std::shared_ptr<const DeferredElements> elements)
     : dtype_(dtype),
       shape_(std::move(shape)),
       size_(element_count(shape_)),
-      later_(std::move(elements)) {}
+      deferred_(std::move(elements)) {}
 
 std::byte* Tensor::mutable_raw() {
   if (const Tensor* const kept = narrow()) *this = cast(kept->reshaped(shape_), dtype_);
@@ -176,9 +176,9 @@ Tensor Tensor::reshaped(Shape shape) const {
 /// Shares the elements of `whole` from this byte on.
 void Tensor::set_part(const Tensor& whole, std::size_t first_byte) {
   const std::byte* start = whole.raw() + first_byte;
-  data_ = whole.later_ ? std::shared_ptr<const std::byte>(whole.later_, start)
-                       : std::shared_ptr<const std::byte>(whole.data_, start);
-  later_ = nullptr;
+  data_ = whole.deferred_ ? std::shared_ptr<const std::byte>(whole.deferred_, start)
+                          : std::shared_ptr<const std::byte>(whole.data_, start);
+  deferred_ = nullptr;
 }
 
 Tensor Tensor::at(std::size_t index) const {

@@ -22,9 +22,9 @@ class GatheredRows;
 class Tensor;
 
 /// Elements that are made when they are first read. Thread-safe.
-class LaterElements {
+class DeferredElements {
  public:
-  virtual ~LaterElements() = default;
+  virtual ~DeferredElements() = default;
   virtual const std::byte* data() const = 0;
   virtual const GatheredRows* rows() const { return nullptr; }  ///< Tensor::rows()
   virtual const Tensor* narrow() const { return nullptr; }      ///< Tensor::narrow()
@@ -44,7 +44,7 @@ class Tensor {
   Tensor(DType dtype, Shape shape, std::shared_ptr<const std::byte> data);
 
   /// Elements that are made when they are first read (tensor/gathered_rows.h, tensor/widened.h).
-  Tensor(DType dtype, Shape shape, std::shared_ptr<const LaterElements> elements);
+  Tensor(DType dtype, Shape shape, std::shared_ptr<const DeferredElements> elements);
 
   /// From values in row-major order, e.g. Tensor::of<double>({2, 3}, {1, 2, 3, 4, 5, 6}).
   template <class T>
@@ -60,7 +60,7 @@ class Tensor {
   std::size_t rank() const { return shape_.size(); }
   std::size_t size() const { return size_; }  ///< elements
   std::size_t bytes() const { return size_ * size_of(dtype_); }
-  const std::byte* raw() const { return later_ ? later_->data() : data_.get(); }
+  const std::byte* raw() const { return deferred_ ? deferred_->data() : data_.get(); }
   std::byte* mutable_raw();
 
   /// The elements; T must be the C++ type of dtype() (Error(internal) otherwise).
@@ -84,11 +84,11 @@ class Tensor {
   Tensor range(std::size_t first, std::size_t count) const;
 
   /// The rows that are gathered when the elements are read; nullptr for all other tensors.
-  const GatheredRows* rows() const { return later_ ? later_->rows() : nullptr; }
+  const GatheredRows* rows() const { return deferred_ ? deferred_->rows() : nullptr; }
 
   /// The same numbers in a narrower type, whose shape may be another; nullptr for all tensors but
   /// those of widened().
-  const Tensor* narrow() const { return later_ ? later_->narrow() : nullptr; }
+  const Tensor* narrow() const { return deferred_ ? deferred_->narrow() : nullptr; }
 
  private:
   void set_part(const Tensor& whole, std::size_t first_byte);
@@ -99,8 +99,8 @@ class Tensor {
   Shape shape_;
   std::size_t size_;
   std::shared_ptr<const std::byte> data_;
-  std::shared_ptr<const LaterElements> later_;  ///< or else data_
-  bool owned_ = false;                          ///< allocated here: writable while not shared
+  std::shared_ptr<const DeferredElements> deferred_;  ///< or else data_
+  bool owned_ = false;                                ///< allocated here: writable while not shared
 };
 
 /// Converts each element; floats are rounded once to nearest even. Errors: data, for integers that

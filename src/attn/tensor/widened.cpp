@@ -7,7 +7,7 @@
 namespace attn {
 namespace {
 
-class WidenedElements final : public LaterElements {
+class WidenedElements final : public DeferredElements {
  public:
   explicit WidenedElements(Tensor narrow) : narrow_(std::move(narrow)) {}
 
