@@ -173,7 +173,7 @@ test('heads are sorted and filtered', () => {
   assert.deepEqual(orderedHeads(facts, 'difference', 2), [1, 3, 2, 0]);
   assert.deepEqual(statistic(facts, 'entropy', 2), [0, 3, null, -3]);
   assert.deepEqual(orderedHeads(facts, 'entropy', 0, -Infinity, Infinity, true), [0, 3, 1, 2], 'the lowest first');
-  assert.deepEqual([meanOf(facts, 'entropy', [0, 1, 2]), meanOf(facts, 'entropy', [2]), meanOf(facts, 'entropy', [])], [2.5, null, null]);
+  assert.deepEqual([[0, 1], [0, 1, 2], [2], []].map(heads => meanOf(facts, 'entropy', heads)), [2.5, null, null, null]);
   assert.deepEqual(orderedHeads(facts, 'entropy', 2), [1, 3, 0, 2], 'changes by magnitude');
 });
 
@@ -281,8 +281,12 @@ test('words are neither special tokens nor punctuation', () => {
 test('the page opens at a pair of words', () => {
   const facts = {rows: ['[CLS]', 'it', 'animal'], columns: ['[CLS]', 'it', 'animal']};
   const level = {tall: 1, wide: 1, rows: 3, columns: 3, codes: Uint16Array.of(9, 9, 9, 9, 9, 5, 9, 4, 9)};
-  assert.deepEqual(openingCell(facts, level), {row: 1, column: 2});
-  assert.deepEqual(openingCell({...facts, rows: ['0', '1', '2']}, level), {row: 2, column: 0});
+  const equal = () => .5;
+  assert.deepEqual(openingCell(facts, level, equal), {row: 1, column: 2});
+  assert.deepEqual(openingCell({...facts, rows: ['0', '1', '2']}, level, equal), {row: 2, column: 0});
+  level.codes[7] = 5;  // animal -> it
+  assert.deepEqual(openingCell(facts, level, equal), {row: 1, column: 2});
+  assert.deepEqual(openingCell(facts, level, row => row / 4), {row: 2, column: 1}, 'of equal codes, the largest value');
 });
 
 test('the largest cell is found among those of equal codes', () => {

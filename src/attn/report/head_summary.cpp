@@ -32,6 +32,7 @@ void HeadSummarizer::add(const HeatRow& row, std::size_t i) {
     largest_ = std::max(largest_, std::abs(row.values[j]));
     weights_[cells_.columns[j]] = row.values[j];
   }
+  nan_ |= has_nan;
   if (has_nan || negative_) return;
   RowQuery query;
   if (const auto& positions = positions_.queries)
@@ -47,6 +48,9 @@ HeadSummary HeadSummarizer::summary(bool is_weights) const {
   const StatisticSet known = shown_statistics(positions_.queries.has_value());
   for (std::size_t k = 0; is_weights && !negative_ && k < kRowStatistics.size(); ++k)
     if (known.test(k)) summary.statistics[k] = sums_.value(kRowStatistics[k]);
+  summary.has_statistics = std::any_of(summary.statistics.begin(), summary.statistics.end(),
+                                       [](double number) { return !std::isnan(number); });
+  if (nan_) summary.statistics.fill(std::numeric_limits<double>::quiet_NaN());
   return summary;
 }
 

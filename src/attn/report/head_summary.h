@@ -10,12 +10,13 @@
 namespace attn {
 
 /// The statistics of docs/statistics.md over the drawn queries and keys, without queries whose
-/// weights have no positive sum or a NaN.
+/// weights have no positive sum.
 struct HeadSummary {
   /// Of kRowStatistics, those that a page shows. NaN if no query is left, or if a value is
-  /// negative; those that depend on the positions of queries also if these are unknown.
+  /// negative or NaN; those that depend on the positions of queries also if these are unknown.
   HeadSums::Numbers statistics = {};
-  double largest = 0;  ///< the largest magnitude of all values
+  bool has_statistics = false;  ///< apart from NaN among the values
+  double largest = 0;           ///< the largest magnitude of all values
 };
 
 /// Collects the rows of a head.
@@ -32,7 +33,7 @@ class HeadSummarizer {
   const PositionsOfMatrices& positions_;
   std::size_t item_;
   std::vector<double> weights_;  ///< of all keys, 0 for those that are not drawn
-  bool negative_ = false;
+  bool negative_ = false, nan_ = false;
   double largest_ = 0;
   HeadSums sums_;
 };

@@ -50,10 +50,9 @@ std::size_t PageSpans::cells() const {
 }
 
 bool PageSurvey::has_statistics() const {
-  const auto is_known = [](double number) { return !std::isnan(number); };
   for (const std::vector<HeadSummary>& heads : summaries)
     for (const HeadSummary& head : heads)
-      if (std::any_of(head.statistics.begin(), head.statistics.end(), is_known)) return true;
+      if (head.has_statistics) return true;
   return false;
 }
 

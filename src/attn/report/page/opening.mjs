@@ -29,21 +29,29 @@ export function largestCell({codes, columns, tall, wide}, valueAt) {
 }
 
 /**
- * The strongest pair of different words among the last queries; without words, the strongest key of the last query.
+ * The strongest pair of different words among the last queries; without words, the strongest key of the last query. Of equal codes,
+ * that of the largest value, unless there are many.
  * @param {Facts} facts
  * @param {Level} level the finest one
+ * @param {(row: number, column: number) => number | null} valueAt
  * @returns {{row: number, column: number}}
  */
-export function openingCell(facts, level) {
-  const {codes, columns} = level;
-  /** @param {number} from @param {(k: number) => boolean} may */
-  const strongest = (from, may) => {
-    let best = -1;
-    for (let k = from; k < codes.length; ++k) if ((best < 0 || codes[k] > codes[best]) && may(k)) best = k;
-    return best;
-  };
+export function openingCell(facts, level, valueAt) {
+  const {codes, columns} = level, kMany = 1e4;
   const cell = (/** @type {number} */ k) =>
       ({row: Math.floor(k / columns) * level.tall, column: k % columns * level.wide});
+  const valueOf = (/** @type {number} */ k) => { const {row, column} = cell(k); return valueAt(row, column) ?? 0; };
+  /** @param {number} from @param {(k: number) => boolean} may */
+  const strongest = (from, may) => {
+    /** @type {number[]} */
+    let best = [];
+    for (let k = from; k < codes.length; ++k) {
+      if ((best.length > 0 && codes[k] < codes[best[0]]) || !may(k)) continue;
+      if (best.length > 0 && codes[k] > codes[best[0]]) best = [];
+      if (best.length < kMany) best.push(k);
+    }
+    return best.length === 0 ? -1 : best.length === kMany ? best[0] : best.reduce((a, b) => valueOf(b) > valueOf(a) ? b : a);
+  };
   const words = [facts.rows, facts.columns].map(labels => labels.map(isWord));
   const firstRow = Math.max(0, level.rows - Math.floor(kMostCells / columns));
   const pair = strongest(firstRow * columns, k => {

@@ -18,10 +18,10 @@ export function statistic(facts, name, set) {
   return of[0].map((a, head) => { const b = of[1][head]; return a === null || b === null ? null : a - b; });
 }
 
-/** The mean of a statistic over heads; null if none has a number. @param {Facts} facts @param {string} name @param {number[]} heads */
+/** The mean of a statistic over heads; null if one has none, as with NaN. @param {Facts} facts @param {string} name @param {number[]} heads */
 export function meanOf(facts, name, heads) {
   const all = statistic(facts, name, 0), numbers = heads.flatMap(head => all[head] ?? []);
-  return numbers.length > 0 ? numbers.reduce((a, b) => a + b, 0) / numbers.length : null;
+  return heads.length > 0 && numbers.length === heads.length ? numbers.reduce((a, b) => a + b, 0) / numbers.length : null;
 }
 
 /** Whether the statistic of a set is a change. @param {Facts} facts @param {string} name @param {number} set */

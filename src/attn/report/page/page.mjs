@@ -211,7 +211,7 @@ async function drawHead() {
 let undecided = false;
 function selectOpening() {
   undecided = false;
-  const {row, column} = compares || facts.gradient ? largestShown() : openingCell(facts, finestOf(figures[0]));
+  const {row, column} = compares || facts.gradient ? largestShown() : openingCell(facts, finestOf(figures[0]), (i, j) => figures[0].head.matrix?.value(i, j) ?? null);
   state.select(row, column);
   side.revealed = false;
 }
@@ -277,7 +277,8 @@ function writeNumber(id, text) {
 function writeOfRow(id, what, format) {
   const all = facts.sets.map((_, set) => numbers.ofRow(set, what));
   byId(id).textContent = all.map(number => Number.isFinite(number) ? format(number) : '–').join(' and ');
-  byId(id).title = compares ? facts.sets.map((name, set) => `${name}: ${all[set]}`).join('\n') : String(all[0]);
+  const digits = all.map(number => String(Number(number.toPrecision(7))));  // stored as float32
+  byId(id).title = compares ? facts.sets.map((name, set) => `${name}: ${digits[set]}`).join('\n') : digits[0];
 }
 
 function writeFacts() {
