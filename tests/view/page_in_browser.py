@@ -2635,3 +2635,63 @@ def test_page_of_4096_heads_opens(page, folder):
           f"takes {largest:.0f} MB, all of the browser {total:.0f} MB, {total - blank:.0f} MB more than with a blank page",
           file=sys.stderr)
     assert 0 < largest < 400
+
+
+@pytest.mark.parametrize("order", ["file", "entropy"])
+@pytest.mark.parametrize("width", [1024, 1366, 1920])
+def test_the_overview_of_a_single_query_does_not_cover_the_controls(page, folder, width, order):
+    rng = np.random.default_rng(5)
+    for name in "first", "second":
+        weights = rng.random((4, 1, 128))
+        np.save(folder / f"{name}.npy", weights / weights.sum(2, keepdims=True))
+    attn("view", "first.npy", "second.npy", "-o", "decoding.html", "--force", cwd=folder)
+    page.size(width, 768)
+    show(page, folder / "decoding.html", f"#order={order}" if order != "file" else "")
+    top = page.box("#overview")[1]
+    for part in "#order", "#shown", "#least", "#most":
+        if page.run("return document.querySelector(arguments[0]).checkVisibility()", part):
+            _, y, _, height = page.box(part)
+            assert y + height <= top, part
+
+
+def test_the_axis_of_scores_has_the_label_0(page, why, folder):
+    np.savez(folder / "one.npz", Q=np.array([[7.9, 1.1]]), K=np.array([[1.0, 0.3], [-.7, .2], [0.1, -1]]))
+    (folder / "one.json").write_text(json.dumps({"Q": "one.npz#Q", "K": "one.npz#K", "V": [[1.0], [2.0], [3.0]]}))
+    assert attn("run", "one.json", "--view=one.html", "--force", cwd=folder).returncode == 0
+    show(page, folder / "one.html", "#stage=scores")
+    page.wait("return attn.figures[0].scale?.signed === true")
+    assert page.run("return attn.figures[0].scale.middle") == 0
+
+
+def test_a_head_with_nan_has_no_statistics(page, folder):
+    rng = np.random.default_rng(6)
+    weights = rng.random((3, 5, 5))
+    weights /= weights.sum(2, keepdims=True)
+    weights[1, 3] = np.nan
+    np.savez(folder / "nan.npz", weights=weights)
+    attn("view", "nan.npz", "-o", "nan.html", "--force", cwd=folder)
+    show(page, folder / "nan.html")
+    of = page.run("return Object.fromEntries(attn.facts.statistics.map(({name, of}) => [name, of[0]]))")
+    for name in "entropy", "first":
+        assert of[name][1] is None and None not in (of[name][0], of[name][2])
+    assert page.run("return document.getElementById('sum').checkVisibility()")
+
+
+def test_nan_reaches_the_context_of_why(page, folder):
+    q, k = np.array([[1.0, 2], [3, 4], [5, np.nan]]), np.array([[1.0, .5], [.2, .1], [.3, .4]])
+    np.savez(folder / "why_nan.npz", Q=q, K=k, V=np.eye(3))
+    (folder / "why_nan.json").write_text(json.dumps({name: f"why_nan.npz#{name}" for name in "QKV"}))
+    assert attn("run", "why_nan.json", "--view=why_nan.html", "--force", cwd=folder).returncode == 0
+    show(page, folder / "why_nan.html", "#row=2&column=1&side=why")
+    page.wait("return attn.why.steps !== null")
+    assert page.run("return attn.why.steps.contribution.map(String)") == ["NaN"] * 3
+    assert page.run("return attn.why.dimension('score')") == 1, "NaN counts as the largest product"
+
+
+def test_tooltips_of_sums_and_entropies_have_the_digits_that_are_stored(page, weights, folder):
+    show(page, folder / "heads.html", "#head=2&row=9&column=3")
+    row = weights[2, 9][:10]
+    for name, expected in ("sum", row.sum()), ("entropy", -(row * np.log(row)).sum()):
+        title = page.run("return document.getElementById(arguments[0]).title", name)
+        assert len(title) <= 9 and float(title) == pytest.approx(expected, rel=5e-7)
+

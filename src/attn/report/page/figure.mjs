@@ -169,7 +169,7 @@ export class Figure {
     if (this.isBars && this.scale) {
       context.fillStyle = ink;
       context.fillText(brief(this.scale.high), left - 5, top + down / 2);
-      context.fillText(brief(this.scale.valueAt(.5)), left - 5, top + camera.shownHeight / 2);
+      context.fillText(brief(this.scale.middle), left - 5, top + camera.shownHeight / 2);
       context.fillText(this.scale.lowText, left - 5, top + camera.shownHeight - down / 2);
     }
     for (let i = Math.ceil(rows[0] / stepDown) * stepDown; !this.isBars && i < rows[1]; i += stepDown) {
@@ -236,8 +236,8 @@ export class Figure {
     context.strokeRect(.5, .5, width - 1, 11);
     context.font = `${labelSize()}px ${kFont}`;
     context.fillStyle = colour('--ink');
-    const middle = scale.valueAt(.5), marks = /** @type {[string, CanvasTextAlign, number][]} */ (
-        [[scale.lowText, 'left', 0], [brief(Math.abs(middle) < scale.high * 1e-9 ? 0 : middle), 'center', .5], [brief(scale.high), 'right', 1]]);
+    const marks = /** @type {[string, CanvasTextAlign, number][]} */ (
+        [[scale.lowText, 'left', 0], [brief(scale.middle), 'center', .5], [brief(scale.high), 'right', 1]]);
     for (const [words, align, share] of marks) {
       context.textAlign = align;
       context.fillText(words, share * width, 12 + 13 * em());

@@ -99,6 +99,12 @@ export class Scale {
     return [colour & 255, colour >> 8 & 255, colour >> 16 & 255];
   }
 
+  /** The value in the middle of the colour bar. */
+  get middle() {
+    const value = this.valueAt(.5);
+    return Math.abs(value) < this.high * 1e-9 ? 0 : value;  // rounded
+  }
+
   /** The value at a share of the colour bar, 0 to 1. @param {number} share */
   valueAt(share) {
     const t = this.from + share * 255 / this.factor;

@@ -158,7 +158,7 @@ export function stepsOf(why, vectors, head, row, column, isHidden, hides) {
       for (let d = 0; d < valueWidth; ++d, ++at)
         if (terms[j] !== 0) context[d] += terms[j] / total * vectors.values[at];
   const weight = seesNone && sink === null ? null : terms[column] / total;
-  const contribution = Array.from(v, x => weight ? weight * x : 0), square = inner(context, context);
+  const contribution = Array.from(v, x => weight === null || weight === 0 ? 0 : weight * x), square = inner(context, context);
   return {
     q, k, products, sum: scores.sum(row, column), norms: norms && [norms.q[row], norms.k[column]], score,
     unscaled: scales ? scores.unscaled(row, column) : null, scaled: scales ? scaled : null,

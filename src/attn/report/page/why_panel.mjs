@@ -11,6 +11,9 @@ import {agrees, stepsOf, writtenSteps} from './why.mjs';
 
 const kCell = 15, kBars = 40, kLeastProduct = 1.5, kRowGap = 3, kNames = 40;
 
+/** NaN is larger than all numbers. @param {number} value */
+const magnitude = value => Number.isNaN(value) ? Infinity : Math.abs(value);
+
 /** The largest magnitude. @param {ArrayLike<number>[]} lists */
 function reachOf(...lists) {
   let reach = 0;
@@ -212,7 +215,7 @@ export class WhyPanel {
 
   /** The selected dimension. @param {'score' | 'context'} which */
   dimension(which) {
-    const {rows} = this.strips[which], values = Array.from(rows[rows.length - 1].values, Math.abs), chosen = this.pointed[which] ?? this.chosen[which];
+    const {rows} = this.strips[which], values = Array.from(rows[rows.length - 1].values, magnitude), chosen = this.pointed[which] ?? this.chosen[which];
     return chosen === null ? Math.max(0, values.indexOf(Math.max(...values))) : Math.max(0, Math.min(values.length - 1, chosen));
   }
 
@@ -227,8 +230,8 @@ export class WhyPanel {
 
   /** The place of a product among all by magnitude. @param {number} d */
   rank(d) {
-    const {products} = /** @type {Steps} */ (this.steps), size = Math.abs(products[d]);
-    const place = 1 + products.filter(product => Math.abs(product) > size).length;
+    const {products} = /** @type {Steps} */ (this.steps), size = magnitude(products[d]);
+    const place = 1 + products.filter(product => magnitude(product) > size).length;
     return `${place === 1 ? 'the largest' : `number ${place}`} by magnitude of ${products.length} products`;
   }
 
