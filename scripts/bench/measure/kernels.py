@@ -12,6 +12,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 BENCH = ROOT / "build" / "release" / "attn-bench"
 PEERS = ["numpy", "torch", "ort-mha", "ort-attention", "jax"]
 
+# Holds libraries to the instruction set that ATTN_ISA selects for attn. onnxruntime cannot be held.
+HELD = {"avx2": {"OPENBLAS_CORETYPE": "Haswell", "ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+                 "ONEDNN_MAX_CPU_ISA": "AVX2", "XLA_FLAGS": "--xla_cpu_max_isa=AVX2"}}
+
 
 def problem(H, G, L, S, D, dtype="float32", causal=False):
     return {"H": H, "G": G, "L": L, "S": S, "D": D, "dtype": dtype, "causal": causal}
@@ -65,7 +69,7 @@ class Peer:
     def begin(self):
         library, threads = self.library, self.threads
         environment = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS=str(threads),
-                           JAX_PLATFORMS="cpu")
+                           JAX_PLATFORMS="cpu", **HELD.get(os.environ.get("ATTN_ISA"), {}))
         self.process = subprocess.Popen(
             [sys.executable, "-W", "ignore", pathlib.Path(__file__).with_name("peers.py"), library,
              str(threads)],
