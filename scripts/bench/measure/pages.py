@@ -60,7 +60,9 @@ LINES = "document.getElementsByTagName('line').length >= "
 OURS = "document.body.dataset.overview === 'complete' && document.body.dataset.head !== undefined"
 OUR_TOKEN = """const box = document.getElementById('lines').getBoundingClientRect();
 const at = [...Array(200)].map((_, k) => [box.left + 5, box.top + 4 + 2 * k]);
-return at.find(([clientX, clientY]) => attn.lines.at({clientX, clientY}).query === arguments[0]);"""
+const queryAt = ([clientX, clientY]) => attn.lines.at({clientX, clientY}).query;
+const shown = [...new Set(at.map(queryAt))].filter(query => query !== undefined);  // the lines may be scrolled
+return at.find(place => queryAt(place) === shown[arguments[0]]);"""
 THEIR_TOKEN = """const token = [...document.querySelectorAll(SELECTOR)].filter(one => one.textContent !== '')[arguments[0]];
 const box = token.getBoundingClientRect();
 return [box.left + box.width / 2, box.top + box.height / 2];"""
