@@ -182,7 +182,10 @@ class Opened:
 
     def hover(self, token):
         """Milliseconds, and the number of changes in the document."""
-        x, y = self.browser.run(self.kind.token, token)
+        place = self.browser.run(self.kind.token, token)
+        if place is None:
+            sys.exit(f"scripts/bench/pages: {self.kind.title}: no token to point at is in view")
+        x, y = place
         self.browser.run("Object.assign(times, {hover: null, changes: 0, isWaiting: true})")
         self.command("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
         self.browser.wait("return times.hover !== null", 200)
