@@ -8,10 +8,11 @@
 namespace attn::bench {
 
 std::string_view name_of(Extra extra) {
-  constexpr std::array names = {
-      "full",      "causal", "window",    "lengths",   "documents", "key-mask",     "mask",
-      "head-mask", "bias",   "head-bias", "distances", "softcap",   "softcap-last", "temperature",
-      "sinks",     "f16",    "bf16",      "weights",   "stages",    "e4m3",         "int8"};
+  constexpr std::array names = {"full",      "causal",  "window",       "lengths",     "documents",
+                                "key-mask",  "mask",    "head-mask",    "bias",        "head-bias",
+                                "distances", "softcap", "softcap-last", "temperature", "sinks",
+                                "f16",       "bf16",    "weights",      "stages",      "e4m3",
+                                "int8",      "dropout"};
   return names[static_cast<std::size_t>(extra)];
 }
 
@@ -45,7 +46,7 @@ std::vector<Shape> shapes(bool quick) {
     for (std::size_t d : {64, 128})
       for (Extra extra : {Extra::none, Extra::causal})
         all.push_back({"backward", false, 8, 8, n, n, d, extra, false, true});
-  for (int extra = 0; extra <= static_cast<int>(Extra::int8); ++extra)
+  for (int extra = 0; extra <= static_cast<int>(Extra::dropout); ++extra)
     all.push_back({"options", false, 8, 8, 2048, 2048, 64, static_cast<Extra>(extra)});
   return all;
 }
@@ -139,6 +140,11 @@ void Workload<T>::add_masks(Extra extra) {
   if (extra == Extra::key_mask) fill(p.S, {0, 0, 0, 1});
   if (extra == Extra::mask) fill(p.L * p.S, {0, 0, keys, 1});
   if (extra == Extra::head_mask) fill(p.H * p.L * p.S, {0, matrix, keys, 1});
+  if (extra == Extra::dropout) {
+    fill(p.H * p.L * p.S, {0, matrix, keys, 1});
+    std::swap(p.masks[0], p.dropout);
+    p.dropout_factor = static_cast<T>(1 / 0.9);
+  }
 }
 
 template <class T>

@@ -33,6 +33,7 @@ enum class Extra {
   stages,
   e4m3,  ///< keys and values as 8-bit floats with a scale
   int8,  ///< keys and values as integers with a scale
+  dropout,
 };
 
 struct Shape {

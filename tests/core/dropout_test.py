@@ -16,12 +16,12 @@ SCORES = Q @ K.swapaxes(2, 3) / np.sqrt(D)
 WEIGHTS = np.exp(SCORES) / np.exp(SCORES).sum(3, keepdims=True)
 
 
-@pytest.fixture
-def run(tmp_path):
-    """Runs a job of Q, K, V and a dropout mask; returns its outputs by name."""
+@pytest.fixture(params=["auto", "reference"])
+def run(tmp_path, request):
+    """Runs a job of Q, K, V and a dropout mask, by the kernels and without them; returns its outputs by name."""
     def run(mask=MASK, p=P, outputs=("weights", "dropped_weights", "context"), dtype="f8", **options):
         tensors = {"Q": Q.astype(dtype), "K": K.astype(dtype), "V": V.astype(dtype), "dropout_mask": mask}
-        return run_arrays(tmp_path, tensors, dropout_p=p, outputs=outputs, **options)
+        return run_arrays(tmp_path, tensors, dropout_p=p, outputs=outputs, path=request.param, **options)
     return run
 
 
@@ -67,6 +67,53 @@ def test_mask_has_a_column_for_each_appended_key(run):
 
 def test_probability_zero_divides_by_one(run):
     assert_close(run(p=0)["dropped_weights"], np.where(MASK, WEIGHTS, 0))
+
+
+@pytest.mark.parametrize("outputs", [["context"], ["dropped_weights"], ["weights", "context"], ["entropy", "dropped_weights", "context"]])
+@pytest.mark.parametrize("shape", [(2, 2, 130, 1100), (1, 4, 1, 1300), (1, 1, 40, 64)])
+def test_many_keys(tmp_path, shape, outputs):
+    """Several blocks of keys, whole rows or not, and few queries, in float32 and on all paths."""
+    b, h, l, s = shape
+    rng = np.random.default_rng(5)
+    tensors = {"Q": rng.standard_normal((b, h, l, 16)), "K": rng.standard_normal((b, h, s, 16)),
+               "V": rng.standard_normal((b, h, s, 8)), "dropout_mask": rng.random((1, h, l, s)) < 0.8}
+    scores = tensors["Q"] @ tensors["K"].swapaxes(2, 3) / 4
+    weights = np.exp(scores) / np.exp(scores).sum(3, keepdims=True)
+    dropped = weights * tensors["dropout_mask"] / 0.8
+    expected = {"weights": weights, "dropped_weights": dropped, "context": dropped @ tensors["V"],
+                "entropy": -(weights * np.log(weights)).sum(3)}
+    for dtype, tolerance in [("f8", 1e-13), ("f4", 1e-5)]:
+        given = {name: x if x.dtype == bool else x.astype(dtype) for name, x in tensors.items()}
+        found = run_arrays(tmp_path, given, dropout_p=0.2, outputs=outputs)
+        for name in outputs:
+            assert_close(found[name], expected[name], tolerance)
+
+
+@pytest.mark.parametrize("path", ["auto", "reference"])
+@pytest.mark.parametrize("empty, expected", [("zero", [[0, 0], [2, 2]]), ("uniform", [[3, 1], [2, 2]]),
+                                             ("nan", [[np.nan, np.nan], [2, 2]])])
+def test_queries_without_keys_keep_some_of_their_weights(tmp_path, empty, expected, path):
+    tensors = {"Q": np.ones((2, 2)), "K": np.ones((2, 2)), "V": np.array([[1.0, 1.0], [3.0, 1.0]]),
+               "mask": np.array([[0, 0], [1, 0]], bool), "dropout_mask": np.array([[0, 1], [1, 1]], bool)}
+    assert_close(run_arrays(tmp_path, tensors, dropout_p=0.5, outputs=["context"], empty_rows=empty, path=path)["context"],
+                 expected)
+
+
+@pytest.mark.parametrize("path", ["auto", "reference"])
+def test_dropped_query_without_keys_has_no_nan(tmp_path, path):
+    tensors = {"Q": np.ones((1, 2)), "K": np.ones((2, 2)), "V": np.ones((2, 2)),
+               "mask": np.zeros((1, 2), bool), "dropout_mask": np.zeros((1, 2), bool)}
+    found = run_arrays(tmp_path, tensors, dropout_p=0.5, outputs=["context"], empty_rows="nan", path=path)
+    assert_close(found["context"], [[0, 0]])
+
+
+@pytest.mark.parametrize("path", ["auto", "reference"])
+def test_nan_in_the_value_of_a_dropped_key_reaches_the_context(tmp_path, path):
+    """0 times NaN is NaN, as in PyTorch. A hidden key has no effect."""
+    tensors = {"Q": np.ones((2, 2)), "K": np.ones((2, 2)), "V": np.array([[1.0, np.nan], [3.0, 1.0]]),
+               "mask": np.array([[1, 1], [0, 1]], bool), "dropout_mask": np.array([[0, 1], [0, 1]], bool)}
+    found = run_arrays(tmp_path, tensors, dropout_p=0.5, outputs=["context"], path=path)["context"]
+    assert_close(found, [[3, np.nan], [6, 2]])
 
 
 def test_dropped_weight_is_zero_even_if_it_was_nan():

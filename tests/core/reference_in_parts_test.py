@@ -39,7 +39,7 @@ def problem(module_path):
 
 
 def computed(folder, names, *flags):
-    run = attn("run", "in.npz", "--dropout-p", "0.125", "--lse-base", "2", "--outputs", ",".join(names), *flags,
+    run = attn("run", "in.npz", "--path", "reference", "--dropout-p", "0.125", "--lse-base", "2", "--outputs", ",".join(names), *flags,
                "-o", "out.npz", "--force", cwd=folder)
     assert run.returncode == 0, run.stderr
     with np.load(folder / "out.npz") as result:

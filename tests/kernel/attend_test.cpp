@@ -32,6 +32,8 @@ void check(const Case<T>& c, const Expected<T>& expected, ThreadPool& pool, Isa 
     if (ask == Ask::ends) continue;
     REQUIRE(difference(found.scaled, value.scaled, tolerance.scaled) == "");
     REQUIRE(difference(found.masked, value.masked, tolerance.masked) == "");
+    if (c.problem.dropout.data)
+      REQUIRE(difference(found.dropped, value.dropped, tolerance.dropped) == "");
   }
 }
 
@@ -60,6 +62,7 @@ kernel::Problem<T> row_alone(const kernel::Problem<T>& p, std::size_t b, std::si
   one.key_ranges = p.key_ranges ? &range : nullptr;
   for (kernel::Mask& mask : one.masks) mask.data = moved(mask.data, mask.strides, b, h, l);
   for (kernel::Bias<T>& bias : one.biases) bias.data = moved(bias.data, bias.strides, b, h, l);
+  one.dropout.data = moved(p.dropout.data, p.dropout.strides, b, h, l);
   one.distances.data = moved(p.distances.data, p.distances.strides, b, h, 0);
   if (p.sinks) one.sinks = p.sinks + h;
   if (p.head_scales) one.head_scales = p.head_scales + h;
@@ -88,6 +91,7 @@ void check_alone(const Case<T>& c, std::mt19937_64& random, ThreadPool& pool, Is
     REQUIRE(same_bytes(part(all.weights, p.S), alone.weights));
     REQUIRE(same_bytes(part(all.scaled, p.S), alone.scaled));
     REQUIRE(same_bytes(part(all.masked, p.S), alone.masked));
+    REQUIRE(same_bytes(part(all.dropped, p.S), alone.dropped));
   }
 }
 

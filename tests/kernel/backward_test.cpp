@@ -20,7 +20,7 @@ template <class T>
 void check_gradients(const BackwardCase<T>& c, const Case<T>& of, ThreadPool& pool) {
   const auto [value, tolerance] = expect(c, of);
   for (const kernel::Isa isa : kernel::available_isas()) {
-    INFO(of.text() << (c.dropout.empty() ? " " : " dropout ") << name_of(isa));
+    INFO(of.text() << ' ' << name_of(isa));
     const BackwardAnswer<T> found = compute(c, of, pool, isa);
     REQUIRE(difference(found.v, value.v, tolerance.v) == "");
     REQUIRE(difference(found.q, value.q, tolerance.q) == "");
@@ -160,8 +160,8 @@ long double loss(const BackwardCase<double>& c, const kernel::Problem<double>& p
       if (!reference::is_visible(p, q, j)) continue;
       sees_any = true;
       for (std::size_t d = 0; d < p.Dv; ++d)
-        sum += out.weights[i * p.S + j] * reference::dropout(c.problem, q, j) *
-               reference::element(p.v, q.b, q.h / (p.H / p.G), j, d) * c.grad.at(q.b, q.h, q.l, d);
+        sum += out.dropped[i * p.S + j] * reference::element(p.v, q.b, q.h / (p.H / p.G), j, d) *
+               c.grad.at(q.b, q.h, q.l, d);
     }
     const bool finite = sees_any || !std::isinf(reference::sink(p, q));
     if (finite && c.problem.grad_logsumexp) sum += out.logsumexp[i] * c.problem.grad_logsumexp[i];

@@ -19,20 +19,6 @@ bool happens(std::mt19937_64& random, double probability) {
   return std::uniform_real_distribution<>()(random) < probability;
 }
 
-template <class T>
-void add_dropout(BackwardCase<T>& c, std::mt19937_64& random) {
-  const auto& p = c.problem.problem;
-  const auto keys = static_cast<std::int64_t>(p.S), rows = static_cast<std::int64_t>(p.L);
-  auto& [data, strides, hides] = c.problem.dropout;
-  strides = {static_cast<std::int64_t>(p.H) * rows * keys, rows * keys, keys, 1};
-  if (happens(random, 0.3)) strides.column = rows, strides.row = 1;
-  hides = happens(random, 0.5);
-  c.dropout.resize(p.B * p.H * p.L * p.S + 1);
-  for (std::uint8_t& byte : c.dropout) byte = happens(random, 0.3) ? hides : !hides;
-  data = c.dropout.data();
-  c.problem.dropout_factor = static_cast<T>(1 / 0.7);
-}
-
 /// NaN in keys and values that no query sees, and in queries that see no key.
 template <class T>
 void hide_nan(BackwardCase<T>& c, Case<T>& of) {
@@ -89,9 +75,9 @@ RowBound<T> bound_row(const BackwardCase<T>& c, const Case<T>& of,
                    (static_cast<double>(p.D) + 4);
     for (const T bias : formula::biases(p, q, j)) score += 4 * std::abs(double(bias));
     size = std::max(size, (score + 8 * double(p.softcap)) / double(p.temperature));
-    for (std::size_t d = 0; formula::dropout(c.problem, q, j) != 0 && d < p.Dv; ++d)
-      bound.grad_weights[j] += formula::dropout(c.problem, q, j) *
-                               std::abs(c.grad.at(q.b, q.h, q.l, d) * of.v.at(q.b, g, j, d));
+    for (std::size_t d = 0; formula::dropout(p, q, j) != 0 && d < p.Dv; ++d)
+      bound.grad_weights[j] +=
+          formula::dropout(p, q, j) * std::abs(c.grad.at(q.b, q.h, q.l, d) * of.v.at(q.b, g, j, d));
     bound.delta += static_cast<double>(forward.weights[i * p.S + j]) * bound.grad_weights[j];
   }
   if (c.problem.grad_logsumexp) bound.delta += std::abs(double(c.problem.grad_logsumexp[i]));
@@ -117,7 +103,6 @@ void fill_backward(BackwardCase<T>& c, Case<T>& of, std::mt19937_64& random, boo
   if (options && happens(random, 0.5)) hide_nan(c, of);
   of.point();
   c.problem.problem = p;
-  if (options && happens(random, 0.3)) add_dropout(c, random);
   if (options && happens(random, 0.5))
     for (std::size_t i = 0; i < p.B * p.H * p.L; ++i)
       c.grad_logsumexp.push_back(static_cast<T>(normal(random)));
@@ -193,8 +178,8 @@ BackwardExpected<T> expect(const BackwardCase<T>& c, const Case<T>& of) {
         tolerance.q[i * p.D + d] += scaled * std::abs(of.k.at(q.b, g, j, d));
         tolerance.k[key * p.D + d] += scaled * std::abs(of.q.at(q.b, q.h, q.l, d));
       }
-      for (std::size_t d = 0; formula::dropout(c.problem, q, j) != 0 && d < p.Dv; ++d)
-        tolerance.v[key * p.Dv + d] += weight * formula::dropout(c.problem, q, j) * bound.relative *
+      for (std::size_t d = 0; formula::dropout(p, q, j) != 0 && d < p.Dv; ++d)
+        tolerance.v[key * p.Dv + d] += weight * formula::dropout(p, q, j) * bound.relative *
                                        std::abs(c.grad.at(q.b, q.h, q.l, d));
       for (std::size_t m = 0; m < of.biases.size(); ++m)
         if (!of.biases[m].empty())

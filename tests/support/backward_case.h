@@ -17,15 +17,14 @@ struct BackwardCase {
   kernel::BackwardProblem<T> problem;
   CaseTensor grad;
   std::vector<T> logsumexp, delta, grad_logsumexp;
-  std::vector<std::uint8_t> dropout;
 
   BackwardCase() = default;
   BackwardCase(const BackwardCase&) = delete;
   BackwardCase& operator=(const BackwardCase&) = delete;
 };
 
-/// Adds random gradients and, if `options`, gradients of logsumexp, dropout and NaN in keys, values
-/// and queries that are hidden. logsumexp and delta are those of the formula, rounded to T.
+/// Adds random gradients and, if `options`, gradients of logsumexp, and NaN in keys, values and
+/// queries that are hidden. logsumexp and delta are those of the formula, rounded to T.
 template <class T>
 void fill_backward(BackwardCase<T>& c, Case<T>& of, std::mt19937_64& random, bool options);
 

@@ -77,6 +77,7 @@ void Case<T>::point() {
   problem.distances.data = distances.empty() ? nullptr : distances.data() + zero;
   problem.sinks = data(sinks);
   problem.head_scales = data(head_scales);
+  problem.dropout.data = data(dropout);
 }
 
 template <class T>
@@ -97,6 +98,7 @@ std::string Case<T>::text() const {
   if (p.distances.data) out << " distances";
   if (p.sinks) out << " sinks";
   if (p.head_scales) out << " head scales";
+  if (p.dropout.data) strides(p.dropout.hides ? " drop " : " keep ", p.dropout.strides);
   if (p.key_ranges) out << " key_ranges" << p.key_ranges_batch;
   return out.str();
 }
@@ -159,6 +161,18 @@ void add_mask(Case<T>& c, std::size_t which, std::mt19937_64& random) {
     mask.push_back(i % run != 0             ? mask.back()
                    : chance(random, marked) ? static_cast<std::uint8_t>(1 + random() % 255)
                                             : 0);
+}
+
+template <class T>
+void add_dropout(Case<T>& c, std::mt19937_64& random) {
+  auto& p = c.problem;
+  auto& [data, strides, hides] = p.dropout;
+  c.dropout.resize(std::max<std::size_t>(1, random_strides(strides, {p.B, p.H, p.L, p.S}, random)));
+  hides = chance(random, 0.5);
+  const double dropped = std::array{0.0, 0.1, 0.5, 0.9, 1.0}[random() % 5];
+  for (std::uint8_t& mark : c.dropout)
+    mark = chance(random, dropped) == hides ? static_cast<std::uint8_t>(1 + random() % 255) : 0;
+  p.dropout_factor = static_cast<T>(std::array{1 / 0.9, 2.0, 10.0}[random() % 3]);
 }
 
 template <class T>
@@ -290,6 +304,7 @@ void add_options(Case<T>& c, std::mt19937_64& random) {
   if (chance(random, 0.2))
     for (std::size_t h = 0; h < p.H; ++h)
       c.head_scales.push_back(static_cast<T>(std::array{-1.5, 0.0, 0.3, 1.0, 2.5}[random() % 5]));
+  if (chance(random, 0.25)) add_dropout(c, random);
   c.point();
 }
 
@@ -348,6 +363,8 @@ Answer<T> compute(const kernel::Problem<T>& p, Ask ask, kernel::ThreadPool& pool
   if (ask == Ask::stages) {
     for (auto* matrix : {&answer.scaled, &answer.masked}) matrix->assign(count * p.S, unset);
     results.scaled = results.masked = true;
+    results.dropped = p.dropout.data != nullptr;
+    if (results.dropped) answer.dropped.assign(count * p.S, unset);
   }
   if (ask != Ask::sums)
     results.on_rows = [&](const kernel::FinishedRows<T>& rows) {
@@ -359,6 +376,7 @@ Answer<T> compute(const kernel::Problem<T>& p, Ask ask, kernel::ThreadPool& pool
       store(rows.weights, answer.weights);
       store(rows.scaled, answer.scaled);
       store(rows.masked, answer.masked);
+      store(rows.dropped, answer.dropped);
     };
   kernel::attend(p, results, pool, isa);
   return answer;

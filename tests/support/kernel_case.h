@@ -39,6 +39,7 @@ struct Case {
   std::vector<T> distances;  ///< of the distance -zero and on, (B or 1, H, ...)
   std::size_t zero = 0;
   std::vector<T> sinks, head_scales;
+  std::vector<std::uint8_t> dropout;
 
   Case() = default;
   Case(const Case&) = delete;
@@ -72,11 +73,11 @@ void fill_plain(Case<T>& c, std::mt19937_64& random, std::array<std::size_t, 7> 
 
 template <class N>
 struct Answer {
-  std::vector<N> context, logsumexp, scores, weights, scaled, masked;
+  std::vector<N> context, logsumexp, scores, weights, scaled, masked, dropped;
 };
 
-/// Outputs in addition to context and logsumexp: none, scores and weights, or these and all stages
-/// between them.
+/// Outputs in addition to context and logsumexp: none, scores and weights, or these, all stages
+/// between them, and weights after dropout if there is dropout.
 enum class Ask { sums, ends, stages };
 inline constexpr Ask kAsks[] = {Ask::sums, Ask::ends, Ask::stages};
 template <class T>

@@ -105,15 +105,17 @@ void set_tolerances(const Case<T>& c, const reference::Outputs<Real>& exact, std
     const double exp_error = is_visible(j) ? std::abs(masked - max) * kRounding<T> * 2 : 0;
     tolerance.weights[at] =
         double(exact.weights[at]) * (std::expm1(2 * score_error) + sum_error + exp_error) + tiny;
+    tolerance.dropped[at] = reference::dropout(p, query, j) * tolerance.weights[at] +
+                            4 * kRounding<T> * double(exact.dropped[at]);
   }
   for (std::size_t d = 0; d < p.Dv; ++d) {
     double size = 0;
     for (std::size_t j = 0; j < p.S; ++j) {
-      const auto weight = static_cast<double>(exact.weights[row * p.S + j]);
+      const auto weight = static_cast<double>(exact.dropped[row * p.S + j]);
       if (is_visible(j) || weight != 0) size += std::abs(weight * c.v.at(b, h / (p.H / p.G), j, d));
     }
-    tolerance.context[row * p.Dv + d] =
-        size * (std::expm1(2 * score_error) + 2 * sum_error) + tiny * static_cast<double>(p.S);
+    tolerance.context[row * p.Dv + d] = size * (std::expm1(2 * score_error) + 2 * sum_error) +
+                                        tiny * static_cast<double>(p.S) * double(p.dropout_factor);
   }
 }
 
@@ -134,6 +136,7 @@ Expected<T> expect(const Case<T>& c) {
   copy(exact.scaled, &Answer<double>::scaled);
   copy(exact.masked, &Answer<double>::masked);
   copy(exact.weights, &Answer<double>::weights);
+  copy(exact.dropped, &Answer<double>::dropped);
   for (std::size_t b = 0; b < p.B; ++b)
     for (std::size_t h = 0; h < p.H; ++h)
       for (std::size_t l = 0; l < p.L; ++l) set_tolerances(c, exact, b, h, l, out.tolerance);

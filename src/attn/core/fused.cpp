@@ -94,11 +94,12 @@ struct MatrixRows {
   bool kernel::Results<T>::*wanted;
 };
 template <class T>
-constexpr std::array<MatrixRows<T>, 4> kMatrixRows = {{
+constexpr std::array<MatrixRows<T>, 5> kMatrixRows = {{
     {Output::scores, &kernel::FinishedRows<T>::scores, &kernel::Results<T>::scores},
     {Output::scaled_scores, &kernel::FinishedRows<T>::scaled, &kernel::Results<T>::scaled},
     {Output::masked_scores, &kernel::FinishedRows<T>::masked, &kernel::Results<T>::masked},
     {Output::weights, &kernel::FinishedRows<T>::weights, &kernel::Results<T>::weights},
+    {Output::dropped_weights, &kernel::FinishedRows<T>::dropped, &kernel::Results<T>::dropped},
 }};
 
 /// The largest magnitude; NaN if an element is not finite.
@@ -243,16 +244,18 @@ void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
 }
 
 /// The kernels divide by the sum of the exponentials last, so a sum of weighted values may overflow
-/// although the context, their mean, does not. Recomputes such elements from values scaled down by
-/// a power of two; those that are still infinite or NaN are left unchanged. Leaves `problem` with
-/// the scaled values.
+/// although the context, their mean without dropout, does not. Recomputes such elements from values
+/// scaled down by a power of two; those that are still infinite or NaN are left unchanged. Leaves
+/// `problem` with the scaled values.
 template <class T>
 void recompute_overflowed(kernel::Problem<T>& problem, const Tensor& values, Tensor& context) {
   const auto finite = [](T x) { return x - x == 0; };
   bool all_finite = true;  // a loop without an exit, which compilers vectorise
   for (const T x : context.data<T>()) all_finite &= finite(x);
   if (all_finite) return;
-  const int shift = std::ilogb(static_cast<double>(problem.S)) + 2;
+  const bool drops = problem.dropout.data != nullptr;
+  const int shift =
+      std::ilogb(static_cast<double>(problem.S) * static_cast<double>(problem.dropout_factor)) + 2;
   const T limit = std::ldexp(std::numeric_limits<T>::max(), -shift);
   Tensor small = cast(values, dtype_of<T>);
   bool overflows = false;
@@ -271,7 +274,7 @@ void recompute_overflowed(kernel::Problem<T>& problem, const Tensor& values, Ten
   const auto to = context.mutable_data<T>();
   for (std::size_t i = 0; i < to.size(); ++i)
     if (!finite(to[i]) && finite(from[i]))  // rounding must not make a mean exceed all values
-      to[i] = std::ldexp(std::clamp(from[i], -limit, limit), shift);
+      to[i] = std::ldexp(drops ? from[i] : std::clamp(from[i], -limit, limit), shift);
 }
 
 /// Neighbouring queries of one document, and the keys of which they see some.
@@ -287,8 +290,10 @@ template <class T>
 std::vector<PackedDocument> packed_documents(const Inputs& in, const kernel::Problem<T>& problem,
                                              const kernel::Results<T>& results) {
   const bool is_plain = problem.distances.data == nullptr && problem.masks[0].data == nullptr &&
-                        problem.biases[0].data == nullptr && results.remainder == nullptr;
-  const bool has_matrices = results.scores || results.scaled || results.masked || results.weights;
+                        problem.biases[0].data == nullptr && problem.dropout.data == nullptr &&
+                        results.remainder == nullptr;
+  const bool has_matrices =
+      results.scores || results.scaled || results.masked || results.weights || results.dropped;
   std::vector<PackedDocument> documents;
   if (in.B != 1 || in.E > 0 || !in.key_ranges || !is_plain || has_matrices ||
       in.options.empty_rows != EmptyRows::zero)
@@ -470,7 +475,6 @@ const char* fallback_reason(const Inputs& in) {
   if (in.options.softmax_axis != SoftmaxAxis::keys) return "softmax.axis";
   if (!in_one_precision(in, in.options.softmax_precision)) return "softmax.precision";
   unknown.softmax_precision = SoftmaxPrecision::automatic;
-  if (in[Input::dropout_mask]) return "dropout_mask";
   if (in.options.path != Path::automatic) return "path";
   if (!(unknown == Options{})) return "another option";
   if (const char* option = unrepresentable_option(in)) return option;

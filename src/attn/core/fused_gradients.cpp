@@ -10,7 +10,6 @@
 #include "attn/core/mask.h"
 #include "attn/core/plan.h"
 #include "attn/core/projection.h"
-#include "attn/core/row_block.h"
 #include "attn/kernel/backward.h"
 #include "attn/kernel/schedule.h"
 #include "attn/tensor/widened.h"
@@ -39,44 +38,6 @@ Tensor unfitted(Tensor g, const Tensor& bias, const Inputs& in) {
   return takes_rows(bias, in) ? scattered_rows(g, in.rows, shape[2]) : g;
 }
 
-/// The dropout mask of the selected queries.
-Tensor dropout_mask_of(const Inputs& in) {
-  const Tensor& mask = *in[Input::dropout_mask];
-  return takes_rows(mask, in) ? take_rows(mask, in.rows) : mask;
-}
-
-/// Rows of the weights after dropout times the values (B, G, S, Dv), stored in the context.
-template <class T>
-void store_context(const RowBlock& rows, const Tensor& mask, const Tensor& values, const Inputs& in,
-                   T* context) {
-  const std::size_t R = in.rows.size(), Dv = values.shape()[3];
-  const kernel::Strides strides = strides_of(mask);
-  const auto factor = static_cast<T>(1 / (1 - *in.options.dropout_p));
-  for (std::size_t i = 0; i < rows.count; ++i) {
-    const std::size_t row = rows.first + i, b = row / (in.H * R), h = row / R % in.H;
-    const T* const weights = reinterpret_cast<const T*>(rows.row(i));
-    const bool* const kept = mask.data<bool>().data() +
-                             static_cast<std::int64_t>(b) * strides.batch +
-                             static_cast<std::int64_t>(h) * strides.head +
-                             static_cast<std::int64_t>(row % R) * strides.row;
-    const T* value = values.data<T>().data() + (b * in.G + h / (in.H / in.G)) * in.S * Dv;
-    T* const to = context + row * Dv;
-    for (std::size_t j = 0; j < in.S; ++j, value += Dv) {
-      const T weight =
-          kept[static_cast<std::int64_t>(j) * strides.column] ? weights[j] * factor : T{};
-      if (weight == 0) continue;  // the values of hidden keys may be NaN
-      for (std::size_t d = 0; d < Dv; ++d) to[d] += weight * value[d];
-    }
-  }
-}
-
-/// Computes the context, which has its shape, from rows of weights. `of` must outlive the consumer.
-template <class T>
-RowConsumer context_of_rows(Attended& of) {
-  return [&of, mask = dropout_mask_of(*of.in), context = of.context.mutable_data<T>().data()](
-             const RowBlock& rows) { store_context(rows, mask, of.values, *of.in, context); };
-}
-
 template <class T>
 AttendedDerivatives derivatives_as(const Attended& of, const Tensor& g,
                                    const std::optional<Tensor>& of_logsumexp,
@@ -96,12 +57,6 @@ AttendedDerivatives derivatives_as(const Attended& of, const Tensor& g,
   if (of.remainder) problem.remainder = of.remainder->data<T>().data();
   problem.delta = delta.data<T>().data();
   if (of_logsumexp) problem.grad_logsumexp = extra.data<T>().data();
-  Tensor dropout;
-  if (in[Input::dropout_mask]) {
-    dropout = dropout_mask_of(in);
-    problem.dropout = {reinterpret_cast<const std::uint8_t*>(dropout.raw()), strides_of(dropout)};
-    problem.dropout_factor = static_cast<T>(1 / (1 - *in.options.dropout_p));
-  }
 
   const auto made = [](bool is_wanted, const Tensor& like) {
     return is_wanted ? std::optional(Tensor(dtype_of<T>, like.shape())) : std::nullopt;
@@ -139,11 +94,6 @@ AttendedDerivatives derivatives_as(const Attended& of, const Tensor& g,
 }  // namespace
 
 const char* gradient_fallback_reason(const Inputs& in, const std::vector<Request>& requests) {
-  if (in[Input::dropout_mask]) {
-    Inputs without = in;
-    without[Input::dropout_mask].reset();
-    return gradient_fallback_reason(without, requests);
-  }
   if (const char* reason = fallback_reason(in)) return reason;
   if (in.options.score != Score::dot) return "score";
   if (in.options.empty_rows == EmptyRows::uniform) return "empty_rows";
@@ -170,22 +120,11 @@ std::optional<Attended> attend_for_gradients(const Tensor& queries, const Tensor
                     .remainder = {}};
     FusedRequest request;
     request.remainder = true;
-    RowConsumer consumer;  // with dropout, which the kernels of the context lack
-    if (in[Input::dropout_mask]) {
-      const Shape& of_queries = result.queries.shape();
-      result.context = Tensor(problem->compute, {of_queries[0], of_queries[1], of_queries[2],
-                                                 result.values.shape()[3]});
-      consumer = problem->compute == DType::f32 ? context_of_rows<float>(result)
-                                                : context_of_rows<double>(result);
-      request.consumers[index_of(Output::weights)] = &consumer;
-    } else {
-      request.kept.insert(Output::head_context);
-    }
+    request.kept.insert(Output::head_context);
     auto [outputs, overflowed, remainder] =
         attend_fused(result.queries, result.keys, result.values, *problem, request);
     if (!overflowed.empty()) continue;
-    if (request.kept.contains(Output::head_context))
-      result.context = std::move(*outputs[index_of(Output::head_context)]);
+    result.context = std::move(*outputs[index_of(Output::head_context)]);
     result.logsumexp = std::move(*outputs[index_of(Output::logsumexp)]);
     result.remainder = std::move(remainder);
     return result;

@@ -1,6 +1,5 @@
 // Derivatives through the fused kernels: everything from scores to head_context is one operation,
-// whose derivatives kernel/backward.h computes without a matrix of scores. The forward kernels lack
-// dropout; with it, the context is summed from their rows of weights.
+// whose derivatives kernel/backward.h computes without a matrix of scores.
 #pragma once
 
 #include <array>

@@ -10,6 +10,7 @@
 #include "attn/core/mask.h"
 #include "attn/core/normalise.h"
 #include "attn/core/position_bias.h"
+#include "attn/core/projection.h"
 #include "attn/tensor/gathered_rows.h"
 
 namespace attn {
@@ -176,6 +177,12 @@ KernelProblem<T>::KernelProblem(const Inputs& in) {
   if (in[Input::alibi_slopes] || in[Input::relative_bias]) add_distances(*this, in);
   const bool has_own = !own_ranges.empty() || !in.key_ranges;
   problem.key_ranges = has_own ? own_ranges.data() : in.key_ranges->data();
+  if (const std::optional<Tensor>& mask = in[Input::dropout_mask]) {
+    masks.push_back(takes_rows(*mask, in) ? take_rows(*mask, in.rows) : *mask);
+    problem.dropout = {reinterpret_cast<const std::uint8_t*>(masks.back().raw()),
+                       strides_of(masks.back())};
+    problem.dropout_factor = static_cast<T>(1 / (1 - *in.options.dropout_p));
+  }
   if (in[Input::sinks]) {
     const Tensor numbers = cast(*in[Input::sinks], dtype_of<T>);
     sinks.assign(numbers.template data<T>().begin(), numbers.template data<T>().end());

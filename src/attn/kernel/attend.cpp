@@ -205,6 +205,7 @@ class alignas(64) Call {
                       .weights = results_.weights ? s.scores : nullptr,
                       .scaled = results_.scaled ? s.scaled : nullptr,
                       .masked = results_.masked ? s.masked : nullptr,
+                      .dropped = results_.dropped ? s.dropped : nullptr,
                       .stride = schedule_.score_stride});
   }
 

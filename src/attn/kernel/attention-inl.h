@@ -48,6 +48,12 @@ void scale_row(const RowGroup<T>& group, std::size_t r, Span keys, T factor) {
     hn::Store(hn::Mul(hn::Load(d, row + j), hn::Set(d, factor)), d, row + j);
 }
 
+/// The rows of a group after dropout.
+template <class T>
+T* dropped_of(const RowGroup<T>& group) {
+  return group.s.dropped == nullptr ? nullptr : group.s.dropped + group.i * group.s.score_stride;
+}
+
 template <class T>
 void full_rows(QueryBlock<T>& block) {
   const Problem<T>& p = block.problem;
@@ -72,6 +78,7 @@ void full_rows(QueryBlock<T>& block) {
     const Span keys = group.reached(visible);
     if (p.sinks)
       for (std::size_t r = 0; r < group.rows; ++r) scale_row(group, r, keys, factors.add.of[r]);
+    drop_group(group, visible, 0, dropped_of(group));
   });
   Factors<T> ones;
   fill(ones.keep.of, kGroupRows, T(1));
@@ -81,14 +88,22 @@ void full_rows(QueryBlock<T>& block) {
     const ValueBlock<T> values = value_block(block, number);
     each_group([&](const auto& group, const Span& visible) {
       const Span here = intersection(visible, key_block_span(number));
-      if (!here.empty()) add_any_values(block, group, number, values, {here, 0}, ones);
+      if (here.empty()) return;
+      RowGroup<T> kept = group;
+      if (s.dropped) kept.scores = dropped_of(group);
+      add_any_values(block, kept, number, values, {here, 0}, ones);
     });
   }
   each_group([&](const auto& group, const Span& visible) {
     const Span keys = group.reached(visible);
-    for (std::size_t r = 0; r < group.rows; ++r)
-      normalize(p, s.row[group.i + r], s.state.sum[group.i + r], keys,
-                group.scores + r * s.score_stride);
+    for (std::size_t r = 0; r < group.rows; ++r) {
+      const Row<T>& row = s.row[group.i + r];
+      T* const weights = group.scores + r * s.score_stride;
+      normalize(p, row, s.state.sum[group.i + r], keys, weights);
+      if (s.dropped)
+        drop(p, row, {0, static_cast<std::int64_t>(p.S)}, 0, weights,
+             dropped_of(group) + r * s.score_stride);
+    }
   });
 }
 
@@ -118,14 +133,15 @@ bool all_finite(const Sums<T>& sums, std::size_t rows, std::size_t width) {
   return finite;
 }
 
-/// Replaces a group's scores by their exponentials and returns the factor of each row that turns
-/// these into weights.
+/// Replaces a group's scores by their exponentials, after dropout, and returns the factor of each
+/// row that turns these into weights.
 template <class T>
 PerRow<T> softmax_group(const RowGroup<T>& group, Span visible) {
   const SoftmaxState<T>& state = group.s.state;
   PerRow<T> factor;
   if (!visible.empty())
     factor = fold_softmax(state, group.i, group.rows, softmax(group, visible, 0)).add;
+  drop_group(group, visible, 0, group.scores);
   for (std::size_t r = 0; r < group.rows; ++r) factor.of[r] /= state.sum[group.i + r];
   return factor;
 }

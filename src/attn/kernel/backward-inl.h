@@ -325,8 +325,8 @@ class BackwardStep {
     const T rest = keys_.in.remainder ? keys_.in.remainder[flat] : T(0);
     const T extra = keys_.in.grad_logsumexp ? keys_.in.grad_logsumexp[flat] : T(0);
     const T center = (keys_.in.delta[flat] - extra) / p_.temperature;
-    if (keys_.in.dropout.data)
-      weigh<true>(weights, slopes, here, {shift, rest}, center, dropout_of(i, here));
+    if (row.dropout)
+      weigh<true>(weights, slopes, here, {shift, rest}, center, dropout_of(row, here));
     else
       weigh<false>(weights, slopes, here, {shift, rest}, center, nullptr);
     if (!(p_.softcap > 0)) return add_to_biases(row, slopes, here);
@@ -335,18 +335,10 @@ class BackwardStep {
     if (p_.softcap_last) add_to_biases(row, slopes, here);
   }
 
-  const std::uint8_t* dropout_of(std::size_t i, Columns here) {
-    const Mask& mask = keys_.in.dropout;
-    const std::size_t flat = first_ + i;
-    const auto times = [](std::size_t n, std::int64_t stride) {
-      return static_cast<std::int64_t>(n) * stride;
-    };
-    const std::uint8_t* at = mask.data + times(keys_.b, mask.strides.batch) +
-                             times(flat / p_.L % p_.H, mask.strides.head) +
-                             times(flat % p_.L, mask.strides.row);
-    return contiguous(at, mask.strides.column, static_cast<std::int64_t>(keys_.first + here.from),
-                      static_cast<std::int64_t>(here.to - here.from),
-                      static_cast<std::int64_t>(p_.S), dropped_);
+  const std::uint8_t* dropout_of(const Row<T>& row, Columns here) {
+    return contiguous(
+        row.dropout, p_.dropout.strides.column, static_cast<std::int64_t>(keys_.first + here.from),
+        static_cast<std::int64_t>(here.to - here.from), static_cast<std::int64_t>(p_.S), dropped_);
   }
 
   template <bool kDropout>
@@ -354,8 +346,8 @@ class BackwardStep {
                         const std::uint8_t* mask) const {
     const Tag<T> d;
     const Vec<T> shift = hn::Set(d, log[0]), rest = hn::Set(d, log[1]), mean = hn::Set(d, center);
-    const Vec<T> factor = hn::Set(d, keys_.in.dropout_factor);
-    const bool hides = keys_.in.dropout.hides;
+    const Vec<T> factor = hn::Set(d, p_.dropout_factor);
+    const bool hides = p_.dropout.hides;
     for (std::size_t j = here.from; j < here.to; j += kPanel<T>) {
       Vec<T> w[kTileVectors];
       unrolled<kTileVectors>([&](std::size_t n) {
@@ -370,11 +362,11 @@ class BackwardStep {
         Vec<T> kept = weight, slope = hn::Load(d, slopes + at);
         if constexpr (kDropout) {
           const auto marked = nonzero(mask + at - here.from, d);
-          const Vec<T> keeps =
-              hides ? hn::IfThenZeroElse(marked, factor) : hn::IfThenElseZero(marked, factor);
-          const auto stays = hn::Ne(keeps, hn::Zero(d));
-          kept = hn::IfThenElseZero(stays, hn::Mul(weight, keeps));
-          slope = hn::IfThenElseZero(stays, hn::Mul(slope, keeps));
+          const auto kept_if = [&](Vec<T> x) {
+            const Vec<T> scaled = hn::Mul(x, factor);
+            return hides ? hn::IfThenZeroElse(marked, scaled) : hn::IfThenElseZero(marked, scaled);
+          };
+          kept = kept_if(weight), slope = kept_if(slope);
         }
         hn::Store(kept, d, weights + at);
         hn::Store(

@@ -40,8 +40,6 @@ struct BackwardProblem {
   const T* remainder = nullptr;       ///< that of the forward pass; nullptr: all 0
   const T* delta = nullptr;           ///< (B, H, L), contiguous
   const T* grad_logsumexp = nullptr;  ///< (B, H, L), contiguous; nullptr: all 0
-  Mask dropout;                       ///< weights that are dropped; no data: none
-  T dropout_factor = 1;               ///< of the other weights, 1 / (1 - p)
 };
 
 /// Where results are written. Those with nullptr are not computed.

@@ -25,18 +25,28 @@ T empty_weight(const Problem<T>& p, const Row<T>& row) {
   return row.range.padding || p.S == 0 ? T(0) : p.empty_weight;
 }
 
-/// The mean of all values, hidden or not, summed in parts of kSumDepth.
+/// Whether dropout keeps the weight of any key; of those that the row sees, if `seen`.
 template <class T>
-void average_values(const QueryBlock<T>& block, T* out) {
+bool keeps_any_key(const Problem<T>& p, const Row<T>& row, bool seen) {
+  for (std::size_t j = 0; j < p.S; ++j)
+    if (dropout_factor(p, row, j) != 0 && (!seen || sees(p, row, j))) return true;
+  return false;
+}
+
+/// The mean of all values, hidden or not, times the factors of dropout, summed in parts of
+/// kSumDepth.
+template <class T>
+void average_values(const QueryBlock<T>& block, const Row<T>& row) {
   const Problem<T>& p = block.problem;
   const Rows<T> values(block.kv.v, p.Dv);
-  T* sums = block.scratch.saved;
+  T *const sums = block.scratch.saved, *const out = row.context;
   fill(out, p.Dv, T(0));
   for (std::size_t key = 0; key < p.S; key += kSumDepth<T>) {
     fill(sums, p.Dv, T(0));
     for (std::size_t k = key; k < HWY_MIN(p.S, key + kSumDepth<T>); ++k) {
       const T* value = values.at(k, block.scratch.widened);
-      for (std::size_t j = 0; j < p.Dv; ++j) sums[j] += value[j];
+      const T factor = dropout_factor(p, row, k);
+      for (std::size_t j = 0; factor != 0 && j < p.Dv; ++j) sums[j] += factor * value[j];
     }
     for (std::size_t j = 0; j < p.Dv; ++j) out[j] += sums[j];
   }
@@ -47,10 +57,20 @@ void average_values(const QueryBlock<T>& block, T* out) {
 template <class T>
 void finish_empty_row(const QueryBlock<T>& block, const Row<T>& row) {
   const Problem<T>& p = block.problem;
-  const T weight =
-      sees_any_key(p, row) ? std::numeric_limits<T>::quiet_NaN() : empty_weight(p, row);
-  if (weight > 0) return average_values(block, row.context);
-  fill(row.context, p.Dv, weight);
+  const bool seen = sees_any_key(p, row);
+  const T weight = seen ? std::numeric_limits<T>::quiet_NaN() : empty_weight(p, row);
+  if (weight > 0) return average_values(block, row);
+  fill(row.context, p.Dv, keeps_any_key(p, row, seen) ? weight : T(0));
+}
+
+/// Writes the context of a row that drops all keys that it sees: 0 times their values.
+template <class T>
+void finish_dropped_row(const QueryBlock<T>& block, const Row<T>& row) {
+  const Problem<T>& p = block.problem;
+  fill(row.context, p.Dv, T(0));
+  for (std::size_t key = 0; key < p.S; ++key)
+    for (std::size_t j = 0; sees(p, row, key) && j < p.Dv; ++j)
+      row.context[j] += T(0) * element<T>(block.kv.v, key, j);
 }
 
 /// log(2^max * sum), where max may be infinite.
@@ -84,6 +104,8 @@ HWY_INLINE void write_result(const QueryBlock<T>& block, const Results<T>& resul
   const T sum = state.sum[i];
   if (sum == 0)
     finish_empty_row(block, row);
+  else if (row.dropout && !is_finite(sum) && !keeps_any_key(block.problem, row, true))
+    finish_dropped_row(block, row);
   else if (values != row.context)
     for (std::size_t j = 0; j < block.problem.Dv; ++j) row.context[j] = values[j] * factor + T(0);
   if (!results.logsumexp) return;

@@ -88,6 +88,8 @@ struct Scratch {
   /// (rows, score_stride), if requested: raw, scaled and masked scores in units of 1. `scaled`
   /// requires `masked`, and both require `raw`.
   T *raw = nullptr, *scaled = nullptr, *masked = nullptr;
+  T* dropped =
+      nullptr;  ///< (rows, score_stride) with full_rows and dropout: `scores` after dropout
   std::size_t score_stride = 0;
   T* running_max = nullptr;  ///< (rows, lanes)
   SoftmaxState<T> state;

@@ -6,9 +6,10 @@
 //   masked  = scaled + distances[j - center_i] + biases,   -inf where key j is hidden from query i
 //   weights = exp(masked / temperature - logsumexp),
 //             logsumexp_i = log(exp(sink) + sum_j exp(masked[i, j] / temperature))
-//   context = weights V
+//   context = dropout(weights) V
 //
-// with softcap(x) = c tanh(x / c), which may also be applied after the biases.
+// with softcap(x) = c tanh(x / c), which may also be applied after the biases. dropout() multiplies
+// the weights that it keeps by a factor and replaces the others by 0.
 //
 // Letters: B batch, H query heads, G key/value heads (H % G == 0; query head h reads key/value head
 // h / (H / G)), L queries, S keys, D query/key width, Dv value width. Any of them may be 0.
@@ -108,11 +109,14 @@ struct Problem {
   Bias<T> distances;
   std::array<Mask, 3> masks;      ///< unused ones have no data and come last
   std::array<Bias<T>, 2> biases;  ///< likewise
+
+  Mask dropout;          ///< hides weights that are dropped; no data: none
+  T dropout_factor = 1;  ///< of the weights that are kept, 1 / (1 - p)
 };
 
 /// Rows [first, first + count) of the (B * H * L, S) matrices of raw scores (q . k), scaled scores,
-/// masked scores and weights; nullptr for matrices that were not requested. Valid during the call.
-/// Context and logsumexp of these rows are already written.
+/// masked scores, weights and weights after dropout; nullptr for matrices that were not requested.
+/// Valid during the call. Context and logsumexp of these rows are already written.
 template <class T>
 struct FinishedRows {
   std::size_t first = 0, count = 0;
@@ -120,6 +124,7 @@ struct FinishedRows {
   const T* weights = nullptr;
   const T* scaled = nullptr;
   const T* masked = nullptr;
+  const T* dropped = nullptr;
   std::size_t stride = 0;  ///< elements from one row to the next
 };
 
@@ -148,6 +153,7 @@ struct Results {
   std::function<void(const FinishedRows<T>&)> on_rows;
   bool scores = false, weights = false;  ///< matrices to pass to `on_rows`
   bool scaled = false, masked = false;
+  bool dropped = false;  ///< requires Problem::dropout
 };
 
 }  // namespace attn::kernel

@@ -17,9 +17,9 @@ namespace attn::kernel::reference {
 /// All outputs, contiguous and without padding.
 template <class N>
 struct Outputs {
-  std::vector<N> scores, scaled, masked, weights;  ///< (B, H, L, S)
-  std::vector<N> context;                          ///< (B, H, L, Dv)
-  std::vector<N> logsumexp;                        ///< (B, H, L)
+  std::vector<N> scores, scaled, masked, weights, dropped;  ///< (B, H, L, S)
+  std::vector<N> context;                                   ///< (B, H, L, Dv)
+  std::vector<N> logsumexp;                                 ///< (B, H, L)
 };
 
 /// A batch item, query head and query.
@@ -98,14 +98,27 @@ T sink(const Problem<T>& p, Query q) {
   return p.sinks && !key_range(p, q).padding ? p.sinks[q.h] : -std::numeric_limits<T>::infinity();
 }
 
+/// The factor of a weight: 0 if it is dropped, 1 / (1 - p) if it is kept, 1 without dropout.
+template <class T>
+double dropout(const Problem<T>& p, Query q, std::size_t j) {
+  const auto& [data, strides, hides] = p.dropout;
+  if (!data) return 1;
+  return (data[offset(strides, q.b, q.h, q.l, j)] != 0) == hides ? 0 : double(p.dropout_factor);
+}
+
 /// Computes all outputs in N, for example long double.
 template <class N, class T>
 Outputs<N> attend(const Problem<T>& p) {
   constexpr N kHidden = -std::numeric_limits<N>::infinity();
   const std::size_t queries = p.B * p.H * p.L;
   const std::vector<N> matrix(queries * p.S);
-  Outputs<N> out{
-      matrix, matrix, matrix, matrix, std::vector<N>(queries * p.Dv), std::vector<N>(queries)};
+  Outputs<N> out{matrix,
+                 matrix,
+                 matrix,
+                 matrix,
+                 matrix,
+                 std::vector<N>(queries * p.Dv),
+                 std::vector<N>(queries)};
   const auto cap = [&](N x) { return p.softcap * std::tanh(x / p.softcap); };
 
   for (std::size_t i = 0; i < queries; ++i) {
@@ -114,6 +127,7 @@ Outputs<N> attend(const Problem<T>& p) {
     const std::size_t row = i * p.S;  // S may be 0: no subscripts here
     N *const scores = out.scores.data() + row, *const scaled = out.scaled.data() + row;
     N *const masked = out.masked.data() + row, *const weights = out.weights.data() + row;
+    N* const dropped = out.dropped.data() + row;
     N max = kHidden;
 
     for (std::size_t j = 0; j < p.S; ++j) {
@@ -144,9 +158,10 @@ Outputs<N> attend(const Problem<T>& p) {
       const bool visible = is_visible(p, q, j);
       if (empty) weights[j] = key_range(p, q).padding ? N(0) : N(p.empty_weight);
       if (!empty && visible) weights[j] /= sum;
-      if (!empty ? !visible : weights[j] == 0) continue;  // a hidden value has no effect, even NaN
+      if (const double factor = dropout(p, q, j); factor != 0) dropped[j] = weights[j] * factor;
+      if (!empty ? !visible : dropped[j] == 0) continue;  // a hidden value has no effect, even NaN
       for (std::size_t d = 0; d < p.Dv; ++d)
-        out.context[i * p.Dv + d] += weights[j] * N(element(p.v, q.b, g, j, d));
+        out.context[i * p.Dv + d] += dropped[j] * N(element(p.v, q.b, g, j, d));
     }
   }
   return out;
@@ -160,14 +175,6 @@ struct BackwardOutputs {
   std::vector<N> sinks;    ///< (H)
   std::vector<N> delta;    ///< (B, H, L)
 };
-
-/// The factor of a weight: 0 if it is dropped, 1 / (1 - p) if it is kept, 1 without dropout.
-template <class T>
-double dropout(const BackwardProblem<T>& in, Query q, std::size_t j) {
-  const auto& [data, strides, hides] = in.dropout;
-  if (!data) return 1;
-  return (data[offset(strides, q.b, q.h, q.l, j)] != 0) == hides ? 0 : double(in.dropout_factor);
-}
 
 /// Computes all gradients in N from the formula: in.logsumexp and in.delta are not used.
 template <class N, class T>
@@ -190,10 +197,10 @@ BackwardOutputs<N> attend_backward(const BackwardProblem<T>& in) {
 
     std::vector<N> grad_weights(p.S);
     for (std::size_t j = 0; j < p.S; ++j) {
-      if (!counts(j) || dropout(in, q, j) == 0) continue;
+      if (!counts(j) || dropout(p, q, j) == 0) continue;
       for (std::size_t d = 0; d < p.Dv; ++d)
         grad_weights[j] += N(element(in.grad_context, q.b, q.h, q.l, d)) *
-                           element(p.v, q.b, g, j, d) * dropout(in, q, j);
+                           element(p.v, q.b, g, j, d) * dropout(p, q, j);
       out.delta[i] += weights[j] * grad_weights[j];
     }
     const N scale = N(p.scale) * head_scale(p, q);
@@ -209,9 +216,9 @@ BackwardOutputs<N> attend_backward(const BackwardProblem<T>& in) {
         out.q[i * p.D + d] += scale * masked * slope * element(p.k, q.b, g, j, d);
         out.k[key * p.D + d] += scale * masked * slope * element(p.q, q.b, q.h, q.l, d);
       }
-      for (std::size_t d = 0; dropout(in, q, j) != 0 && d < p.Dv; ++d)
+      for (std::size_t d = 0; dropout(p, q, j) != 0 && d < p.Dv; ++d)
         out.v[key * p.Dv + d] +=
-            weights[j] * dropout(in, q, j) * element(in.grad_context, q.b, q.h, q.l, d);
+            weights[j] * dropout(p, q, j) * element(in.grad_context, q.b, q.h, q.l, d);
     }
     if (!std::isinf(sink(p, q)))
       out.sinks[q.h] +=

@@ -23,6 +23,8 @@ Row<T> first_row(const Problem<T>& problem, const Results<T>& results, std::size
       row.biases[m] = bias.data + offset_of(bias.strides, b, h);
   if (problem.distances.data)
     row.distances = problem.distances.data + offset_of(problem.distances.strides, b, h);
+  if (problem.dropout.data)
+    row.dropout = problem.dropout.data + offset_of(problem.dropout.strides, b, h);
   if (problem.sinks) row.sink = problem.sinks[h];
   if (problem.head_scales) row.head_scale = problem.head_scales[h];
   row.query = matrix_of(problem.q, b, h).data;
@@ -45,6 +47,7 @@ void set_row(const Problem<T>& problem, const Results<T>& results, const Row<T>&
     row.biases[m] =
         head.biases[m] ? head.biases[m] + query * problem.biases[m].strides.row : nullptr;
   row.distances = head.distances ? head.distances - range.center : nullptr;
+  row.dropout = head.dropout ? head.dropout + query * problem.dropout.strides.row : nullptr;
   row.query = head.query + query * query_bytes;
   row.context = head.context ? head.context + query * results.context_strides.row : nullptr;
 }
@@ -108,6 +111,14 @@ bool sees(const Problem<T>& problem, const Row<T>& row, std::size_t j) {
   return true;
 }
 
+template <class T>
+T dropout_factor(const Problem<T>& problem, const Row<T>& row, std::size_t j) {
+  if (row.dropout == nullptr) return 1;
+  const Mask& mask = problem.dropout;
+  const bool is_set = row.dropout[static_cast<std::int64_t>(j) * mask.strides.column] != 0;
+  return is_set == mask.hides ? T(0) : problem.dropout_factor;
+}
+
 namespace {
 
 /// The element before it is decoded.
@@ -159,5 +170,7 @@ template float element<float>(const Matrix&, std::size_t, std::size_t);
 template double element<double>(const Matrix&, std::size_t, std::size_t);
 template bool sees(const Problem<float>&, const Row<float>&, std::size_t);
 template bool sees(const Problem<double>&, const Row<double>&, std::size_t);
+template float dropout_factor(const Problem<float>&, const Row<float>&, std::size_t);
+template double dropout_factor(const Problem<double>&, const Row<double>&, std::size_t);
 
 }  // namespace attn::kernel

@@ -35,6 +35,7 @@ struct Row {
   std::array<const std::uint8_t*, 3> masks{};  ///< at key 0
   std::array<const T*, 2> biases{};            ///< at key 0
   const T* distances = nullptr;                ///< at key 0
+  const std::uint8_t* dropout = nullptr;       ///< at key 0
   const std::byte* query = nullptr;            ///< first element
   T* context = nullptr;
 };
@@ -47,6 +48,10 @@ void make_rows(const Problem<T>& problem, const Results<T>& results, std::size_t
 /// Whether the row sees key j, according to its key range, masks and biases.
 template <class T>
 bool sees(const Problem<T>& problem, const Row<T>& row, std::size_t j);
+
+/// What dropout multiplies the row's weight of key j by: 0 if it is dropped.
+template <class T>
+T dropout_factor(const Problem<T>& problem, const Row<T>& row, std::size_t j);
 
 /// The factors of the blocks of columns of row i.
 inline std::int64_t first_factor(const Matrix& matrix, std::size_t i) {

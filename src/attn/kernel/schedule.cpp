@@ -55,7 +55,8 @@ Schedule make_schedule(const Problem<T>& p, const Results<T>& results, const Geo
   schedule.scaled = results.on_rows && results.scaled;
   schedule.masked = results.on_rows && (results.scaled || results.masked);
   schedule.raw = results.on_rows && (results.scores || schedule.masked);
-  schedule.full_rows = results.on_rows && (schedule.raw || results.weights);
+  schedule.full_rows = results.on_rows && (schedule.raw || results.weights || results.dropped);
+  schedule.dropped = schedule.full_rows && p.dropout.data != nullptr;
   schedule.pairs = p.B * p.G;
   schedule.pair_rows = p.H / p.G * p.L;
   schedule.key_blocks = key_blocks(p.S);
@@ -70,7 +71,8 @@ Schedule make_schedule(const Problem<T>& p, const Results<T>& results, const Geo
   const bool few_rows = schedule.pair_rows <= kMaxRows && !schedule.full_rows;
   schedule.segment_rows = few_rows || p.L < kMaxRows / 2 ? schedule.pair_rows : p.L;
   const std::size_t score_matrices =
-      schedule.full_rows ? 1 + schedule.raw + schedule.scaled + schedule.masked : 0;
+      schedule.full_rows ? 1 + schedule.raw + schedule.scaled + schedule.masked + schedule.dropped
+                         : 0;
   schedule.rows_first = !few_rows && shares_much(p);
   schedule.block_rows = few_rows ? schedule.pair_rows
                                  : choose_rows(score_matrices * schedule.score_stride * sizeof(T));
@@ -126,6 +128,7 @@ std::size_t lay_out_scratch(const Schedule& schedule, const Problem<T>& p, const
   if (schedule.raw) take(s.raw, rows * schedule.score_stride);
   if (schedule.scaled) take(s.scaled, rows * schedule.score_stride);
   if (schedule.masked) take(s.masked, rows * schedule.score_stride);
+  if (schedule.dropped) take(s.dropped, rows * schedule.score_stride);
   take(s.running_max, rows * geometry.lanes);
   T* state = nullptr;
   take(state, schedule.state_size);

@@ -15,6 +15,7 @@ constexpr std::size_t kChunkBytes = std::size_t{64} << 20;
 struct Schedule {
   bool full_rows = false;  ///< whole rows of weights or scores are requested
   bool raw = false, scaled = false, masked = false;  ///< scores to keep apart from the weights
+  bool dropped = false;                              ///< keep weights after dropout apart, too
   std::size_t pairs = 0;                             ///< B * G
   std::size_t pair_rows = 0;                         ///< H / G * L
   std::size_t segment_rows =

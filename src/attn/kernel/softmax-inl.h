@@ -91,6 +91,40 @@ Softmax<T> softmax(const RowGroup<T>& group, Span span, std::int64_t origin) {
   return found;
 }
 
+/// Applies dropout to a row's weights of `keys`, in whole panels. Column 0 of `weights` and `to`,
+/// which may be the same, is key `origin`.
+template <class T>
+void drop(const Problem<T>& p, const Row<T>& row, Span keys, std::int64_t origin, const T* weights,
+          T* to) {
+  const Tag<T> d;
+  const Vec<T> factor = hn::Set(d, p.dropout_factor);
+  std::uint8_t copy[kKeyBlock];
+  const std::int64_t end =
+      static_cast<std::int64_t>(round_up(static_cast<std::size_t>(keys.last), kPanel<T>));
+  for (std::int64_t i = round_down(keys.first, kPanel<T>), next; i < end; i = next) {
+    next = min64(end, round_down(i, kKeyBlock) + std::int64_t{kKeyBlock});
+    const std::uint8_t* marks = contiguous(row.dropout, p.dropout.strides.column, i, next - i,
+                                           static_cast<std::int64_t>(p.S), copy);
+    for (std::int64_t j = i; j < next; j += kLanes<T>) {
+      const auto marked = nonzero(marks + (j - i), d);
+      const Vec<T> kept = hn::Mul(hn::Load(d, weights + (j - origin)), factor);
+      hn::Store(
+          p.dropout.hides ? hn::IfThenZeroElse(marked, kept) : hn::IfThenElseZero(marked, kept), d,
+          to + (j - origin));
+    }
+  }
+}
+
+/// drop() for the rows of a group, if there is dropout. The rows of `to` have the stride of scores.
+template <class T>
+HWY_INLINE void drop_group(const RowGroup<T>& group, Span span, std::int64_t origin, T* to) {
+  const Span keys = group.reached(span);
+  if (group.p.dropout.data == nullptr || keys.empty()) return;
+  for (std::size_t r = 0; r < group.rows; ++r)
+    drop(group.p, group.s.row[group.i + r], keys, origin, group.scores + r * group.s.score_stride,
+         to + r * group.s.score_stride);
+}
+
 /// Merges a softmax over other keys into the state from row i on. The factors are 2^(old max - new
 /// max) and 2^(other max - new max).
 template <class T>

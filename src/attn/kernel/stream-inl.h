@@ -21,6 +21,7 @@ void stream(QueryBlock<T>& block, std::size_t from, std::size_t to) {
       const std::int64_t origin = key_block_span(number).first;
       const Factors<T> factors =
           fold_softmax(block.scratch.state, i, group.rows, softmax(group, visible, origin));
+      drop_group(group, visible, origin, group.scores);
       add_any_values(block, group, number, values, {visible, origin}, factors);
     }
   }
