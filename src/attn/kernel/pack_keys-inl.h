@@ -35,7 +35,11 @@ void pack_keys(const Matrix& k, std::size_t first, std::size_t count, std::size_
                std::size_t D, T* widened, T* panel) {
   const KeyPanel<T> keys{k, D, first, count, all, widened};
   pack_panel(
-      D, [&](std::size_t at) { return keys.in_place_or_copied(at); }, panel);
+      D,
+      [&](std::size_t at) {
+        return keys.in_place_or_copied(at, std::numeric_limits<std::int64_t>::max(), 0);
+      },
+      panel);
 }
 
 /// pack_keys() for keys that only one block uses, which come from main memory.

@@ -209,7 +209,7 @@ Run longest_run(const RowGroup<T>& group, std::int64_t first, std::int64_t end) 
 }
 
 /// The packed panels of key block `number`; nullptr if only one tile of rows uses the keys, which
-/// are then copied a few at a time.
+/// are then read a few at a time.
 template <class T>
 const T* key_panels(const QueryBlock<T>& block, std::size_t number) {
   const Problem<T>& p = block.problem;

@@ -18,7 +18,7 @@ template <class T>
 struct KeyRows {
   const T* first;
   std::ptrdiff_t step;
-  const T* next = nullptr;  ///< those that follow, also `step` apart; nullptr: unknown
+  const T* next = nullptr;  ///< keys to prefetch, also `step` apart; nullptr: unknown
 
   HWY_INLINE const T* at(std::size_t key) const {
     return reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(first) +
@@ -34,7 +34,8 @@ struct KeyPanel {
   T* buffer;  ///< (kKeysAtOnce, D)
 
   /// kKeysAtOnce keys from key `at` of the panel on, copied to the buffer. Transposing them where
-  /// they are would read many rows at the same time, which is slow if they are in main memory.
+  /// they are reads many rows at the same time, which is slow if they are in main memory and not
+  /// prefetched.
   KeyRows<T> copied(std::size_t at) const {
     const std::size_t present = at < count ? HWY_MIN(kKeysAtOnce<T>, count - at) : 0;
     copy_rows(Rows<T>(k, D), first + at, present, all, D, buffer);
@@ -42,21 +43,25 @@ struct KeyPanel {
     return {buffer, static_cast<std::ptrdiff_t>(D * sizeof(T))};
   }
 
-  /// The same keys in place, if they are contiguous T at equal distances, otherwise copied.
-  KeyRows<T> in_place_or_copied(std::size_t at) const {
+  /// The same keys in place, if they are contiguous T at equal distances of at most `most` bytes,
+  /// otherwise copied. `next` is at least `ahead` bytes later.
+  KeyRows<T> in_place_or_copied(std::size_t at, std::int64_t most, std::size_t ahead) const {
     const Rows<T> source(k, D);
     const bool may_stay = source.in_place() && at + kKeysAtOnce<T> <= count;
     const std::int64_t step = may_stay ? source.step(first + at, kKeysAtOnce<T>) : 0;
-    if (step <= 0) return copied(at);
-    const std::size_t next = first + at + kKeysAtOnce<T>;
-    const std::size_t ahead = HWY_MIN(kKeysAtOnce<T>, all - next);
+    if (step <= 0 || step > most) return copied(at);
     KeyRows<T> keys{source.at(first + at, buffer), step};
-    if (!source.is_table())
-      keys.next = keys.at(kKeysAtOnce<T>);
-    else if (ahead == kKeysAtOnce<T> && source.step(next, ahead) == step)
+    if (!source.is_table()) {
+      const std::size_t later = ahead / static_cast<std::size_t>(step);
+      keys.next = keys.at(round_up(HWY_MAX(later, 1), kKeysAtOnce<T>));
+      return keys;
+    }
+    const std::size_t next = first + at + kKeysAtOnce<T>;
+    const std::size_t count_of_next = HWY_MIN(kKeysAtOnce<T>, all - next);
+    if (count_of_next == kKeysAtOnce<T> && source.step(next, count_of_next) == step)
       keys.next = source.at(next, buffer);
     else
-      for (std::size_t i = next; i < next + ahead; ++i) prefetch_ahead(source, i, all);
+      for (std::size_t i = next; i < next + count_of_next; ++i) prefetch_ahead(source, i, all);
     return keys;
   }
 };
@@ -192,6 +197,7 @@ HWY_INLINE void multiply_keys(std::size_t from, std::size_t to, const T* query, 
   std::size_t column = from;
 #pragma GCC unroll 1
   for (; column + kColumns <= to; column += kColumns) {
+    if (keys.next) prefetch_keys(keys.next, keys.step, column);
     Vec<T> columns[kKeyVectors][kColumns];
     transpose_keys<0>(cursor, columns[0]);
     transpose_keys<1>(cursor, columns[1]);
@@ -218,7 +224,7 @@ void score_keys(std::size_t rows, std::size_t vectors, const T* query, const Key
     const Vec<T> factor = hn::Set(Tag<T>(), scale);
     const std::size_t depth = panel.D;
     for (std::size_t at = 0; at < vectors * kLanes<T>; at += kKeysAtOnce<T>) {
-      const KeyRows<T> keys = panel.copied(at);
+      const KeyRows<T> keys = panel.in_place_or_copied(at, most_step_in_place(rows), kBytesAhead);
       KeyCursor<T> cursor(keys);
       sum_parts<T, kRows, kKeyVectors>(
           0, depth, out + at, out_stride,

@@ -141,7 +141,16 @@ HWY_NOINLINE void add_values(const RowGroup<T>& group, const ValueBlock<T>& valu
   product.to = static_cast<std::size_t>(keys.last - block);
   product.weights = group.scores + (block - weights.origin);
   product.weights_stride = group.s.score_stride;
-  if (values.by_row) return add_value_rows(group, v, keys, product, to, group.s.value_block);
+  if (values.by_row) {
+    const Rows<T> source(v, Dv);
+    const std::int64_t step = source.in_place() && !source.is_table() ? source.step(0, 0) : 0;
+    if (rows >= kTileRows || step <= 0 || step > most_step_in_place(rows))
+      return add_value_rows(group, v, keys, product, to, group.s.value_block);
+    ValueBlock<T> in_place{.row = static_cast<std::size_t>(step) / sizeof(T)};
+    in_place.values = source.at(static_cast<std::size_t>(block), nullptr);
+    product.ahead = kBytesAhead / sizeof(T);
+    return multiply_values({0, rows}, in_place, Dv, product, to);
+  }
   in_tiles(rows, [&](const TileRows& some) { multiply_values(some, values, Dv, product, to); });
   if (values.non_finite) add_non_finite(group, v, keys, weights.origin, to);
 }
