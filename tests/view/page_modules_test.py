@@ -122,6 +122,14 @@ class TestWhy:
         printed = printed_steps(class_path / "page.html")
         return job, printed["steps"], class_path, printed["stages"]
 
+    def test_the_maximum_is_said_to_be_that_of_scores_and_sink(self, case):
+        job, steps, *_ = case
+        parts = [part for head in steps for query in head for key in query for step in key["written"]
+                 for formula in step["formulas"] for part in formula]
+        words = [word for part in parts for word in (part["power"] if isinstance(part, dict) and "power" in part else [part])
+                 if isinstance(word, str) and "max" in word]
+        assert words and all(("sink)" in word) == ("sinks" in job) for word in words)
+
     def test_numbers_are_those_of_numpy(self, case):
         job, steps, *_ = case
         want = expected(job)

@@ -248,9 +248,9 @@ export function writtenSteps(why, steps, head, row, column, hidingKey) {
   /** @type {Part[][]} */
   const softmax = divided ? [[...of('x'), ` = ${letter} / `, why.temperature, ' = ', steps.logit]] : [];
   if (!steps.seesNone || steps.sink !== null) {
-    const minus = [' − ', ...factor(steps.max)];
-    softmax.push([`max ${x} = `, steps.max]);
-    softmax.push(['Σ e', {power: [`${x} − max ${x}`]}, ...steps.sink === null ? [] : [' + e', {power: [steps.sink, ...minus]}, ' (sink)'],
+    const minus = [' − ', ...factor(steps.max)], max = steps.sink === null ? `max ${x}` : `max(${x}, sink)`;
+    softmax.push([`${max} = `, steps.max]);
+    softmax.push(['Σ e', {power: [`${x} − ${max}`]}, ...steps.sink === null ? [] : [' + e', {power: [steps.sink, ...minus]}, ' (sink)'],
                   ' = ', steps.total]);
     if (steps.sink !== null) softmax.push(['weight of the sink = e', {power: [steps.sink, ...minus]}, ' / ', steps.total, ' = ', Math.exp(steps.sink - steps.max) / steps.total]);
     if (steps.weight !== null)
