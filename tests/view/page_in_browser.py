@@ -1785,16 +1785,16 @@ def test_why_is_stepped_through_with_keys(page, why, folder):
     first = int(np.abs(q * k).argmax())
     page.press("ArrowRight" if first < 15 else "ArrowLeft")
     d = first + (1 if first < 15 else -1)
-    assert page.text("status").startswith(f"d = {d}: q = ")
+    assert page.text("status").startswith(f"element {d} of 0–15: q")
     place = 1 + int((np.abs(q * k) > abs(q[d] * k[d])).sum())
     assert page.text("status").endswith(f", number {place} by magnitude of 16 products")
     digits = page.run("return [...document.querySelector('#why .elements').querySelectorAll('span')].map(e => e.title)")
     assert [float(text) for text in digits] == pytest.approx([q[d], k[d], q[d] * k[d], (q * k)[:d + 1].sum()], rel=1e-13)
     page.press("ArrowLeft", *["ArrowLeft"] * 20)
-    assert page.text("status").startswith("d = 0: ")
+    assert page.text("status").startswith("element 0 of 0–15: ")
     left, top, width, height = page.box("#why canvas")
     page.move(left + width - 2, top + height / 2)
-    assert page.text("tip").splitlines()[:3] == ["d = 15", f"q = {float(q[15])!r}", f"k = {float(k[15])!r}"]
+    assert page.text("tip").splitlines()[:3] == ["element 15 of 0–15", f"q₁₅ = {float(q[15])!r}", f"k₁₅ = {float(k[15])!r}"]
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -1826,7 +1826,7 @@ def test_elements_of_another_head_are_its_largest(page, why, folder):
     page.press("]")
     page.wait("return document.querySelector('#why h3').textContent.endsWith('head 1')")
     largest = np.argmax(np.abs(why["q"][1, 5] * why["k"][1, 2]))
-    assert page.run("return document.querySelector('#why .elements').textContent").startswith(f"d = {largest}:")
+    assert page.run("return document.querySelector('#why .elements').textContent").startswith(f"element {largest} of 0–15:")
 
 
 def test_pointing_shows_an_element_until_the_pointer_leaves(page, why, folder):
@@ -1836,7 +1836,7 @@ def test_pointing_shows_an_element_until_the_pointer_leaves(page, why, folder):
     largest = page.run(element)
     left, top, width, height = page.box("#why .strip")
     page.move(left + width - 3, top + height / 2)
-    assert page.run(element) == f"d = {why['q'].shape[-1] - 1}" != largest
+    assert page.run(element) == "element 15 of 0–15" != largest
     page.move(left + width - 3, top - 60)
     assert page.run(element) == largest
     page.run("attn.chooseHead(attn.data.headCount)")

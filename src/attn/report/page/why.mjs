@@ -204,6 +204,9 @@ export function agrees(why, steps, stored, error) {
  * @typedef {{name: string, words: string, formulas: Part[][], strips: 'score' | 'context' | null}} Step
  */
 
+/** "q_d". @param {string} letter @returns {Part[]} */
+const indexed = letter => [letter, {index: 'd'}];
+
 /**
  * The steps as words and formulas.
  * @param {Why} why
@@ -220,8 +223,8 @@ export function writtenSteps(why, steps, head, row, column, hidingKey) {
   const written = [];
   const {score, scaled, masked, unscaled} = steps;
   written.push({name: 'Scores', words: 'How well the query matches the key. Orange is positive, blue negative.', strips: 'score', formulas: [
-    [...of('s'), ...steps.norms ? [' = Σ q · k / (|q| · |k|) = ', steps.sum, ' / (', steps.norms[0], ' · ', steps.norms[1], ') = ', score]
-                                : [' = Σ q · k = ', score]]]});
+    [...of('s'), ' = Σ ', ...indexed('q'), ' ', ...indexed('k'), ...steps.norms ? [' / (|q| · |k|) = ', steps.sum, ' / (', steps.norms[0], ' · ', steps.norms[1], ') = ', score]
+                                                                                : [' = ', score]]]});
   if (scaled !== null && unscaled !== null) {
     const ownScale = why.headScales?.[head];
     const product = [...why.root > 0 ? [score, ` / √${why.root}`] : why.factor !== 1 ? [why.factor, ' · ', ...factor(score)] : [score],
@@ -263,7 +266,7 @@ export function writtenSteps(why, steps, head, row, column, hidingKey) {
     written.push({name: 'Context', strips: 'context',
                   words: ['a v (colour) is what this key adds to the context c (grey). Its share is negative if it points away from c. The shares of all keys add up to 1.',
                           why.note].join(' ').trim(),
-                  formulas: steps.share === null ? [] : [['share of the context = Σ a v · c / Σ c · c = ', steps.share]]});
+                  formulas: steps.share === null ? [] : [['share of the context = (Σ a ', ...indexed('v'), ' ', ...indexed('c'), ') / (Σ ', ...indexed('c'), ' ', ...indexed('c'), ') = ', steps.share]]});
   else if (why.note)
     written.push({name: 'Context', strips: null, words: why.note, formulas: []});
   return written;

@@ -21,6 +21,18 @@ function reachOf(...lists) {
   return reach || 1;
 }
 
+/** "q₄". @param {string} letter @param {number} d */
+const elementOf = (letter, d) => letter + String(d).replace(/\d/g, digit => '₀₁₂₃₄₅₆₇₈₉'[Number(digit)]);
+
+/** Draws "q_d" with a small d. @param {CanvasRenderingContext2D} context @param {string} name @param {number} y of its middle @param {number} unit @param {number} x */
+function drawName(context, name, y, unit, x = 0) {
+  name.split(/_(.)/).forEach((part, k) => {
+    context.font = `${(k % 2 ? 9 : 12) * unit}px ${kFont}`;
+    context.fillText(part, x, k % 2 ? y + 3 * unit : y);
+    x += context.measureText(part).width;
+  });
+}
+
 /** With a true minus sign. @param {string} digits */
 const signed = digits => digits.replace(/-/g, '−').replace('inf', '∞');
 
@@ -54,16 +66,15 @@ class Strip {
     const unit = em(), {left, count} = this, wide = (width - left) / Math.max(count, 1);
     const heights = this.rows.map((_, r) => (r === this.rows.length - 1 ? kBars : kCell) * unit);
     const context = sized(this.canvas, width, heights.reduce((sum, height) => sum + height + kRowGap, 3), false);
-    context.font = `${12 * unit}px ${kFont}`;
     context.textBaseline = 'middle';
     const each = Math.max(wide - (wide > 5 ? 1 : 0), .5);
     let top = 2;
     this.rows.forEach(({name, values, reach, behind}, r) => {
       const height = heights[r], scale = new Scale([-reach, reach], true, 'linear', palette, 1);
       context.fillStyle = colour('--soft');
-      context.fillText(name, 0, top + height / (behind ? 4 : 2));
+      drawName(context, name, top + height / (behind ? 4 : 2), unit);
       if (behind) {
-        context.fillText(behind.name, 12 * unit, top + height * 3 / 4);
+        drawName(context, behind.name, top + height * 3 / 4, unit, 12 * unit);
         context.fillStyle = colour('--frame');
         context.fillRect(0, top + height * 3 / 4 - 4 * unit, 8 * unit, 8 * unit);
       }
@@ -148,9 +159,9 @@ export class WhyPanel {
     const all = writtenSteps(why, steps, head, row, column, hidingKey);
     this.current = Math.min(this.current, all.length - 1);
     this.strips.score.rows = [{name: 'q', values: steps.q, reach: reachOf(steps.q)}, {name: 'k', values: steps.k, reach: reachOf(steps.k)},
-                              {name: 'q · k', values: steps.products, reach: reachOf(steps.products)}];
+                              {name: 'q_d k_d', values: steps.products, reach: reachOf(steps.products)}];
     this.strips.context.rows = [{name: 'v', values: steps.v, reach: reachOf(steps.v)},
-                                {name: 'a · v', values: steps.contribution, reach: reachOf(steps.contribution, steps.context), behind: {name: 'c', values: steps.context}}];
+                                {name: 'a v_d', values: steps.contribution, reach: reachOf(steps.contribution, steps.context), behind: {name: 'c_d', values: steps.context}}];
     const boxes = all.map(({name, words, formulas, strips}, k) => {
       const box = document.createElement('div'), title = document.createElement('h4');
       box.className = 'step';
@@ -223,10 +234,12 @@ export class WhyPanel {
   elements(which) {
     const d = this.dimension(which), steps = /** @type {Steps} */ (this.steps);
     return which === 'score'
-        ? [['q', steps.q[d]], ['k', steps.k[d]], ['q · k', steps.products[d]],
-           ['sum so far', steps.products.slice(0, d + 1).reduce((sum, product) => sum + product, 0)]]
-        : [['v', steps.v[d]], ['a · v', steps.contribution[d]], ['c', steps.context[d]]];
+        ? [[elementOf('q', d), steps.q[d]], [elementOf('k', d), steps.k[d]], [`${elementOf('q', d)} ${elementOf('k', d)}`, steps.products[d]],
+           ['sum up to this element', steps.products.slice(0, d + 1).reduce((sum, product) => sum + product, 0)]]
+        : [[elementOf('v', d), steps.v[d]], [`a ${elementOf('v', d)}`, steps.contribution[d]], [elementOf('c', d), steps.context[d]]];
   }
+  /** "element 4 of 0–7" @param {'score' | 'context'} which */
+  place(which) { return `element ${this.dimension(which)} of 0–${this.strips[which].count - 1}`; }
 
   /** The place of a product among all by magnitude. @param {number} d */
   rank(d) {
@@ -241,7 +254,7 @@ export class WhyPanel {
     if (!strip.canvas.isConnected || !this.steps) return;
     const d = this.dimension(which);
     strip.draw(Math.max(160, Math.floor(strip.line.getBoundingClientRect().width)), d, this.palettes[this.state.dark ? 1 : 0]);
-    strip.line.replaceChildren(`d = ${d}: `, ...this.elements(which).flatMap(([name, value], k) => [k > 0 ? ', ' : '', `${name} = `, this.node(value)]),
+    strip.line.replaceChildren(`${this.place(which)}: `, ...this.elements(which).flatMap(([name, value], k) => [k > 0 ? ', ' : '', `${name} = `, this.node(value)]),
                                which === 'score' ? `, ${this.rank(d)}` : '');
   }
 
@@ -251,7 +264,7 @@ export class WhyPanel {
     if (isClick) this.chosen[which] = d;
     this.drawStrip(which);
     if (d === null || !event) return this.hideTip();
-    this.showTip([`d = ${d}`, ...this.elements(which).map(([name, value]) => `${name} = ${this.digits(value)}`)].join('\n'), event.clientX, event.clientY, true);
+    this.showTip([this.place(which), ...this.elements(which).map(([name, value]) => `${name} = ${this.digits(value)}`)].join('\n'), event.clientX, event.clientY, true);
   }
 
   mark() {
