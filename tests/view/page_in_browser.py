@@ -1026,6 +1026,21 @@ def test_a_ring_leaves_a_thin_bar_visible(page, folder):
     assert not covered
 
 
+@pytest.mark.parametrize("size", [(390, 844), (1440, 900)])
+def test_a_mark_covers_no_bars(page, folder, size):
+    w = np.random.default_rng(7).random((1, 200))
+    np.save(folder / "bars.npy", w / w.sum())
+    attn("view", "bars.npy", "-o", "bars.html", "--force", cwd=folder)
+    page.size(*size)
+    show(page, folder / "bars.html", "#row=0&column=50")
+    page.wait("const f = attn.figures[0]; return Math.abs(f.over.width / devicePixelRatio - f.box.clientWidth) <= 1")
+    inked = page.run("""const f = attn.figures[0], r = f.over.width / f.box.clientWidth, {data, width} = f.over.getContext('2d').getImageData(0, 0, f.over.width, f.over.height);
+      const pixels = Array.from({length: data.length / 4}, (_, at) => at).filter(at => data[4 * at + 3] > 0);
+      const xs = pixels.map(at => at % width / r), above = pixels.filter(at => at / width < Math.floor((f.top + f.camera.shownHeight) * r) - 1);
+      return [pixels.length, above.length, (Math.min(...xs) + Math.max(...xs)) / 2 - f.xOf(50)]""")
+    assert inked[0] > 30 and inked[1] == 0 and abs(inked[2]) < 1
+
+
 @pytest.mark.parametrize("key", [0, 4095])
 def test_a_bar_at_the_edge_is_visible(page, folder, key):
     w = np.full((1, 4096), 1 / 8192)
@@ -2224,6 +2239,20 @@ def test_printed_matrix_follows_the_overview_where_it_fits(page, folder, shape, 
     assert len(drawn) <= sheet + 2
     assert ["entropy in nats" in text for text in texts[:2]] == [sheet == 0, sheet == 1]
     assert drawn[sheet].any(1).nonzero()[0].max() > .75 * len(drawn[sheet]), "the sheet of the matrix is used"
+
+
+def test_prints_have_no_frame_of_the_focus(page, why, folder):
+    if page.name == "firefox":
+        pytest.skip("does not emulate printers here")
+    show(page, folder / "why.html", "#head=0&row=4&column=1")
+    page.press("w")
+    frame = "const style = getComputedStyle(document.activeElement); return [document.activeElement.id, style.outlineStyle, style.boxShadow]"
+    assert page.run(frame)[:2] == ["why", "solid"]
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        assert page.run(frame) == ["why", "none", "none"]
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 def test_print_says_what_the_controls_say(page, model, weights, folder):

@@ -1,7 +1,7 @@
 // A head as a matrix with its tokens, or as bars if it has one query, and the colour bar.
 
 import {levelFor} from './codes.mjs';
-import {colour, contextOf, cutTo, device, em, hexColour, isStacked, kFont, ring, sized, stepFor, targetOf, widest} from './pen.mjs';
+import {arrow, colour, contextOf, cutTo, device, em, hexColour, isStacked, kFont, ring, sized, stepFor, targetOf, widest} from './pen.mjs';
 import {drawBars} from './bars.mjs';
 import {Camera} from './camera.mjs';
 import {brief, inkOn} from './scale.mjs';
@@ -16,7 +16,8 @@ const labelSize = () => 12 * em();
 const kMostBar = 320;
 const kRing = 4;  // pixels of a ring outside of its cell
 const kLeastNumber = 8;  // a font of 6 points in print
-const kLeastBar = 7;  // inside of a ring
+const kArrow = 10;
+const kLeastRinged = 6 * kRing;  // a ring covers the gaps beside a narrower bar, and its neighbours
 const kLeastShare = .001;  // of the colour scale; smaller numbers are less dark
 
 export class Figure {
@@ -72,13 +73,15 @@ export class Figure {
     const side = this.isBars ? ['≤ 0.0001'] : facts.rows;
     this.left = Math.ceil(this.labelWidth(side, Math.min(110 * em(), width * .24)) + 10);
     this.top = Math.ceil(this.labelWidth(facts.columns, Math.min(100 * em(), height * .22)) + 10);
-    const tall = height - this.top - kRing;
+    const tall = height - this.top - this.below;
     this.camera.resize(facts.columns.length, facts.rows.length, width - this.left - kRing, this.isBars ? Math.min(tall, kMostBar) : tall);
     if (this.isBars) this.camera.base.y = this.camera.height;
     if (stacked) this.box.style.height = `${this.neededHeight}px`;
   }
   /** Of the box, without zoom. */
-  get neededHeight() { return Math.ceil(this.top + this.camera.rows * this.camera.base.y) + kRing; }
+  get neededHeight() { return Math.ceil(this.top + this.camera.rows * this.camera.base.y) + this.below; }
+  /** The space for the mark of the selection below the cells. */
+  get below() { return this.isBars ? kArrow : kRing; }
 
   /** @param {string[]} labels @param {number} most */
   labelWidth(labels, most) { return widest(labels, most, labelSize()); }
@@ -198,15 +201,15 @@ export class Figure {
       if (marked(facts.columns[j])) context.fillRect(this.xOf(j) - wide / 2, top - 4, wide, 3);
   }
 
-  /** The selected row as a band, the selected cell with a ring. Prints have one canvas. */
+  /** The selected row as a band, the selected cell with a ring, a narrow bar above an arrow. Prints have one canvas. */
   drawFocus() {
     const {camera, left, top, state} = this;
     const context = device.print ? contextOf(this.base) : sized(this.over, this.box.clientWidth, this.box.clientHeight);
     context.save();
     context.beginPath();
-    context.rect(left - kRing, top - kRing, camera.shownWidth + 2 * kRing, camera.shownHeight + 2 * kRing);
+    context.rect(left - kRing, top - kRing, camera.shownWidth + 2 * kRing, kRing + camera.shownHeight + this.below);
     context.clip();
-    const tall = this.isBars ? camera.shownHeight : Math.max(camera.scaleY, 2), wide = Math.max(camera.scaleX, this.isBars ? kLeastBar : 2);
+    const tall = this.isBars ? camera.shownHeight : Math.max(camera.scaleY, 2), wide = Math.max(camera.scaleX, 2);
     const y = this.isBars ? top : this.yOf(state.row) - tall / 2, x = this.xOf(state.column) - wide / 2;
     const line = (/** @type {number} */ at, /** @type {string} */ style) => {
       context.strokeStyle = style;
@@ -220,7 +223,8 @@ export class Figure {
         line(at + out, '#fff');
         line(at + 3 * out, '#000');
       }
-    ring(context, x, y, wide, tall);
+    if (this.isBars && wide < kLeastRinged) arrow(context, this.xOf(state.column), top + tall, kArrow);
+    else ring(context, x, y, wide, tall);
     context.restore();
   }
 

@@ -133,6 +133,16 @@ export function ring(context, left, top, width, height) {
   context.lineWidth = 1;
 }
 
+/** An arrow that points up to a place. @param {CanvasRenderingContext2D} context @param {number} x @param {number} y @param {number} size */
+export function arrow(context, x, y, size) {
+  context.fillStyle = colour('--mark');
+  context.beginPath();
+  context.moveTo(x, y);
+  context.lineTo(x - size * .6, y + size);
+  context.lineTo(x + size * .6, y + size);
+  context.fill();
+}
+
 /** Colours of lines of several heads (Okabe and Ito 2008), for light and for dark grounds. */
 const kHeadColours = {
   light: ['#a84f00', '#0060a0', '#00785a', '#a0307a', '#5a5a00', '#3a3aa8', '#7a2a2a'],
