@@ -229,6 +229,15 @@ class TestNumbers:
         assert run.returncode == 2
         assert not (class_path / "no.html").exists()
 
+    @pytest.mark.parametrize("heads, side", [(3, 40), (40, 300)])
+    def test_that_never_fit_are_refused_with_a_size_that_does(self, tmp_path, heads, side):
+        np.save(tmp_path / "w.npy", np.random.default_rng(8).random((heads, side, side), np.float32))
+        draw = lambda size: attn("view", "w.npy", "-o", "no.html", "--force", "--max-html-bytes", size, cwd=tmp_path)
+        size = int(re.search(rb"the smallest page has (\d+) bytes", draw(1000).stderr)[1])
+        assert draw(size - 1).returncode == 2
+        assert draw(size).returncode == 0
+        assert (tmp_path / "no.html").stat().st_size <= size
+
 
 class TestDtypes:
     SCORES = np.arange(-6, 6).reshape(3, 4)

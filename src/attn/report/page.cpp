@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -327,9 +328,15 @@ Page make_page(const std::vector<PageSet>& sets, std::size_t max_bytes, std::siz
     const PageLayout layout = layout_of(sets, survey, precision);
     std::string json = facts(sets, precision, survey, layout, no_steps.json);
     const std::size_t fixed = framed(map.title, json, {}).size();
-    std::optional<PageElements> elements;
-    if (fixed < max_bytes)
-      elements = page_elements(sets, survey, layout, precision, max_bytes - fixed, pool);
+    const bool is_smallest =
+        precision.bits <= 8 && precision.step >= std::max(map.rows(), map.columns());
+    const std::size_t space = is_smallest ? SIZE_MAX : fixed < max_bytes ? max_bytes - fixed : 0;
+    std::optional<PageElements> elements =
+        page_elements(sets, survey, layout, precision, space, pool);
+    if (elements && fixed + elements->size() > max_bytes)
+      throw Error(ErrorKind::usage, "--max-html-bytes: the smallest page has " +
+                                        std::to_string(fixed + elements->size()) +
+                                        " bytes; choose fewer heads, rows or keys");
     if (elements) {
       std::vector<std::string_view> parts = {elements->overview, elements->opening,
                                              elements->pyramid};
@@ -348,13 +355,8 @@ Page make_page(const std::vector<PageSet>& sets, std::size_t max_bytes, std::siz
     }
     if (precision.bits > 8) {
       precision.bits /= 2;
-    } else if (precision.step < std::max(map.rows(), map.columns())) {
-      // The next step; its values have at least a ninth fewer bytes.
+    } else {  // the next step; its values have at least a ninth fewer bytes
       precision.step += precision.step / 16 + 1;
-    } else {
-      throw Error(ErrorKind::usage,
-                  "--max-html-bytes: no page is this small: the smallest one has more than " +
-                      megabytes(fixed) + "; choose fewer heads, rows or keys");
     }
     precision.exact = precision.bits == exact_bits;
   }
