@@ -537,6 +537,14 @@ class TestStatistics:
         np.savez(tmp_path / "w.npz", weights=np.eye(3))
         notes = {one["name"]: one["note"] for one in Numbers(page(tmp_path, "w.npz")[0]).facts["statistics"]}
         assert notes["previous"] == "query 0 counts as 0" and notes["entropy"] == ""
+        assert notes["largest"] == "without queries that read one key"
+
+    def test_have_the_largest_weight_of_queries_that_read_several_keys(self, tmp_path):
+        causal = np.array([[1, 0, 0], [0.25, 0.75, 0], [0.5, 0.25, 0.25]])
+        np.savez(tmp_path / "w.npz", weights=np.stack([causal, np.eye(3)]))
+        found = Numbers(page(tmp_path, "w.npz")[0])
+        assert found.statistic("largest")[0].tolist() == [0.75, 1], "if no query reads several keys, that of all"
+        assert found.facts["largest"] == [[1, 1]], "the end of the colour scale"
 
     def test_have_the_largest_magnitude(self, tmp_path):
         scores = np.random.default_rng(2).standard_normal((3, 4, 4))

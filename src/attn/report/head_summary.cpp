@@ -26,12 +26,17 @@ HeadSummarizer::HeadSummarizer(const HeatCells& cells, const PositionsOfMatrices
 
 void HeadSummarizer::add(const HeatRow& row, std::size_t i) {
   bool has_nan = false;
+  std::size_t count = 0;  // of values other than 0
+  double largest = 0;
   for (std::size_t j = 0; j < row.values.size(); ++j) {
     has_nan |= row.kinds[j] == CellKind::nan;
     negative_ |= row.values[j] < 0;
-    largest_ = std::max(largest_, std::abs(row.values[j]));
+    count += row.values[j] != 0 ? 1 : 0;
+    largest = std::max(largest, std::abs(row.values[j]));
     weights_[cells_.columns[j]] = row.values[j];
   }
+  largest_ = std::max(largest_, largest);
+  if (count > 1) largest_of_several_ = std::max(largest_of_several_, largest);
   nan_ |= has_nan;
   if (has_nan || negative_) return;
   RowQuery query;
@@ -43,7 +48,8 @@ void HeadSummarizer::add(const HeatRow& row, std::size_t i) {
 }
 
 HeadSummary HeadSummarizer::summary(bool is_weights) const {
-  HeadSummary summary{.largest = largest_};
+  HeadSummary summary{.largest = largest_, .largest_of_several = largest_of_several_};
+  if (largest_of_several_ == 0) summary.largest_of_several = largest_;
   summary.statistics.fill(std::numeric_limits<double>::quiet_NaN());
   const StatisticSet known = shown_statistics(positions_.queries.has_value());
   for (std::size_t k = 0; is_weights && !negative_ && k < kRowStatistics.size(); ++k)

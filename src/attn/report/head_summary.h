@@ -15,8 +15,9 @@ struct HeadSummary {
   /// Of kRowStatistics, those that a page shows. NaN if no query is left, or if a value is
   /// negative or NaN; those that depend on the positions of queries also if these are unknown.
   HeadSums::Numbers statistics = {};
-  bool has_statistics = false;  ///< apart from NaN among the values
-  double largest = 0;           ///< the largest magnitude of all values
+  bool has_statistics = false;    ///< apart from NaN among the values
+  double largest = 0;             ///< the largest magnitude of all values
+  double largest_of_several = 0;  ///< without rows of one value other than 0, if there are others
 };
 
 /// Collects the rows of a head.
@@ -34,7 +35,7 @@ class HeadSummarizer {
   std::size_t item_;
   std::vector<double> weights_;  ///< of all keys, 0 for those that are not drawn
   bool negative_ = false, nan_ = false;
-  double largest_ = 0;
+  double largest_ = 0, largest_of_several_ = 0;
   HeadSums sums_;
 };
 

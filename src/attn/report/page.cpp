@@ -113,6 +113,26 @@ std::string short_decimal(double number) {
   return {digits, end.ptr};
 }
 
+/// [0.5,...]; null for numbers that are not finite.
+template <class Items, class NumberOf>
+std::string numbers(const Items& items, NumberOf number_of) {
+  return "[" +
+         join(items, ",",
+              [&](const auto& item) {
+                const double number = number_of(item);
+                return std::isfinite(number) ? short_decimal(number) : std::string("null");
+              }) +
+         "]";
+}
+
+/// For each set those of its heads.
+template <class NumberOf>
+std::string of_sets(const PageSurvey& survey, NumberOf number_of) {
+  return join(survey.summaries, ",", [&](const auto& heads) { return numbers(heads, number_of); });
+}
+
+double largest_of(const HeadSummary& head) { return head.largest; }
+
 /// {"name":"entropy","title":"entropy","note":"","of":[[...],[...]]}, for each statistic; null for
 /// NaN.
 std::string statistics(const PageSurvey& survey) {
@@ -122,19 +142,6 @@ std::string statistics(const PageSurvey& survey) {
     text += (text.empty() ? "{" : ",{") + ("\"name\":\"" + std::string(name)) + "\",\"title\":\"" +
             std::string(title) + "\",\"note\":\"" + std::string(note) + "\",\"of\":[" + of + "]}";
   };
-  const auto numbers = [](const auto& items, auto number_of) {
-    return "[" +
-           join(items, ",",
-                [&](const auto& item) {
-                  const double number = number_of(item);
-                  return std::isfinite(number) ? short_decimal(number) : std::string("null");
-                }) +
-           "]";
-  };
-  const auto of_sets = [&](auto number_of) {
-    return join(survey.summaries, ",",
-                [&](const auto& heads) { return numbers(heads, number_of); });
-  };
   if (!survey.differences.empty())
     member("difference", "largest difference",
            numbers(survey.differences, [](double number) { return number; }));
@@ -142,10 +149,14 @@ std::string statistics(const PageSurvey& survey) {
     for (std::size_t k = 0; k < kRowStatistics.size(); ++k)
       if (const RowStatistic& statistic = kRowStatistics[k]; statistic.is_on_page())
         member(statistic.page_name, statistic.page_title,
-               of_sets([k](const HeadSummary& head) { return head.statistics[k]; }),
+               of_sets(survey, [k](const HeadSummary& head) { return head.statistics[k]; }),
                statistic.page_note);
-  member("largest", survey.has_statistics() ? "largest weight" : "largest magnitude",
-         of_sets([](const HeadSummary& head) { return head.largest; }));
+  if (survey.has_statistics())
+    member("largest", "largest weight",
+           of_sets(survey, [](const HeadSummary& head) { return head.largest_of_several; }),
+           "without queries that read one key");
+  else
+    member("largest", "largest magnitude", of_sets(survey, largest_of));
   return text;
 }
 
@@ -220,6 +231,7 @@ std::string facts(const std::vector<PageSet>& sets, const PagePrecision& precisi
   text += member("gradient", truth(sets[0].is_gradient));
   text += member("chunk", std::to_string(kPageChunk));
   text += member("pyramid", "[" + join(layout.pyramid, ",", blocks) + "]");
+  text += member("largest", "[" + of_sets(survey, largest_of) + "]");
   text += member("statistics", "[" + statistics(survey) + "]") + member("why", steps);
   return text + "}";
 }

@@ -7,14 +7,15 @@ import {Scores, vectorsOf} from './why.mjs';
 /**
  * The element `attn`. In `sources`, `places` are the matrices' positions in the tensor of the file, of `size`
  * bytes; its elements begin at `offset`, if `packed` in what these bytes (begin, count) expand to. `why` is a sentence if
- * the page does not say how its weights came about, and null if they are no weights of a job.
+ * the page does not say how its weights came about, and null if they are no weights of a job. `largest` has the largest magnitude of
+ * each head in each set, also of queries that read one key.
  * @typedef {{title: string, notes: string[], sets: string[], rowAxis: string, columnAxis: string,
  *   rows: string[], columns: string[], heads: string[], groups: string[], groupEnds: number[],
  *   bits: number, step: number, first: number[], end: number[],
  *   sources: {file: string, size: number, dtype: string, offset: number, packed: number[] | null, places: number[]}[] | null,
  *   hidden: boolean[], zeros: boolean[], nan: boolean[], limits: number[], signed: boolean, curve: 'linear' | 'root' | 'log', chosenLimits: boolean,
  *   maps: {paper: string, night: string, diverging: string, divergingNight: string},
- *   unit: number, overview: number[], opening: number, gradient: boolean, chunk: number, pyramid: number[][],
+ *   unit: number, largest: (number | null)[][], overview: number[], opening: number, gradient: boolean, chunk: number, pyramid: number[][],
  *   statistics: {name: string, title: string, note: string, of: (number | null)[][]}[], why: import('./why.mjs').Why | string | null}} Facts
  */
 

@@ -71,8 +71,7 @@ const palettes = {light: [paletteOf(facts.maps.paper), paletteOf(facts.maps.dive
 /** The largest magnitude of a head, from its overview. @param {number} set @param {number} head */
 function largestOf(set, head) {
   if (data.tile(head)) return largestOfTiles.get(head) ?? 1;
-  if (set === kDifference) return statistic(facts, 'difference', set)[head] ?? 0;
-  return statistic(facts, 'largest', set)[head] ?? 0;
+  return (set === kDifference ? statistic(facts, 'difference', set) : facts.largest[set])[head] ?? 0;
 }
 
 /** Whether the results have another scale than their difference, unless one is chosen. */
