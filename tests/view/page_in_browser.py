@@ -1094,11 +1094,14 @@ def test_m_selects_the_largest_value(page, model, folder):
 
 def test_controls_have_the_names_of_the_axes(page, model, folder):
     np.save(folder / "unnamed.npy", np.full((2, 5, 5), .2))
-    attn("view", "unnamed.npy", "-o", "unnamed.html", "--force", cwd=folder)
-    for name, row, column in ("both", "query", "key"), ("unnamed", "row", "column"):
+    np.save(folder / "signed.npy", np.full((2, 5, 5), -.2))
+    for name in "unnamed", "signed":
+        attn("view", f"{name}.npy", "-o", f"{name}.html", "--force", cwd=folder)
+    for name, row, column in ("both", "query", "key"), ("unnamed", "query", "key"), ("signed", "row", "column"):
         show(page, folder / f"{name}.html")
-        assert page.run("return ['row-axis', 'column-axis', 'reads', 'read-by'].map(id => document.getElementById(id).textContent)") == [
-            row, column, f"what this {row} reads", f"who reads this {column}"]
+        reads = [f"text of this {axis}" for axis in (row, column)] if name == "signed" else [f"what this {row} reads", f"who reads this {column}"]
+        assert page.run("return ['row-axis', 'column-axis', 'reads', 'read-by', 'find-help'].map(id => document.getElementById(id).textContent)") == [
+            row, column, *reads, f"find a token; Enter: next {row}, Shift and Enter: next {column}"]
 
 
 def test_zoom_keeps_the_selected_cell_in_view(page, model, folder):
@@ -1193,8 +1196,8 @@ def test_lists_have_no_zeros(page, folder):
     show(page, folder / "zeros.html", "#head=2&row=2&column=0")
     assert strongest_keys(page) == [["2", .75], ["0", .25]], "of the mean of both heads"
     choose(page, 0, 0, 0)
-    assert page.run("return attn.figures[0].caption").endswith(" · sum 0: row 0")
-    page.wait("return document.querySelector('#strongest h3').textContent === 'row 0 reads most: none, all are exactly 0'")
+    assert page.run("return attn.figures[0].caption").endswith(" · sum 0: query 0")
+    page.wait("return document.querySelector('#strongest h3').textContent === 'query 0 reads most: none, all are exactly 0'")
     assert strongest_keys(page) == []
 
 
@@ -1646,7 +1649,7 @@ def test_file_gives_all_cells_of_a_page_with_blocks(page, folder):
     page.move(1, 1)
     assert f"(largest of {step} × {step}, rounded to" in page.run("return attn.rowText()").splitlines()[0]
     lines = list(csv.reader(page.run("return attn.matrixCsv()").splitlines()))
-    assert lines[0][0].startswith(f"row / column (largest of {step} × {step}, rounded to ")
+    assert lines[0][0].startswith(f"query / key (largest of {step} × {step}, rounded to ")
     assert np.abs(np.array(lines[1 + first // step][1:], float) - maxima).max() < .01
     assert page.text("sum") == page.text("entropy") == "–"
     page.run("document.getElementById('menu').open = true")

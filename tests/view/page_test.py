@@ -546,6 +546,12 @@ class TestStatistics:
         assert found.statistic("largest")[0].tolist() == [0.75, 1], "if no query reads several keys, that of all"
         assert found.facts["largest"] == [[1, 1]], "the end of the colour scale"
 
+    def test_are_those_of_queries_and_keys(self, tmp_path):
+        np.savez(tmp_path / "r.npz", other=np.eye(3), signed=-np.eye(3))
+        axes = lambda name: [Numbers(page(tmp_path, "r.npz", "--of", name)[0]).facts[axis] for axis in ("rowAxis", "columnAxis")]
+        assert axes("other") == ["queries", "keys"]
+        assert axes("signed") == ["rows", "columns"]
+
     def test_have_the_largest_magnitude(self, tmp_path):
         scores = np.random.default_rng(2).standard_normal((3, 4, 4))
         np.savez(tmp_path / "s.npz", scores=scores)

@@ -201,8 +201,11 @@ std::string facts(const std::vector<PageSet>& sets, const PagePrecision& precisi
   const auto truth = [](bool value) { return std::string(value ? "true" : "false"); };
   std::string text = "{\"title\":" + script_string(map.title);
   text += member("notes", list(notes)) + member("sets", list(names));
-  text += member("rowAxis", script_string(map.row_axis));
-  text += member("columnAxis", script_string(map.column_axis));
+  // Statistics are those of queries and keys, so arrays that have them have these axes.
+  const bool unnamed = map.row_axis == "rows" && map.column_axis == "columns";
+  const bool reads = unnamed && survey.has_statistics();
+  text += member("rowAxis", script_string(reads ? "queries" : map.row_axis));
+  text += member("columnAxis", script_string(reads ? "keys" : map.column_axis));
   text += member("rows", list(rows.labels)) + member("columns", list(columns.labels));
   text += member("heads", list(heads)) + member("groups", list(groups));
   text += member("groupEnds", list(ends));

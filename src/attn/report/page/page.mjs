@@ -891,7 +891,7 @@ function countFound() {
   const queries = foundAmong(facts.rows), ofKeys = findsKeys || queries.length === 0;
   const places = ofKeys ? foundAmong(facts.columns) : queries, at = places.indexOf(ofKeys ? state.column : state.row);
   byId('found').textContent = state.find === '' ? '' : places.length === 0 ? 'not found'
-      : at < 0 ? `${places.length} found` : `${at + 1} of ${places.length} ${findsKeys ? 'keys ' : ''}found`;
+      : at < 0 ? `${places.length} found` : `${at + 1} of ${places.length} ${findsKeys ? `${facts.columnAxis} ` : ''}found`;
 }
 /** Marks the tokens with the words of the field. */
 function find() {
@@ -1039,6 +1039,7 @@ window.addEventListener('afterprint', afterPrint);
 byId('title').textContent = facts.title;
 byId('row-axis').textContent = one(facts.rowAxis);
 byId('column-axis').textContent = one(facts.columnAxis);
+byId('find-help').textContent = `find a token; Enter: next ${one(facts.rowAxis)}, Shift and Enter: next ${one(facts.columnAxis)}`;
 // Entries of #facts are at least 6.6 rem wide.
 for (const [id, labels] of /** @type {[string, string[]][]} */ ([['query', facts.rows], ['key', facts.columns]])) {
   const wide = widest(labels.map((_, i) => named(labels, i)), 300, 15) / 15 + .3;
