@@ -433,8 +433,19 @@ test('copied rows and CSV have one number for each block', async () => {
   assert.equal(rowText(facts, [page, page], ['a', 'b'], 2), 'query\tkey\ta\tb\n2–3\t0–1\t\t\n2–3\t2–3\t1\t1\n');
   assert.equal(await matrixCsv(facts, page, 'largest of 2 × 2, rounded to 8 bits'),
                '"query / key (largest of 2 × 2, rounded to 8 bits)",0–1,2–3\r\n0–1,0.5,0.25\r\n2–3,,1\r\n');
-  const file = new FileNumbers(page, [.5, .125, .25, -Infinity], 4, 1);
+  const file = new FileNumbers(page, [.5, .125, .25, -Infinity], false, 4, 1);
   assert.equal(rowText(facts, [file], ['weight'], 1), 'query\tkey\tweight\n1\t0\t0.5\n1\t1\t0.125\n1\t2\t0.25\n1\t3\t\n');
+});
+
+test('copied rows and CSV have the shortest digits of 32-bit floats, and all of 64-bit ones', async () => {
+  const facts = {rows: ['0'], columns: ['0', '1'], rowAxis: 'queries', columnAxis: 'keys'}, x = Math.fround(.9969577);
+  for (const [single, digits] of [[true, '0.9969577'], [false, String(x)]]) {
+    const page = {step: 1, single, value: (i, j) => j === 0 ? x : null, error: () => 0};
+    assert.equal(rowText(facts, [page], ['weight'], 0), `query\tkey\tweight\n0\t0\t${digits}\n0\t1\t\n`);
+    assert.equal(await matrixCsv(facts, page), `query / key,0,1\r\n0,${digits},\r\n`);
+    assert.equal(rowOf(page, 0, 2).text(0), digits, 'in lists');
+    assert.equal(columnOf(new FileNumbers(page, [x, 1], single, 2), 0, 1).text(0), digits);
+  }
 });
 
 test('a list without entries says why', () => {

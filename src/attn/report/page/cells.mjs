@@ -1,36 +1,40 @@
 // The cells of a row or column as lists, lines and copied text show them: one by one, or the blocks of which the page has
 // only the largest magnitude.
 
-import {Difference} from './data.mjs';
+import {Difference, StageMatrix} from './data.mjs';
 import {one} from './dom.mjs';
+import {written} from './scale.mjs';
 import {errorOf} from './tiles.mjs';
 
 /** @typedef {NonNullable<import('./data.mjs').Head['matrix']>} AnyMatrix */
 /** Numbers of a matrix of the page, or of its file. @typedef {AnyMatrix | import('./copies.mjs').FileNumbers} Numbers */
 /**
  * `count` blocks of `step` cells, of which the last may have fewer. A value is null if the cells are hidden; the bound of its
- * error is 0 if it is exact. `note` says what the values of blocks are, `isBound` whether no cell exceeds them.
- * @typedef {{step: number, note: string, isBound: boolean, length: number, count: number, value: (block: number) => number | null, error: (block: number) => number}} Cells
+ * error is 0 if it is exact. `text` is the value with all its digits. `note` says what the values of blocks are, `isBound` whether no cell exceeds them.
+ * @typedef {{step: number, note: string, isBound: boolean, length: number, count: number, value: (block: number) => number | null, error: (block: number) => number, text: (block: number) => string}} Cells
  */
 
-/** @param {Numbers} matrix @param {number} length */
-function blocksOf(matrix, length) {
+/** Whether a number is a 32-bit float, or the difference of two. @param {Numbers} matrix of the number @param {number | null} value */
+export function isSingle(matrix, value) {
+  return matrix.single && (!(matrix instanceof StageMatrix) || Math.fround(value ?? 0) === value);
+}
+
+/** @param {Numbers} matrix @param {number} length @param {(block: number) => [number, number]} at row and column @returns {Cells} */
+function blocksOf(matrix, length, at) {
   const {step} = matrix, isDifference = matrix instanceof Difference;
-  return {step, length, count: Math.ceil(length / step), note: blockNote(step, isDifference), isBound: step > 1 && !isDifference};
+  const value = (/** @type {number} */ block) => matrix.value(...at(block)), error = (/** @type {number} */ block) => errorOf(matrix, ...at(block));
+  const text = (/** @type {number} */ block) => written(value(block), error(block), isSingle(matrix, value(block)), '');
+  return {step, length, count: Math.ceil(length / step), note: blockNote(step, isDifference), isBound: step > 1 && !isDifference, value, error, text};
 }
 
 /** @param {Numbers} matrix @param {number} row @param {number} length @returns {Cells} */
 export function rowOf(matrix, row, length) {
-  const {step} = matrix;
-  return {...blocksOf(matrix, length), value: block => matrix.value(row, block * step),
-          error: block => errorOf(matrix, row, block * step)};
+  return blocksOf(matrix, length, block => [row, block * matrix.step]);
 }
 
 /** @param {Numbers} matrix @param {number} column @param {number} length @returns {Cells} */
 export function columnOf(matrix, column, length) {
-  const {step} = matrix;
-  return {...blocksOf(matrix, length), value: block => matrix.value(block * step, column),
-          error: block => errorOf(matrix, block * step, column)};
+  return blocksOf(matrix, length, block => [block * matrix.step, column]);
 }
 
 /** The first and the last cell of a block. @param {Cells} cells @param {number} block */

@@ -1,26 +1,21 @@
 // Text of the matrix that is shown, and how it gets to the clipboard or into a file.
 
-import {blockLabels, rowOf} from './cells.mjs';
+import {blockLabels, isSingle, rowOf} from './cells.mjs';
 import {kZero} from './codes.mjs';
-import {Matrix, Pauses, StageMatrix} from './data.mjs';
+import {Matrix, Pauses} from './data.mjs';
 import {distinct, one} from './dom.mjs';
-import {TileMatrix} from './tiles.mjs';
+import {shortest32} from './scale.mjs';
 
 /** @typedef {import('./data.mjs').Facts} Facts */
 /** @typedef {import('./data.mjs').Head['matrix']} AnyMatrix */
 
-/** Whether a number of a matrix is a 32-bit float. @param {Facts} facts @param {AnyMatrix} matrix @param {number | null | undefined} value */
-export function isSingle(facts, matrix, value) {
-  if (matrix instanceof StageMatrix) return matrix.scores.why.bits === 32 && Math.fround(value ?? 0) === value;
-  return facts.bits === 32 && !(matrix instanceof TileMatrix);
-}
-
 /** Numbers of the file, where the page has a value. */
 export class FileNumbers {
-  /** @param {Exclude<AnyMatrix, null>} page @param {number[]} numbers of rows from `first` on @param {number} columns @param {number} first */
-  constructor(page, numbers, columns, first = 0) {
+  /** @param {Exclude<AnyMatrix, null>} page @param {number[]} numbers of rows from `first` on @param {boolean} single whether they are 32-bit floats @param {number} columns @param {number} first */
+  constructor(page, numbers, single, columns, first = 0) {
     this.page = page;
     this.numbers = numbers;
+    this.single = single;
     this.columns = columns;
     this.first = first;
     this.step = 1;
@@ -38,7 +33,7 @@ export class FileNumbers {
 const blankOf = matrix => matrix instanceof Matrix ? matrix.blank : 0;
 
 /** @param {import('./cells.mjs').Numbers} matrix @param {number | null} value */
-const plain = (matrix, value) => value === null ? blankOf(matrix) === kZero ? '0' : '' : String(value);
+const plain = (matrix, value) => value === null ? blankOf(matrix) === kZero ? '0' : '' : String(isSingle(matrix, value) ? shortest32(value) : value);
 
 /** The labels of rows or columns, and of blocks if the page has no others. @param {string[]} labels @param {number} step */
 const namesOf = (labels, step) => blockLabels(step > 1 ? labels : distinct(labels), step);

@@ -93,6 +93,8 @@ export class Matrix {
     const body = bytes.slice(head, head + count * size).buffer;
     this.cells = facts.bits === 64 ? new Float64Array(body) : facts.bits === 32 ? new Float32Array(body)
                : facts.bits === 16 ? new Uint16Array(body) : new Uint8Array(body);
+    /** Whether the values are 32-bit floats. */
+    this.single = facts.bits === 32;
     this.top = facts.bits > 16 ? 0 : 2 ** facts.bits - 1;  // hidden; one below: NaN
     /** What cells without a value are. */
     this.blank = facts.zeros[set] && !facts.hidden[set] ? kZero : 0;
@@ -187,7 +189,7 @@ export class Difference {
    * @param {Matrix} a
    * @param {Matrix} b
    */
-  constructor(a, b) { this.a = a; this.b = b; this.step = a.step; }
+  constructor(a, b) { this.a = a; this.b = b; this.step = a.step; this.single = a.single; }
   row() { return NaN; }
   /**
    * @param {number} i
@@ -237,6 +239,7 @@ export class StageMatrix {
     this.facts = facts;
     this.step = 1;
     this.scores = scores;
+    this.single = scores.why.bits === 32;
     this.stage = stage;
     /** The largest magnitude that can have a weight, and the unit of the level's codes. */
     this.largest = 0;

@@ -1,7 +1,7 @@
 // The numbers that the page shows, copies and saves: its own, or those of the original files, if the user has opened them.
 
-import {blockNote, sumAndEntropy} from './cells.mjs';
-import {FileNumbers, isSingle, matrixCsv, rowText} from './copies.mjs';
+import {blockNote, isSingle, sumAndEntropy} from './cells.mjs';
+import {FileNumbers, matrixCsv, rowText} from './copies.mjs';
 import {Matrix, StageMatrix, blankName, kDifference, kSum} from './data.mjs';
 import {written} from './scale.mjs';
 import {errorOf} from './tiles.mjs';
@@ -34,8 +34,10 @@ export class ShownNumbers {
   /** The same as a matrix with this row. @param {number} set */
   ofFile(set) {
     const matrix = this.matrix(set), row = this.fileRow(set);
-    return matrix && row ? new FileNumbers(matrix, row, this.facts.columns.length, this.state.row) : null;
+    return matrix && row ? new FileNumbers(matrix, row, this.isSingle(set), this.facts.columns.length, this.state.row) : null;
   }
+  /** Whether the numbers of a file are 32-bit floats. @param {number} set */
+  isSingle(set) { return set !== kDifference && this.sources[set].single; }
   /** Whether the selected row of all sets has been read. */
   get isExact() { return this.figures.every((_, set) => this.ofFile(set)); }
 
@@ -71,8 +73,8 @@ export class ShownNumbers {
     if (!matrix) return '…';
     const value = matrix.value(row, column), exact = row === this.state.row ? this.fileRow(set) : null;
     if (value === null) return blankName(facts, set);
-    if (exact) return written(exact[column], 0, set !== kDifference && this.sources[set].single, 'hidden');
-    const shown = written(value, errorOf(matrix, row, column), isSingle(facts, matrix, value), ''), note = this.blocksOf(set);
+    if (exact) return written(exact[column], 0, this.isSingle(set), 'hidden');
+    const shown = written(value, errorOf(matrix, row, column), isSingle(matrix, value), ''), note = this.blocksOf(set);
     return note ? `${shown} (${note})` : shown;
   }
 
@@ -106,6 +108,6 @@ export class ShownNumbers {
     const {facts} = this, matrix = this.matrix(set);
     if (!matrix || !this.canRead(set)) return matrixCsv(facts, matrix, this.inexactness(set));
     const [first, second] = await Promise.all(partsOf(set).map(part => this.sources[part].numbers(this.state.head, 0, facts.rows.length)));
-    return matrixCsv(facts, new FileNumbers(matrix, second ? first.map((a, k) => a - second[k]) : first, facts.columns.length));
+    return matrixCsv(facts, new FileNumbers(matrix, second ? first.map((a, k) => a - second[k]) : first, this.isSingle(set), facts.columns.length));
   }
 }

@@ -1,7 +1,7 @@
 // The strongest keys of a query, or queries of a key, with their values.
 
 import {endsOf} from './cells.mjs';
-import {brief, threeDigits, written} from './scale.mjs';
+import {brief, threeDigits} from './scale.mjs';
 
 /** @typedef {import('./cells.mjs').Cells} Cells */
 
@@ -86,7 +86,7 @@ export class StrongestList {
     this.sum.textContent = sumOf(items, cells.isBound, whole);
     const reach = Math.abs(items[0]?.value ?? 0) || 1;
     this.list.replaceChildren(...items.map(one => {
-      const {index, value, error} = one, [first, last] = endsOf(cells, index);
+      const {index, value} = one, [first, last] = endsOf(cells, index);
       const item = document.createElement('li'), bar = document.createElement('i');
       const [name, number] = [names[index], numberOf(one, cells.isBound)].map(words => {
         const part = document.createElement('span');
@@ -94,7 +94,7 @@ export class StrongestList {
         return part;
       });
       item.dataset.index = String(first);
-      item.title = `${error > 0 ? written(value, error, false, '') : value}${note && ` (${note})`}`;
+      item.title = `${cells.text(index)}${note && ` (${note})`}`;
       bar.className = value < 0 ? 'negative' : '';
       bar.style.width = `${95 * Math.abs(value) / reach}%`;
       item.classList.toggle('focus', first <= selected && selected <= last);

@@ -25,6 +25,7 @@ export class TileMatrix {
     this.isRollout = isRollout;
     this.facts = facts;
     this.step = 1;
+    this.single = false;
     this.cells = cells;
     this.errors = errors;
     this.hasExactZeros = isRollout && cells.includes(0);
