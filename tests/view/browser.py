@@ -68,9 +68,10 @@ class Browser:
         self.actions([{"type": "pointer", "id": "mouse", "actions": steps}])
         time.sleep(0.08)
 
-    def swipe(self, x, y, right, down):
-        """Moves a finger in steps."""
-        steps = [{"type": "pointerMove", "duration": 0, "x": round(x), "y": round(y)}, {"type": "pointerDown", "button": 0}]
+    def swipe(self, x, y, right, down, rest=0):
+        """Moves a finger in steps, after a rest of so many milliseconds."""
+        steps = [{"type": "pointerMove", "duration": 0, "x": round(x), "y": round(y)}, {"type": "pointerDown", "button": 0},
+                 {"type": "pause", "duration": rest}]
         steps += [{"type": "pointerMove", "duration": 20, "x": round(x + right * k / 20), "y": round(y + down * k / 20)}
                   for k in range(1, 21)]
         steps.append({"type": "pointerUp", "button": 0})

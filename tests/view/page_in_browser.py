@@ -311,6 +311,8 @@ def test_gradients_open_at_the_largest_magnitude(page, folder):
         show(page, folder / f"{name}.html")
         gradient = np.load(folder / "gradients.npz")[name]
         assert float(exact(page, "value")) == gradient[0].flat[np.abs(gradient[0]).argmax()]
+        assert page.run("return document.getElementById('reading').textContent").startswith(
+            "The page opens at the first head, at the element of largest magnitude. Widths of lines are proportional to magnitudes")
 
 
 def test_lines_join_the_tokens_of_two_sentences(page, sentences, folder):
@@ -975,11 +977,28 @@ def test_labels_of_the_matrix_select_rows_and_columns(page, model, folder):
     assert (page.text("query"), page.text("key"), page.text("locked")) == ("60: word60", "9: word9", "locked")
 
 
+def test_a_long_press_adds_the_lines_of_a_head(page, model, folder):
+    """A finger that moves does not. The press selects no head, unlike a click."""
+    page.size(1280, 900, touch=True)
+    show(page, folder / "model.html", "#head=0")
+    place = lambda head: page.run("""const {overview} = attn, {row, column} = overview.placeOf(arguments[0]), box = overview.boxOf(row, column), at = overview.box.getBoundingClientRect();
+        return [at.left + box.left + box.width / 2, at.top + box.top + box.height / 2]""", head)
+    state = "return [attn.state.pinned, attn.state.head]"
+    page.swipe(*place(7), 60, 0, rest=30)
+    assert page.run(state)[0] == []
+    page.swipe(*place(7), 0, 0, rest=800)
+    assert page.run(state) == [[7], 0]
+    page.move(*place(8), click=True)
+    assert page.run(state) == [[7], 8]
+    page.swipe(*place(7), 0, 0, rest=800)
+    assert page.run(state) == [[], 8]
+
+
 def test_a_seventh_added_head_is_refused(page, model, folder):
     show(page, folder / "model.html", "#head=0&pinned=1.2.3.4.5.6")
     page.run("document.getElementById('overview').focus()")
     page.press(" ")
-    assert page.text("shown") == "lines of at most 7 heads; Space removes those of one"
+    assert page.text("shown") == "lines of at most 7 heads; remove those of one first"
     assert len(page.run("return attn.state.pinned")) == 6
 
 
@@ -1208,6 +1227,18 @@ def test_plus_and_minus_zoom(page, model, folder):
     assert page.run("return attn.camera.zoom") == pytest.approx(2.25)
     page.press("-", "-", "-")
     page.wait("return attn.camera.zoom === 1")
+
+
+@pytest.mark.parametrize("name, words", [
+    ("model", "The page opens at the head of the least entropy that does not read mostly the first key, at the strongest pair of different words. "
+              "Widths of lines are proportional to weights; pale lines are those of other queries. "),
+    ("both", "The page opens at the cell that differs most. "),
+    ("causal", "The page opens at the head of the least entropy that does not read mostly the first key, at the strongest key of the last query. "
+               "Widths of lines are proportional to weights; pale lines are those of weaker keys. ")])
+def test_help_explains_what_is_drawn(page, model, causal, folder, name, words):
+    show(page, folder / f"{name}.html")
+    reading = page.run("return document.getElementById('reading').textContent")
+    assert reading.startswith(words) and "Grey numbers in cells are below 1/1000 of the end of the colour scale." in reading
 
 
 def test_a_question_mark_shows_the_keys(page, model, folder):

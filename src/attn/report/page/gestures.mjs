@@ -1,4 +1,4 @@
-// Zooming and moving a drawing with the mouse wheel and by dragging.
+// Zooming and moving a drawing with the mouse wheel and by dragging; long presses.
 
 /** @typedef {import('./camera.mjs').Camera} Camera */
 
@@ -46,4 +46,26 @@ export function draggable(box, of, draw) {
     window.addEventListener('pointercancel', end);
   });
   return () => moved;
+}
+
+const kLong = 500, kResting = 10;  // milliseconds, and pixels
+
+/** Acts when a finger or a pen rests on the box; returns whether the last press did, so that it is no click. @param {HTMLElement} box @param {(event: PointerEvent) => void} act */
+export function longPress(box, act) {
+  let timer = 0, held = false, start = [0, 0];
+  const end = () => clearTimeout(timer);
+  box.addEventListener('pointerdown', event => {
+    end();
+    held = false;
+    start = [event.clientX, event.clientY];
+    if (event.pointerType === 'mouse' || !event.isPrimary) return;
+    timer = window.setTimeout(() => {
+      held = true;
+      act(event);
+    }, kLong);
+  });
+  box.addEventListener('pointermove', event => { if (Math.hypot(event.clientX - start[0], event.clientY - start[1]) > kResting) end(); });
+  for (const type of ['pointerup', 'pointercancel', 'pointerleave']) box.addEventListener(type, end);
+  box.addEventListener('contextmenu', event => { if (held) event.preventDefault(); });
+  return () => held;
 }

@@ -1,6 +1,7 @@
 // The cell that a page selects first: a pair of words.
 
 import {isValue} from './codes.mjs';
+import {one} from './dom.mjs';
 
 /** @typedef {import('./data.mjs').Facts} Facts */
 /** @typedef {import('./codes.mjs').Level} Level */
@@ -8,6 +9,15 @@ import {isValue} from './codes.mjs';
 /** Whether a token is a word: neither a special token such as [SEP] or <s>, nor punctuation or a number. @param {string} label */
 export function isWord(label) {
   return /\p{L}{2}|\p{Lo}/u.test(label) && !/^\s*(\[.*\]|<.*>)\s*$/.test(label);
+}
+
+/** Where a page opens, as a sentence. @param {Facts} facts @param {boolean} areWeights */
+export function openingWords({sets, heads, gradient, rows, columns, rowAxis, columnAxis}, areWeights) {
+  if (sets.length > 1) return 'The page opens at the cell that differs most.';
+  const head = heads.length === 1 ? '' : areWeights ? 'the head of the least entropy that does not read mostly the first key, at ' : 'the first head, at ';
+  const cell = gradient ? 'the element of largest magnitude' : rows.some(isWord) && columns.some(isWord) ? 'the strongest pair of different words'
+      : `the strongest ${one(columnAxis)} of the last ${one(rowAxis)}`;
+  return `The page opens at ${head}${cell}.`;
 }
 
 const kMostCells = 1e6;

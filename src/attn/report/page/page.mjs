@@ -5,10 +5,10 @@ import {copy, saveAs} from './copies.mjs';
 import {Data, Matrix, StageMatrix, kDifference, kEntropy, kSum, nextTask} from './data.mjs';
 import {byId, input, named, one, select, shortened} from './dom.mjs';
 import {Figure} from './figure.mjs';
-import {draggable, wheel} from './gestures.mjs';
+import {draggable, longPress, wheel} from './gestures.mjs';
 import {GlPainter} from './gl.mjs';
 import {Names} from './names.mjs';
-import {largestCell, openingCell} from './opening.mjs';
+import {largestCell, openingCell, openingWords} from './opening.mjs';
 import {isChange, meanOf, orderedHeads, statistic} from './order.mjs';
 import {Overview} from './overview.mjs';
 import {CanvasPainter} from './paint.mjs';
@@ -382,7 +382,7 @@ function pin(head) {
   const at = state.pinned.indexOf(head);
   if (at >= 0) state.pinned.splice(at, 1);
   else if (state.pinned.length < kMostPinned) state.pinned.push(head);
-  refused = at < 0 && !state.pinned.includes(head) ? `lines of at most ${kMostPinned + 1} heads; Space removes those of one` : '';
+  refused = at < 0 && !state.pinned.includes(head) ? `lines of at most ${kMostPinned + 1} heads; remove those of one first` : '';
   arrange();
   overview.drawRings();
   saveSoon();
@@ -580,9 +580,13 @@ function headAt(event) {
   return overview.headAt(event.clientX - box.left, event.clientY - box.top);
 }
 const movedOverview = draggable(byId('overview'), overview.camera, () => overview.draw());
+const held = longPress(byId('overview'), event => {
+  const head = headAt(event);
+  if (head !== null) pin(head);
+});
 byId('overview').addEventListener('click', event => {
   const head = headAt(event);
-  if (head === null || movedOverview()) return;
+  if (head === null || movedOverview() || held()) return;
   if (event.shiftKey || event.ctrlKey || event.metaKey) return pin(head);
   chooseHead(head);
   if (isStacked()) byId('detail').scrollIntoView();
@@ -1039,6 +1043,9 @@ window.addEventListener('afterprint', afterPrint);
 byId('title').textContent = facts.title;
 byId('row-axis').textContent = one(facts.rowAxis);
 byId('column-axis').textContent = one(facts.columnAxis);
+byId('reading').textContent = [
+  openingWords(facts, hasSums), `Widths of lines are proportional to ${hasSums ? 'weights' : 'magnitudes'}${lines.pale && `; pale lines are those of ${lines.pale}`}.`,
+  'Grey numbers in cells are below 1/1000 of the end of the colour scale.'].join(' ');
 byId('find-help').textContent = `find a token; Enter: next ${one(facts.rowAxis)}, Shift and Enter: next ${one(facts.columnAxis)}`;
 // Entries of #facts are at least 6.6 rem wide.
 for (const [id, labels] of /** @type {[string, string[]][]} */ ([['query', facts.rows], ['key', facts.columns]])) {

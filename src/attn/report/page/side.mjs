@@ -69,6 +69,11 @@ export class Lines {
   }
   /** Whether the keys are points of an axis, because there are too many for one line each. */
   get isAxis() { return this.data.facts.columns.length > kListedKeys; }
+  /** Whose lines are pale; '' if none are. */
+  get pale() {
+    const {rows, columns, rowAxis, columnAxis} = this.data.facts;
+    return this.isAxis ? `weaker ${columnAxis}` : rows.length > 1 && rows.length <= kFaintLines ? `other ${rowAxis}` : '';
+  }
   get side() { return Math.min(130 * em(), this.width * .34); }
   get width() { return Math.max(this.scroll.clientWidth, 120); }
 
