@@ -475,7 +475,7 @@ def test_the_list_says_what_its_keys_sum_to(page, weights, folder):
     show(page, folder / "heads.html", "#head=2&row=11&column=4")
     words = lambda: page.run("return document.querySelector('#strongest p').textContent")
     page.wait("return document.querySelector('#strongest li') !== null")
-    assert words() == f"these 10: {np.sort(weights[2, 11])[2:].sum():.3g} of 1"
+    assert words() == f"these 10 together: {np.sort(weights[2, 11])[2:].sum():.3g} of the row's sum 1"
     page.run("document.querySelector('input[value=keys]').click()")
     page.wait("return document.querySelector('#strongest h3').textContent.startsWith('read ')")
     assert words() == "", "weights of several queries have no whole"
@@ -585,11 +585,10 @@ def test_titles_of_layers_and_heads(page, model, folder):
 def test_limits_of_a_statistic(page, model, folder):
     show(page, folder / "model.html", "#order=entropy")
     means = [np.mean([entropy(row) for row in head]) for layer in model for head in layer[0]]
-    shown = page.run("return ['least', 'most'].map(id => Number(document.getElementById(id).placeholder))")
-    assert shown == pytest.approx([min(means), max(means)], abs=0.0101)
-    assert shown[0] <= min(means) and max(means) <= shown[1], "rounded outwards"
+    assert page.run("return ['least', 'most'].map(id => document.getElementById(id).placeholder)") == ["no limit"] * 2
     titles = page.run("return ['least', 'most'].map(id => document.getElementById(id).title)")
-    assert [words.rsplit(" ", 1)[0] for words in titles] == ["the least is", "the largest is"]
+    assert [words.rsplit(" ", 1)[0] for words in titles] == [
+        "heads with less are left out, tiles stay; the least is", "heads with more are left out, tiles stay; the largest is"]
     assert [float(words.split()[-1]) for words in titles] == pytest.approx([min(means), max(means)], rel=1e-5)
     page.run("const i = document.getElementById('least'); i.value = 'abc'; i.dispatchEvent(new Event('change'))")
     assert page.text("shown") == "abc is not a number"
@@ -610,7 +609,17 @@ def test_two_results_show_the_numbers_of_both(page, model, folder):
     page.move(left + x + width / 2, top + y + height / 2)
     tip = page.text("tip")
     assert "largest difference: 0.5" in tip
+    assert tip.endswith("\ncolours from -0.5 to 0.5")
     assert "change of largest weight:" in tip
+
+
+def test_numbers_of_differences_are_said_to_be_such(page, model, folder):
+    show(page, folder / "both.html")
+    assert "difference" not in page.text("shown"), "the overview shows it"
+    set_to(page, "set", "0")
+    assert ", numbers are of the difference" in page.text("shown")
+    set_to(page, "order", "entropy")
+    assert "numbers are of" not in page.text("shown")
 
 
 def test_text_marks_its_query(page, model, folder):
@@ -842,7 +851,8 @@ def test_a_tile_shows_no_numbers_until_it_is_computed(page, folder):
     x, y, width, height = page.run("const {row, column} = attn.overview.placeOf(37), b = attn.overview.boxOf(row, column);"
                                    "return [b.left, b.top, b.width, b.height]")
     page.move(left + x + width / 2, top + y + height / 2)
-    assert page.text("tip") == "layer 0, rollout\na click computes it"
+    assert page.text("tip") == ("layer 0, rollout\nproduct of (mean of heads + identity) / 2, up to this layer\n"
+                                "dotted: exactly 0, the query does not depend on the token\na click computes it")
     seen = page.run("""attn.chooseHead(47);
       const shown = () => [document.getElementById('panel').textContent, getComputedStyle(document.getElementById('value')).visibility,
                            attn.figures[0].head.matrix === null];
@@ -1010,12 +1020,13 @@ def test_the_second_result_has_its_lines(page, model, folder):
     row = model[2, 0, 5, 40]
     assert top == [row.argmax(), row.max()]
     set_to(page, "order", "entropy")
-    entropies = [page.run("return [...document.querySelectorAll('#least, #most')].map(e => Number(e.placeholder))")]
+    limits = "return [...document.querySelectorAll('#least, #most')].map(e => Number(e.title.split(' ').at(-1)))"
+    entropies = [page.run(limits)]
     set_to(page, "order", "previous")
     assert page.text("shown").startswith("144 heads, the largest first, query 0 counts as 0")
     set_to(page, "order", "entropy")
     set_to(page, "set", "2")
-    entropies.append(page.run("return [...document.querySelectorAll('#least, #most')].map(e => Number(e.placeholder))"))
+    entropies.append(page.run(limits))
     assert entropies[0] != entropies[1], "the range is that of the overview"
     assert "first minus second" in page.text("shown")
 
@@ -1026,6 +1037,7 @@ def test_values_that_are_not_weights_have_their_own_words(page, folder):
     show(page, folder / "raw.html", "#row=8&column=2")
     assert page.run("return document.querySelector('#strongest h3').textContent") == "largest magnitudes of query 8"
     assert page.text("colour-key") == "dashed: negative"
+    assert page.run("return document.querySelector('#strongest p').textContent") == "dashed: negative"
     bars = page.run("return [...document.querySelectorAll('#strongest li')].map(li => [Number(li.title) < 0, li.querySelector('i').className])")
     assert all((name == "negative") == is_negative for is_negative, name in bars) and len({name for _, name in bars}) == 2
 
@@ -1089,11 +1101,11 @@ def test_numbers_of_another_cell_are_not_shown(page, folder):
     """While the selected weight is read from all heads."""
     write_page(folder, "read", (4, 1, 6, 300, 300))
     show(page, folder / "read.html", "#row=7&column=9&order=selected")
-    page.wait("return document.getElementById('most').placeholder !== ''")
+    page.wait("return document.getElementById('most').title !== ''")
     page.run("""window.seen = [];
       const most = document.getElementById('most');
-      const write = Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'placeholder').set;
-      Object.defineProperty(most, 'placeholder', {get: () => most.getAttribute('placeholder'), set: words => { seen.push(words); write.call(most, words); }});
+      const write = Object.getOwnPropertyDescriptor(HTMLElement.prototype, 'title').set;
+      Object.defineProperty(most, 'title', {get: () => most.getAttribute('title'), set: words => { seen.push(words); write.call(most, words); }});
       attn.focusOn(8, 9);""")
     page.wait("return seen.length > 1 && seen.at(-1) !== ''")
     assert page.run("return seen[0]") == ""
@@ -1917,20 +1929,35 @@ def test_why_is_not_offered_for_two_results(page, why, folder):
     attn("view", "one.npz", "one.npz", "-o", "twice.html", "--force", cwd=folder)
     show(page, folder / "twice.html", "#side=why")
     assert page.run("return document.getElementById('why-choice').hidden && attn.state.side === 'lines'")
+    assert page.run("return document.getElementById('reading').textContent").endswith(" To see how a weight comes about, draw one result.")
     assert page.run("return document.querySelector('#shortcuts .of-w') === null")
+
+
+def why_choice(page):
+    """Whether it is disabled, its tooltip, and what is shown."""
+    assert page.run("return document.getElementById('why-choice').checkVisibility()")
+    return page.run("return [document.getElementById('why-radio').disabled, document.getElementById('why-choice').title, attn.state.side]")
 
 
 def test_why_is_offered_for_weights_of_jobs_only(page, why, model, folder):
     show(page, folder / "model.html", "#side=why")
-    assert page.run("return document.getElementById('why-choice').hidden && attn.state.side === 'lines'")
+    reason = "To see how a weight comes about, write the page with attn run --view=page.html, which includes queries and keys."
+    assert why_choice(page) == [True, reason, "lines"]
+    assert page.run("return document.getElementById('reading').textContent").endswith(reason)
     page.press("w")
+    assert page.text("status") == reason
     assert page.run("return document.getElementById('why').hidden")
     run = attn("run", "why.json", "-o", "few.npz", "--force", "--outputs", "weights", cwd=folder)
     assert run.returncode == 0
     attn("view", "few.npz", "-o", "few.html", "--force", cwd=folder)
     show(page, folder / "few.html", "#side=why")
-    assert page.text("why") == ("To see how a weight comes about, compute the result with --outputs "
-                                "weights,queries,keys,values,masked_scores.")
+    reason = "To see how a weight comes about, compute the result with --outputs weights,queries,keys,values,masked_scores."
+    assert page.text("why") == reason
+    assert why_choice(page) == [False, reason, "why"]
+    np.savez(folder / "no_weights.npz", scores=-np.eye(3))
+    attn("view", "no_weights.npz", "-o", "no_weights.html", "--force", cwd=folder)
+    show(page, folder / "no_weights.html")
+    assert page.run("return document.getElementById('why-choice').hidden")
 
 
 STAGES = ["scores", "scaled", "masked", "weights"]

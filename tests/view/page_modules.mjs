@@ -257,8 +257,8 @@ test('the strongest values come first, the first of equal ones', () => {
 
 test('the sum of the strongest values has the digits that their errors leave', () => {
   const items = (...values) => values.map(value => ({index: 0, value, error: 0}));
-  assert.equal(sumOf(items(.5, .25, .223), false, 1), 'these 3: 0.973 of 1');
-  assert.equal(sumOf(items(.5, .25).map(item => ({...item, error: .01})), false, 1), 'these 2: ≈ 0.75 of 1');
+  assert.equal(sumOf(items(.5, .25, .223), false, 1), 'these 3 together: 0.973 of the row\'s sum 1');
+  assert.equal(sumOf(items(.5, .25).map(item => ({...item, error: .01})), false, 1), 'these 2 together: ≈ 0.75 of the row\'s sum 1');
   assert.deepEqual([sumOf(items(.5), false, 1), sumOf(items(.5, .2), true, 1), sumOf(items(.5, .2), false, NaN)], ['', '', '']);
 });
 
@@ -391,6 +391,12 @@ test('heads have the name of the only layer, which titles of pictures have once'
   assert.equal(names.file('a b.npz'), 'weights-gpt-layer-7-head-1-a-b.npz');
   data.groupOf = () => '';
   assert.equal(names.picture, 'weights, gpt, layer 7 · head 1');
+});
+
+test('heads name those that share their keys', () => {
+  const names = (why, heads) => new Names({facts: {why, heads}}, state(), []), heads = ['head 0', 'head 1', 'head 2', 'head 5'];
+  assert.deepEqual([0, 1, 2, 3, 4].map(head => names({keyed: [0, 0, 0, 1]}, heads).sharing(head)), [...['0–2', '0–2', '0–2', ''].map(of => of && `heads ${of} share keys`), '']);
+  assert.deepEqual([null, 'not stored', {keyed: [0, 1, 2, 3]}].map(why => names(why, heads).sharing(1)), ['', '', '']);
 });
 
 test('the selected weight of all heads is that of the chosen cell', async () => {

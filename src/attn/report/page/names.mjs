@@ -39,6 +39,13 @@ export class Names {
     return group === name ? name : [group, name].filter(Boolean).join(', ');
   }
 
+  /** Which heads have the keys of this one; '' if no other has. @param {number} head */
+  sharing(head) {
+    const {why, heads} = this.facts, keyed = why && typeof why === 'object' ? why.keyed : [];
+    const numbers = keyed.flatMap((keys, other) => keys === keyed[head] ? [/\d+$/.exec(heads[other])?.[0]] : []);
+    return numbers.length > 1 ? `heads ${numbers[0]}–${numbers[numbers.length - 1]} share keys` : '';
+  }
+
   /** What the text shows of the selected row. */
   get reads() {
     const row = one(this.facts.rowAxis);
@@ -66,7 +73,7 @@ export class Names {
   get matrix() {
     const {tile, facts: {why, rowAxis}, stage} = this, [name, letter] = kStages[stage];
     if (tile?.kind === 'mean') return `${tile.title}: ${this.axes}`;
-    if (tile) return `rollout: product of (mean of heads + identity) / 2, up to this layer · ${rowAxis} down, input tokens across`;
+    if (tile) return `rollout: ${this.data.tiles?.about(tile)} · ${rowAxis} down, input tokens across`;
     const caps = stage === 'scaled' && typeof why === 'object' && why && why.softcap > 0 && !why.capsMasked;
     return (this.stages.length > 0 ? `${name}s ${letter.toUpperCase()}${caps ? ' (after the softcap)' : ''}: ` : '') + this.axes;
   }

@@ -14,7 +14,7 @@ import {Overview} from './overview.mjs';
 import {CanvasPainter} from './paint.mjs';
 import {device, isStacked, widest} from './pen.mjs';
 import {savedPicture} from './saved_picture.mjs';
-import {Scale, brief, entropyText, modeOf, paletteOf, threeDigits} from './scale.mjs';
+import {Scale, brief, entropyText, modeOf, paletteOf} from './scale.mjs';
 import {insideOf} from './sentences.mjs';
 import {SelectedWeights, kSelected} from './selected.mjs';
 import {ShownNumbers} from './shown_numbers.mjs';
@@ -24,7 +24,7 @@ import {Source} from './source.mjs';
 import {State, placesOf} from './state.mjs';
 import {TileMatrix, Tiles} from './tiles.mjs';
 import {strongest} from './strongest.mjs';
-import {kStages, stagesOf} from './why.mjs';
+import {kStages, stagesOf, whyNot} from './why.mjs';
 
 /** @typedef {import('./data.mjs').Facts} Facts */
 /** @typedef {import('./camera.mjs').Camera} Camera */
@@ -168,6 +168,7 @@ async function drawHead() {
   const {head} = state, stage = names.stage, key = wanted = `${head} ${stage}`;
   weights = null;
   byId('panel').textContent = names.title(head);
+  byId('panel').title = names.sharing(head);
   const isLate = data.tile(head) !== undefined && !data.overviews[0][head];
   document.body.classList.toggle('computing', isLate);
   writeNames();
@@ -245,7 +246,7 @@ async function readFile(head) {
 function writeNames() {
   byId('reads').textContent = names.reads;
   byId('read-by').textContent = names.readBy;
-  input('why-radio').disabled = data.tile(state.head) !== undefined;
+  input('why-radio').disabled = !facts.why || data.tile(state.head) !== undefined;
   checkRadios('side', side.shown);
   if (compares) return;
   byId('first-name').textContent = names.number;
@@ -413,7 +414,7 @@ function writeShown() {
   const changes = isChange(facts, state.order, state.set), first = `the ${state.lowestFirst ? changes ? 'smallest' : 'lowest' : 'largest'}${changes ? ' change' : ''} first`;
   const note = facts.statistics.find(({name}) => name === state.order)?.note ?? '';
   const isScreen = !device.print;
-  byId('shown').textContent = refused || [shown, state.order === 'file' ? '' : first, note, names.stage === 'weights' ? '' : 'weights', changes ? 'first minus second' : '',
+  byId('shown').textContent = refused || [shown, state.order === 'file' ? '' : first, note, state.order === 'difference' && state.set !== kDifference ? 'numbers are of the difference' : '', names.stage === 'weights' ? '' : 'weights', changes ? 'first minus second' : '',
                                           isScreen && overview.hasMore ? 'scroll for more' : '', overview.initials,
                                           isScreen && tilesAreLate() ? `a click computes ${overview.tileKinds}` : ''].filter(Boolean).join(', ');
 }
@@ -613,8 +614,10 @@ function showHeadTip(head, event) {
     const change = state.set === kDifference && name !== 'difference' ? 'change of ' : '';
     return value === null ? '' : `\n${change}${title}: ${name === kSelected && selected && state.set !== kDifference ? shortened(selected.text(state.set, head)) : brief(value)}`;
   });
-  const isLate = tile && !data.overviews[0][head];
-  showTip(`${names.title(head)}${numbers.join('')}${isLate ? '\na click computes it' : ''}`, event.clientX, event.clientY);
+  const isLate = tile && !data.overviews[0][head], scale = overview.scaleOf(state.set, head);
+  const about = [tile && data.tiles?.about(tile), tile?.kind === 'rollout' && 'dotted: exactly 0, the query does not depend on the token', names.sharing(head),
+                 isLate ? 'a click computes it' : `colours from ${scale.lowText} to ${brief(scale.high)}`].filter(Boolean);
+  showTip(`${names.title(head)}${numbers.join('')}\n${about.join('\n')}`, event.clientX, event.clientY);
   byId('tip').dataset.head = String(head);
 }
 byId('overview').addEventListener('pointerleave', hideTip);
@@ -759,7 +762,7 @@ const pageKeys = {
     byId('shortcuts').style.display = 'grid';  // there is a keyboard
   },
   w: () => {
-    if (!facts.why) return say('This page does not say how its values came about.');
+    if (!facts.why) return say(whyNot(facts));
     if (data.tile(state.head)) return say('Select a head to see why its weights are what they are.');
     showSide('why');
     byId('why').focus();
@@ -836,14 +839,13 @@ onChange('order', value => {
   overview.draw();
   orderBySelected();
 });
-/** The range of the statistic that orders the heads, in the fields that limit it. */
+/** Says the range of the statistic that orders the heads, at the fields that limit it. */
 function showRange() {
   byId('range').hidden = state.order === 'file';
   const numbers = statistic(facts, state.order, state.set).filter(value => value !== null);
   const [least, most] = [Math.min(...numbers), Math.max(...numbers)];
-  [input('least').title, input('most').title] = numbers.length > 0 ? [`the least is ${least}`, `the largest is ${most}`] : ['', ''];  // the fields round outwards
-  [input('least').placeholder, input('most').placeholder] =
-      numbers.length > 0 ? [threeDigits(least, Math.floor), threeDigits(most, Math.ceil)] : ['', ''];
+  const stay = data.count > data.headCount ? ', tiles stay' : '';
+  [input('least').title, input('most').title] = numbers.length > 0 ? [`heads with less are left out${stay}; the least is ${least}`, `heads with more are left out${stay}; the largest is ${most}`] : ['', ''];
 }
 for (const [id, none] of /** @type {[('least' | 'most'), number][]} */ ([['least', -Infinity], ['most', Infinity]])) {
   onChange(id, value => {
@@ -1045,7 +1047,7 @@ byId('row-axis').textContent = one(facts.rowAxis);
 byId('column-axis').textContent = one(facts.columnAxis);
 byId('reading').textContent = [
   openingWords(facts, hasSums), `Widths of lines are proportional to ${hasSums ? 'weights' : 'magnitudes'}${lines.pale && `; pale lines are those of ${lines.pale}`}.`,
-  'Grey numbers in cells are below 1/1000 of the end of the colour scale.'].join(' ');
+  'Grey numbers in cells are below 1/1000 of the end of the colour scale.', hasSums ? whyNot(facts) : ''].join(' ').trim();
 byId('find-help').textContent = `find a token; Enter: next ${one(facts.rowAxis)}, Shift and Enter: next ${one(facts.columnAxis)}`;
 // Entries of #facts are at least 6.6 rem wide.
 for (const [id, labels] of /** @type {[string, string[]][]} */ ([['query', facts.rows], ['key', facts.columns]])) {
@@ -1063,8 +1065,8 @@ select('order').append(new Option(isOfLayers ? 'of layers and heads' : 'of the f
 if (typeof facts.why === 'object' && facts.why?.sinks) {
   byId('sum-name').textContent = 'sum without sink';
   byId('sum-name').title = 'of the weights of the row';
-  byId('entropy-name').textContent = '−Σ a ln a in nats';
-  byId('entropy-name').title = 'of the weights of the row as they are, without the sink';
+  byId('entropy-name').textContent = 'entropy −Σ a ln a, nats';
+  byId('entropy-name').title = 'of the weights of the row as they are, which do not sum to 1 without the sink';
 }
 const ofLog = /** @type {HTMLOptionElement} */ (select('colours').querySelector('[value=log]'));
 if (facts.signed) ofLog.remove();

@@ -7,6 +7,7 @@ import {headColour} from './pen.mjs';
 import {insideOf, sentencesOf} from './sentences.mjs';
 import {Lines, TokenText} from './side.mjs';
 import {StrongestList} from './strongest.mjs';
+import {whyNot} from './why.mjs';
 import {WhyPanel} from './why_panel.mjs';
 
 /** @typedef {import('./scale.mjs').Scale} Scale */
@@ -35,7 +36,8 @@ export class SideBox {
     this.why = new WhyPanel(byId('why'), data, state);
     /** Whether the lines' view shows the selection. */
     this.revealed = false;
-    byId('why-choice').hidden = !data.facts.why;
+    byId('why-choice').hidden = !data.facts.why && (!data.hasSums || data.compares);
+    byId('why-choice').title = whyNot(data.facts);
     const [rows, columns] = [data.facts.rows, data.facts.columns].map(sentencesOf);
     this.pairs = rows.flatMap(a => columns.map(b => a.name + b.name));
     byId('sentences').hidden = this.pairs.length === 0;

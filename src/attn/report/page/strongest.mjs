@@ -52,14 +52,14 @@ function numberOf({value, error}, isBound) {
 }
 
 /**
- * "these 10: 0.973 of 1"; "" for bounds and if there are fewer than two.
+ * "these 10 together: 0.973 of the row's sum 1"; "" for bounds and if there are fewer than two.
  * @param {Item[]} items @param {boolean} isBound @param {number} whole the sum of the row; NaN: it has none
  */
 export function sumOf(items, isBound, whole) {
   if (isBound || items.length < 2 || !Number.isFinite(whole)) return '';
   const [sum, error] = [items.reduce((total, {value}) => total + value, 0), items.reduce((total, item) => total + item.error, 0)];
   const three = (/** @type {number} */ number) => String(Number(number.toPrecision(3)));
-  return `these ${items.length}: ${three(sum - error) === three(sum + error) ? '' : '≈ '}${three(sum)} of ${three(whole)}`;
+  return `these ${items.length} together: ${three(sum - error) === three(sum + error) ? '' : '≈ '}${three(sum)} of the row's sum ${three(whole)}`;
 }
 
 const kMostListed = 10;
@@ -83,7 +83,7 @@ export class StrongestList {
   draw(title, cells, names, selected, blank, whole) {
     const items = strongest(cells.count, cells.value, kMostListed, cells.error), {note} = cells;
     this.heading.textContent = `${title}${note && ` (${note})`}${items.length > 0 ? '' : `: ${whyNone(cells, blank)}`}`;
-    this.sum.textContent = sumOf(items, cells.isBound, whole);
+    this.sum.textContent = [sumOf(items, cells.isBound, whole), items.some(({value}) => value < 0) ? 'dashed: negative' : ''].filter(Boolean).join(' · ');
     const reach = Math.abs(items[0]?.value ?? 0) || 1;
     this.list.replaceChildren(...items.map(one => {
       const {index, value} = one, [first, last] = endsOf(cells, index);

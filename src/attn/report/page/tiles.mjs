@@ -113,6 +113,12 @@ export class Tiles {
     return this.list.flatMap((tile, t) => tile.group === group ? [this.data.headCount + t] : []);
   }
 
+  /** What a tile is. @param {Tile} tile */
+  about({kind}) {
+    if (kind === 'rollout') return 'product of (mean of heads + identity) / 2, up to this layer';
+    return this.hiddenAreZero ? 'keys that a head hides count as 0' : 'hidden where a head hides the key';
+  }
+
   /** The tile with this number, or undefined for a head. @param {number} head */
   tile(head) { return this.list[head - this.data.headCount]; }
 

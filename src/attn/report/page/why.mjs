@@ -57,6 +57,12 @@ export function stagesOf(why, hides) {
   return stages;
 }
 
+/** Why a page does not say how its weights came about; '' if it does. @param {import('./data.mjs').Facts} facts */
+export function whyNot({why, sets}) {
+  if (why) return typeof why === 'string' ? why : '';
+  return `To see how a weight comes about, ${sets.length > 1 ? 'draw one result' : 'write the page with attn run --view=page.html, which includes queries and keys'}.`;
+}
+
 /** The scores of a head, from its vectors. */
 export class Scores {
   /**
