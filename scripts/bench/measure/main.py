@@ -8,12 +8,14 @@ import platform
 import sys
 
 import errors
+import fallbacks
 import gates
 import kernels
 import memory
 import processes
 
-PARTS = {"kernels": kernels.measure, "options": kernels.measure_options, "backward": kernels.measure_backward,
+PARTS = {"kernels": kernels.measure, "options": kernels.measure_options, "fallbacks": fallbacks.measure,
+         "backward": kernels.measure_backward,
          "threads": kernels.measure_threads,
          "errors": errors.measure, "processes": processes.measure, "memory": memory.measure}
 
