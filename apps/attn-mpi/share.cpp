@@ -148,7 +148,7 @@ Sharing share_work(const Inputs& in, const Plan& plan, std::size_t members) {
   sharing.work.resize(members);
   const std::size_t rows = in.rows.size();
   const bool by_kernels = plan.path != nullptr && plan.fallback_reason == nullptr;
-  if (by_kernels && !needs_whole_rows(outputs) &&
+  if (by_kernels && !needs_whole_rows(outputs) && in.options.normaliser == Normaliser::softmax &&
       kernel::can_split_keys(in.B, in.H, in.G, rows, in.S)) {
     sharing.kind = Sharing::Kind::keys;
     std::fill(sharing.work.begin(), sharing.work.end(), plan.flops / static_cast<double>(members));

@@ -158,9 +158,8 @@ JOBS = {
     "lse_sinks": [{"lse_sinks": "excluded", "sinks": (H,)}],
     "lse_empty": [{"lse_empty": "inf"}],
     "empty_rows": [{"empty_rows": "uniform"}, {"empty_rows": "nan"}],
-    "normaliser": [{"normaliser": "softmax"}]
-                  + [{"normaliser": name, "expect": "normaliser"}
-                     for name in ["sparsemax", "entmax15", "hardmax", "sigmoid", "none"]],
+    "normaliser": [{"normaliser": name} for name in ["softmax", "sparsemax", "entmax15", "hardmax", "sigmoid"]]
+                  + [{"normaliser": "none", "expect": "normaliser"}],
     "top_k": [{"normaliser": "top_k", "top_k": 2, "expect": "normaliser"}],
     "o_scale": [{"o_scale": 0.25}, {"o_scale": 4, "gate": (B, H, L, D)}],
     "temperature": [{"temperature": 2}, {"temperature": 1e-39, "expect": "temperature"},

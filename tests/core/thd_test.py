@@ -17,7 +17,7 @@ JOBS = {
     "gate": {"gate": RNG.standard_normal((L, H, DV))},
     "gradients": {"grad_context": RNG.standard_normal((L, H, DV)),
                   "outputs": ["context", "grad_Q", "grad_K", "grad_V"]},
-    "reference path": {"normaliser": "sparsemax", "outputs": ["context", "weights", "logsumexp", "present_K"]},
+    "reference path": {"path": "reference", "outputs": ["context", "weights", "logsumexp", "present_K"]},
 }
 WITH_BATCH = ["Q", "K", "V", "past_K", "past_V", "gate", "grad_context"]  # inputs that layout blhd has in a batch
 

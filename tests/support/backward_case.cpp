@@ -91,6 +91,7 @@ RowBound<T> bound_row(const BackwardCase<T>& c, const Case<T>& of,
 
 template <class T>
 void fill_backward(BackwardCase<T>& c, Case<T>& of, std::mt19937_64& random, bool options) {
+  of.problem.normaliser = kernel::Normaliser::softmax;
   const auto& p = of.problem;
   std::normal_distribution<> normal;
   const DType dtype = options && happens(random, 0.2) ? DType::bf16 : dtype_of<T>;

@@ -64,6 +64,34 @@ ScoreTolerances score_tolerances(const Case<T>& c, reference::Query query,
   return error;
 }
 
+/// How much the largest visible score of a query exceeds the next one, divided by the temperature.
+template <class T>
+double gap_of(const reference::Outputs<Real>& exact, reference::Query q,
+              const kernel::Problem<T>& p) {
+  std::vector<double> seen;
+  const std::size_t row = (q.b * p.H + q.h) * p.L + q.l;
+  for (std::size_t j = 0; j < p.S; ++j)
+    if (reference::is_visible(p, q, j))
+      seen.push_back(static_cast<double>(exact.masked[row * p.S + j] / p.temperature));
+  std::sort(seen.rbegin(), seen.rend());
+  return seen.size() < 2 ? std::numeric_limits<double>::infinity() : seen[0] - seen[1];
+}
+
+/// The error of a weight if those of the scores, and of a sum of numbers of at most 1, are at most
+/// `error`.
+double other_tolerance(kernel::Normaliser normaliser, double weight, double error, double gap) {
+  switch (normaliser) {
+    case kernel::Normaliser::sparsemax:
+      return 4 * error;
+    case kernel::Normaliser::entmax15:
+      return 8 * error * (std::sqrt(weight) + error);
+    case kernel::Normaliser::hardmax:
+      return gap > 4 * error ? 0 : 1;
+    default:
+      return error;
+  }
+}
+
 /// Sets the tolerances of query l of head h of batch item b.
 template <class T>
 void set_tolerances(const Case<T>& c, const reference::Outputs<Real>& exact, std::size_t b,
@@ -99,22 +127,31 @@ void set_tolerances(const Case<T>& c, const reference::Outputs<Real>& exact, std
   const double log_sum = static_cast<double>(exact.logsumexp[row]) - max;
   tolerance.logsumexp[row] =
       score_error + sum_error + std::abs(max) * kRounding<T> + std::abs(log_sum) * kRounding<T> * 2;
+  const double gap = gap_of(exact, query, p);
   for (std::size_t j = 0; j < p.S; ++j) {
     const std::size_t at = row * p.S + j;
     const auto masked = static_cast<double>(exact.masked[at] / p.temperature);
     const double exp_error = is_visible(j) ? std::abs(masked - max) * kRounding<T> * 2 : 0;
     tolerance.weights[at] =
-        double(exact.weights[at]) * (std::expm1(2 * score_error) + sum_error + exp_error) + tiny;
+        p.normaliser == kernel::Normaliser::softmax
+            ? double(exact.weights[at]) * (std::expm1(2 * score_error) + sum_error + exp_error) +
+                  tiny
+            : other_tolerance(p.normaliser, double(exact.weights[at]), score_error + sum_error,
+                              gap);
     tolerance.dropped[at] = reference::dropout(p, query, j) * tolerance.weights[at] +
                             4 * kRounding<T> * double(exact.dropped[at]);
   }
   for (std::size_t d = 0; d < p.Dv; ++d) {
-    double size = 0;
+    double size = 0, of_weights = 0;  // the latter by normalisers other than softmax
     for (std::size_t j = 0; j < p.S; ++j) {
+      const double value = c.v.at(b, h / (p.H / p.G), j, d);
+      if (p.normaliser != kernel::Normaliser::softmax && is_visible(j) && std::isfinite(value))
+        of_weights += tolerance.dropped[row * p.S + j] * std::abs(value);
       const auto weight = static_cast<double>(exact.dropped[row * p.S + j]);
-      if (is_visible(j) || weight != 0) size += std::abs(weight * c.v.at(b, h / (p.H / p.G), j, d));
+      if (is_visible(j) || weight != 0) size += std::abs(weight * value);
     }
     tolerance.context[row * p.Dv + d] = size * (std::expm1(2 * score_error) + 2 * sum_error) +
+                                        of_weights +
                                         tiny * static_cast<double>(p.S) * double(p.dropout_factor);
   }
 }
@@ -154,7 +191,7 @@ std::string difference(const std::vector<T>& found, const std::vector<double>& e
                           : x == expected[i] || std::abs(x - expected[i]) <= tolerance[i];
     if (same) continue;
     std::ostringstream out;
-    out.precision(10);
+    out.precision(17);
     out << "element " << i << ": expected " << expected[i] << " +- " << tolerance[i] << ", found "
         << x;
     return out.str();

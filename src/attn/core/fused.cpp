@@ -244,7 +244,7 @@ void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
 }
 
 /// The kernels divide by the sum of the exponentials last, so a sum of weighted values may overflow
-/// although the context, their mean without dropout, does not. Recomputes such elements from values
+/// although the context, their mean, does not. Recomputes such elements from values
 /// scaled down by a power of two; those that are still infinite or NaN are left unchanged. Leaves
 /// `problem` with the scaled values.
 template <class T>
@@ -253,7 +253,8 @@ void recompute_overflowed(kernel::Problem<T>& problem, const Tensor& values, Ten
   bool all_finite = true;  // a loop without an exit, which compilers vectorise
   for (const T x : context.data<T>()) all_finite &= finite(x);
   if (all_finite) return;
-  const bool drops = problem.dropout.data != nullptr;
+  const bool is_mean =
+      problem.dropout.data == nullptr && problem.normaliser != kernel::Normaliser::sigmoid;
   const int shift =
       std::ilogb(static_cast<double>(problem.S) * static_cast<double>(problem.dropout_factor)) + 2;
   const T limit = std::ldexp(std::numeric_limits<T>::max(), -shift);
@@ -274,7 +275,7 @@ void recompute_overflowed(kernel::Problem<T>& problem, const Tensor& values, Ten
   const auto to = context.mutable_data<T>();
   for (std::size_t i = 0; i < to.size(); ++i)
     if (!finite(to[i]) && finite(from[i]))  // rounding must not make a mean exceed all values
-      to[i] = std::ldexp(drops ? from[i] : std::clamp(from[i], -limit, limit), shift);
+      to[i] = std::ldexp(is_mean ? std::clamp(from[i], -limit, limit) : from[i], shift);
 }
 
 /// Neighbouring queries of one document, and the keys of which they see some.
@@ -471,7 +472,9 @@ const char* fallback_reason(const Inputs& in) {
   if (!is_product(in.options.score) || (in.options.score != Score::dot && in.D == 0))
     return "score";
   unknown.score = Score::dot;
-  if (in.options.normaliser != Normaliser::softmax) return "normaliser";
+  const Normaliser normaliser = in.options.normaliser;
+  if (normaliser == Normaliser::top_k || normaliser == Normaliser::none) return "normaliser";
+  unknown.normaliser = Normaliser::softmax;
   if (in.options.softmax_axis != SoftmaxAxis::keys) return "softmax.axis";
   if (!in_one_precision(in, in.options.softmax_precision)) return "softmax.precision";
   unknown.softmax_precision = SoftmaxPrecision::automatic;

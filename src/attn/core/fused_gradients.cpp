@@ -96,6 +96,7 @@ AttendedDerivatives derivatives_as(const Attended& of, const Tensor& g,
 const char* gradient_fallback_reason(const Inputs& in, const std::vector<Request>& requests) {
   if (const char* reason = fallback_reason(in)) return reason;
   if (in.options.score != Score::dot) return "score";
+  if (in.options.normaliser != Normaliser::softmax) return "normaliser";
   if (in.options.empty_rows == EmptyRows::uniform) return "empty_rows";
   if (in[Input::grad_weights]) return "grad_weights";
   if (in[Input::grad_logsumexp] && leaves_sinks_out(in)) return "lse_sinks";

@@ -152,6 +152,21 @@ kernel::Operand row_operand_of(const Tensor& tensor) {
   return table == nullptr || has_groups ? operand_of(tensor) : operand_of(*table);
 }
 
+kernel::Normaliser kernel_normaliser(Normaliser normaliser) {
+  switch (normaliser) {
+    case Normaliser::sparsemax:
+      return kernel::Normaliser::sparsemax;
+    case Normaliser::entmax15:
+      return kernel::Normaliser::entmax15;
+    case Normaliser::hardmax:
+      return kernel::Normaliser::hardmax;
+    case Normaliser::sigmoid:
+      return kernel::Normaliser::sigmoid;
+    default:
+      return kernel::Normaliser::softmax;
+  }
+}
+
 template <class T>
 KernelProblem<T>::KernelProblem(const Inputs& in) {
   problem.B = in.B, problem.H = in.H, problem.G = in.G;
@@ -160,6 +175,7 @@ KernelProblem<T>::KernelProblem(const Inputs& in) {
   problem.softcap = static_cast<T>(in.options.softcap);
   problem.softcap_last = in.options.softcap_order == SoftcapOrder::after_mask;
   problem.temperature = static_cast<T>(in.options.temperature);
+  problem.normaliser = kernel_normaliser(in.options.normaliser);
   problem.empty_weight = static_cast<T>(empty_weight(in.options.empty_rows, in.S));
   if (!in.key_ranges) {
     own_ranges = whole_ranges(in);

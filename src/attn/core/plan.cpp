@@ -468,6 +468,16 @@ std::size_t bytes_of_blocks(const Inputs& in) {
   return saturating_product({std::min(thread_count(), tasks), kRows, columns, sizeof(double)});
 }
 
+/// Upper bound of the rows of scores in which each thread of the kernels works if it needs whole
+/// rows. Short rows are part of the memory of the program.
+std::size_t bytes_of_whole_rows(const Inputs& in) {
+  constexpr std::size_t kRows = 6, kMatrices = 2, kFewKeys = 16384;
+  if (in.options.normaliser == Normaliser::softmax || in.S <= kFewKeys) return 0;
+  const std::size_t rows = saturating_product({in.B, in.H, in.rows.size()});
+  return saturating_product(
+      {std::min(thread_count(), rows), kRows * kMatrices, in.S, size_of(in.compute)});
+}
+
 Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet& offered) {
   check_outputs(outputs, in);
   const OutputSet requested = outputs_among(outputs);
@@ -479,7 +489,8 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
   }
   const bool is_fused = result.path && !result.fallback_reason;
   if (is_fused)
-    result.bytes = saturating_sum(bytes_of_blocks(in), bytes_of_kernel_problem(in, false));
+    result.bytes = saturating_sum(saturating_sum(bytes_of_blocks(in), bytes_of_whole_rows(in)),
+                                  bytes_of_kernel_problem(in, false));
   const bool in_rows = is_fused && reads_rows(in, outputs);
   OutputSet kept;
   for (const Request& request : outputs) {

@@ -193,7 +193,7 @@ class alignas(64) Call {
     else
       kernels_.stream(rows, 0, schedule_.key_blocks);
     kernels_.finish(rows, results_);
-    if (schedule_.full_rows) deliver(rows);
+    if (schedule_.full_rows && results_.on_rows) deliver(rows);
   }
 
   /// Passes finished rows to the caller.

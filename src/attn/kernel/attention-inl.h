@@ -7,6 +7,7 @@
 #include "attn/kernel/begin-inl.h"
 #include "attn/kernel/finish-inl.h"
 #include "attn/kernel/kernels.h"
+#include "attn/kernel/normalisers-inl.h"
 #include "attn/kernel/pack_keys-inl.h"
 #include "attn/kernel/peak-inl.h"
 #include "attn/kernel/stream-inl.h"
@@ -14,24 +15,23 @@
 
 namespace attn::kernel::HWY_NAMESPACE {
 
-/// Turns one row of 2^(score - max) in the panels of `span` into weights: 0 for all other keys.
+/// Turns one row of 2^(score - max), or of weights, in the panels of `span` into weights: 0 for all
+/// other keys.
 template <class T>
 void normalize(const Problem<T>& p, const Row<T>& row, T sum, Span span, T* weights) {
   const Tag<T> d;
-  if (sum == 0) {
-    if (!sees_any_key(p, row)) return fill(weights, p.S, empty_weight(p, row));
-    sum = std::numeric_limits<T>::quiet_NaN();
-  }
+  if (sum == 0 && !sees_any_key(p, row)) return fill(weights, p.S, empty_weight(p, row));
+  const T by = divisor(p, sum);
   const auto from = span.empty() ? 0 : static_cast<std::size_t>(round_down(span.first, kPanel<T>));
   const auto to = span.empty() ? 0 : round_up(static_cast<std::size_t>(span.last), kPanel<T>);
   fill(weights, from, T(0));
   if (to < p.S) fill(weights + to, p.S - to, T(0));
-  if (sum == sum) {
-    const Vec<T> factor = hn::Set(d, 1 / sum);
+  if (by == by) {
+    const Vec<T> factor = hn::Set(d, 1 / by);
     for (std::size_t j = from; j < to; j += kLanes<T>)
       hn::Store(hn::Mul(hn::Load(d, weights + j), factor), d, weights + j);
   } else {  // NaN for visible keys, 0 for hidden ones
-    for (std::size_t j = from; j < HWY_MIN(to, p.S); ++j) weights[j] = sees(p, row, j) ? sum : T(0);
+    for (std::size_t j = from; j < HWY_MIN(to, p.S); ++j) weights[j] = sees(p, row, j) ? by : T(0);
   }
 }
 
@@ -73,10 +73,13 @@ void full_rows(QueryBlock<T>& block) {
     });
   }
   each_group([&](const auto& group, Span& visible) {
-    const Factors<T> factors =
-        fold_softmax(s.state, group.i, group.rows, softmax(group, visible, 0));
     const Span keys = group.reached(visible);
-    if (p.sinks)
+    if (s.unweighed) keep_scores(group, keys);
+    const Softmax<T> found = softmax(group, visible, 0);
+    const Factors<T> factors = fold_softmax(s.state, group.i, group.rows, found);
+    if (s.unweighed)
+      weigh(group, keys, found);
+    else if (p.sinks)
       for (std::size_t r = 0; r < group.rows; ++r) scale_row(group, r, keys, factors.add.of[r]);
     drop_group(group, visible, 0, dropped_of(group));
   });

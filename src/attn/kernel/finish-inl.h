@@ -53,24 +53,34 @@ void average_values(const QueryBlock<T>& block, const Row<T>& row) {
   for (std::size_t j = 0; j < p.Dv; ++j) out[j] *= p.empty_weight;
 }
 
-/// Writes the context of a row whose sum is 0.
+/// What the exponentials or weights of a row that sees keys are divided by last: the sum of
+/// exponentials, or 1 if they are weights already. NaN if all weights are NaN.
 template <class T>
-void finish_empty_row(const QueryBlock<T>& block, const Row<T>& row) {
-  const Problem<T>& p = block.problem;
-  const bool seen = sees_any_key(p, row);
-  const T weight = seen ? std::numeric_limits<T>::quiet_NaN() : empty_weight(p, row);
-  if (weight > 0) return average_values(block, row);
-  fill(row.context, p.Dv, keeps_any_key(p, row, seen) ? weight : T(0));
+T divisor(const Problem<T>& p, T sum) {
+  if (p.normaliser == Normaliser::sigmoid) return 1;
+  if (sum == 0) return std::numeric_limits<T>::quiet_NaN();
+  return p.normaliser == Normaliser::softmax || !is_finite(sum) ? sum : T(1);
 }
 
-/// Writes the context of a row that drops all keys that it sees: 0 times their values.
+/// Writes the context of a row whose visible keys all have the weight 0: 0 times their values.
 template <class T>
-void finish_dropped_row(const QueryBlock<T>& block, const Row<T>& row) {
+void finish_zero_row(const QueryBlock<T>& block, const Row<T>& row) {
   const Problem<T>& p = block.problem;
   fill(row.context, p.Dv, T(0));
   for (std::size_t key = 0; key < p.S; ++key)
     for (std::size_t j = 0; sees(p, row, key) && j < p.Dv; ++j)
       row.context[j] += T(0) * element<T>(block.kv.v, key, j);
+}
+
+/// Writes the context of a row whose sum is 0.
+template <class T>
+void finish_empty_row(const QueryBlock<T>& block, const Row<T>& row) {
+  const Problem<T>& p = block.problem;
+  const bool seen = sees_any_key(p, row);
+  if (seen && p.normaliser == Normaliser::sigmoid) return finish_zero_row(block, row);
+  const T weight = seen ? divisor(p, T(0)) : empty_weight(p, row);
+  if (weight > 0) return average_values(block, row);
+  fill(row.context, p.Dv, keeps_any_key(p, row, seen) ? weight : T(0));
 }
 
 /// log(2^max * sum), where max may be infinite.
@@ -105,7 +115,7 @@ HWY_INLINE void write_result(const QueryBlock<T>& block, const Results<T>& resul
   if (sum == 0)
     finish_empty_row(block, row);
   else if (row.dropout && !is_finite(sum) && !keeps_any_key(block.problem, row, true))
-    finish_dropped_row(block, row);
+    finish_zero_row(block, row);
   else if (values != row.context)
     for (std::size_t j = 0; j < block.problem.Dv; ++j) row.context[j] = values[j] * factor + T(0);
   if (!results.logsumexp) return;
@@ -118,7 +128,8 @@ template <class T>
 void finish(QueryBlock<T>& block, const Results<T>& results) {
   const SoftmaxState<T>& state = block.scratch.state;
   for (std::size_t i = 0; i < block.rows; ++i)
-    write_result(block, results, i, state.values + i * state.stride, 1 / state.sum[i]);
+    write_result(block, results, i, state.values + i * state.stride,
+                 1 / divisor(block.problem, state.sum[i]));
 }
 
 }  // namespace attn::kernel::HWY_NAMESPACE

@@ -88,8 +88,10 @@ struct Scratch {
   /// (rows, score_stride), if requested: raw, scaled and masked scores in units of 1. `scaled`
   /// requires `masked`, and both require `raw`.
   T *raw = nullptr, *scaled = nullptr, *masked = nullptr;
-  T* dropped =
-      nullptr;  ///< (rows, score_stride) with full_rows and dropout: `scores` after dropout
+  /// (rows, score_stride) with full_rows and dropout: `scores` after dropout.
+  T* dropped = nullptr;
+  /// (group_rows, score_stride) with normalisers other than softmax: the scores of a group.
+  T* unweighed = nullptr;
   std::size_t score_stride = 0;
   T* running_max = nullptr;  ///< (rows, lanes)
   SoftmaxState<T> state;

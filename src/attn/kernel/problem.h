@@ -4,7 +4,7 @@
 //   scores  = q_i . k_j
 //   scaled  = softcap(scale * head_scale * scores)
 //   masked  = scaled + distances[j - center_i] + biases,   -inf where key j is hidden from query i
-//   weights = exp(masked / temperature - logsumexp),
+//   weights = exp(masked / temperature - logsumexp), or those of another normaliser,
 //             logsumexp_i = log(exp(sink) + sum_j exp(masked[i, j] / temperature))
 //   context = dropout(weights) V
 //
@@ -87,6 +87,16 @@ struct Bias {
   Strides strides;
 };
 
+/// Turns the visible scores x = masked / temperature of a query into weights. softmax includes the
+/// sink. In the others, t is such that the weights sum to 1.
+enum class Normaliser : std::uint8_t {
+  softmax,
+  sparsemax,  ///< max(x - t, 0) (Martins & Astudillo, arXiv:1602.02068)
+  entmax15,   ///< max(x / 2 - t, 0)^2 (Peters et al., arXiv:1905.05702)
+  hardmax,    ///< 1 for the first of the largest scores
+  sigmoid,    ///< 1 / (1 + exp(-x))
+};
+
 /// T, float or double, is the type of all computations.
 template <class T>
 struct Problem {
@@ -101,6 +111,7 @@ struct Problem {
   T softcap = 0;                   ///< c > 0; 0: off
   bool softcap_last = false;
   T temperature = 1;
+  Normaliser normaliser = Normaliser::softmax;
   T empty_weight = 0;        ///< weight of each key for a query that sees none: 0, 1 / S or NaN
   const T* sinks = nullptr;  ///< (H), finite or -inf
 

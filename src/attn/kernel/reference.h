@@ -106,6 +106,48 @@ double dropout(const Problem<T>& p, Query q, std::size_t j) {
   return (data[offset(strides, q.b, q.h, q.l, j)] != 0) == hides ? 0 : double(p.dropout_factor);
 }
 
+/// The number t, from -1 to 0, at which a decreasing function is 1, by bisection.
+template <class N, class F>
+N where_one(F f) {
+  N low = -1, high = 0;
+  for (int i = 0; i < 200; ++i) {
+    const N middle = (low + high) / 2;
+    (f(middle) > 1 ? low : high) = middle;
+  }
+  return high;
+}
+
+/// The weights of the visible scores x by a normaliser other than softmax. They are all NaN if they
+/// depend on each other and a score is NaN or the largest is infinite.
+template <class N>
+std::vector<N> other_weights(Normaliser normaliser, std::vector<N> x) {
+  if (normaliser == Normaliser::softmax || x.empty()) return {};
+  if (normaliser == Normaliser::sigmoid) {
+    for (N& score : x) score = 1 / (1 + std::exp(-score));
+    return x;
+  }
+  const auto largest = std::max_element(x.begin(), x.end());
+  const auto first = static_cast<std::size_t>(largest - x.begin());
+  const N max = *largest;
+  const auto is_nan = [](N score) { return std::isnan(score); };
+  if (std::isinf(max) || std::any_of(x.begin(), x.end(), is_nan))
+    return std::vector<N>(x.size(), std::numeric_limits<N>::quiet_NaN());
+  const bool halves = normaliser == Normaliser::entmax15;
+  for (N& score : x) score = (score - max) / (halves ? 2 : 1);
+  const auto weight = [&](N score, N t) {
+    const N above = std::max(score - t, N(0));
+    return halves ? above * above : above;
+  };
+  const N t = where_one<N>([&](N at) {
+    N total = 0;
+    for (const N score : x) total += weight(score, at);
+    return total;
+  });
+  for (std::size_t j = 0; j < x.size(); ++j)
+    x[j] = normaliser == Normaliser::hardmax ? N(j == first) : weight(x[j], t);
+  return x;
+}
+
 /// Computes all outputs in N, for example long double.
 template <class N, class T>
 Outputs<N> attend(const Problem<T>& p) {
@@ -154,10 +196,16 @@ Outputs<N> attend(const Problem<T>& p) {
     out.logsumexp[i] = std::isinf(max) && max > 0 ? max : origin + std::log(sum);
 
     const bool empty = !sees_any && sum == 0;
+    std::vector<N> seen;
+    for (std::size_t j = 0; j < p.S; ++j)
+      if (is_visible(p, q, j)) seen.push_back(masked[j] / p.temperature);
+    const std::vector<N> others = other_weights(p.normaliser, seen);
+    std::size_t next = 0;
     for (std::size_t j = 0; j < p.S; ++j) {
       const bool visible = is_visible(p, q, j);
       if (empty) weights[j] = key_range(p, q).padding ? N(0) : N(p.empty_weight);
-      if (!empty && visible) weights[j] /= sum;
+      if (!empty && visible)
+        weights[j] = p.normaliser == Normaliser::softmax ? weights[j] / sum : others[next++];
       if (const double factor = dropout(p, q, j); factor != 0) dropped[j] = weights[j] * factor;
       if (!empty ? !visible : dropped[j] == 0) continue;  // a hidden value has no effect, even NaN
       for (std::size_t d = 0; d < p.Dv; ++d)

@@ -55,7 +55,8 @@ Schedule make_schedule(const Problem<T>& p, const Results<T>& results, const Geo
   schedule.scaled = results.on_rows && results.scaled;
   schedule.masked = results.on_rows && (results.scaled || results.masked);
   schedule.raw = results.on_rows && (results.scores || schedule.masked);
-  schedule.full_rows = results.on_rows && (schedule.raw || results.weights || results.dropped);
+  schedule.full_rows = p.normaliser != Normaliser::softmax ||
+                       (results.on_rows && (schedule.raw || results.weights || results.dropped));
   schedule.dropped = schedule.full_rows && p.dropout.data != nullptr;
   schedule.pairs = p.B * p.G;
   schedule.pair_rows = p.H / p.G * p.L;
@@ -77,10 +78,9 @@ Schedule make_schedule(const Problem<T>& p, const Results<T>& results, const Geo
   schedule.block_rows = few_rows ? schedule.pair_rows
                                  : choose_rows(score_matrices * schedule.score_stride * sizeof(T));
   schedule.task_rows = few_rows ? schedule.pair_rows : choose_task_rows(schedule);
-  schedule.score_buffer_rows =
-      schedule.full_rows
-          ? schedule.block_rows
-          : std::min(geometry.group_rows, round_up(schedule.block_rows, geometry.tile_rows));
+  schedule.group_rows =
+      std::min(geometry.group_rows, round_up(schedule.block_rows, geometry.tile_rows));
+  schedule.score_buffer_rows = schedule.full_rows ? schedule.block_rows : schedule.group_rows;
   schedule.packed = schedule.pair_rows > schedule.task_rows;
   schedule.split = few_rows && schedule.key_blocks > 1 &&
                    (schedule.pairs < 2 * kEnoughTasks || results.key_part != nullptr);
@@ -128,6 +128,8 @@ std::size_t lay_out_scratch(const Schedule& schedule, const Problem<T>& p, const
   if (schedule.raw) take(s.raw, rows * schedule.score_stride);
   if (schedule.scaled) take(s.scaled, rows * schedule.score_stride);
   if (schedule.masked) take(s.masked, rows * schedule.score_stride);
+  if (p.normaliser != Normaliser::softmax)
+    take(s.unweighed, schedule.group_rows * schedule.score_stride);
   if (schedule.dropped) take(s.dropped, rows * schedule.score_stride);
   take(s.running_max, rows * geometry.lanes);
   T* state = nullptr;

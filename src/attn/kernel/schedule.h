@@ -27,6 +27,7 @@ struct Schedule {
   bool rows_first = false;  ///< a task is the same rows of several heads, which share masks
   bool split = false;       ///< compute key blocks independently, then merge
 
+  std::size_t group_rows = 0;         ///< most rows of a group of a block
   std::size_t score_buffer_rows = 0;  ///< rows of the score buffer: a block's or a group's
   std::size_t score_stride = 0;       ///< elements
   std::size_t value_stride = 0;       ///< Dv rounded up to whole vectors
