@@ -160,7 +160,7 @@ JOBS = {
     "empty_rows": [{"empty_rows": "uniform"}, {"empty_rows": "nan"}],
     "normaliser": [{"normaliser": name} for name in ["softmax", "sparsemax", "entmax15", "hardmax", "sigmoid"]]
                   + [{"normaliser": "none", "expect": "normaliser"}],
-    "top_k": [{"normaliser": "top_k", "top_k": 2, "expect": "normaliser"}],
+    "top_k": [{"normaliser": "top_k", "top_k": 2}],
     "o_scale": [{"o_scale": 0.25}, {"o_scale": 4, "gate": (B, H, L, D)}],
     "temperature": [{"temperature": 2}, {"temperature": 1e-39, "expect": "temperature"},
                     {"temperature": 1e39, "expect": "temperature"}],

@@ -87,8 +87,8 @@ std::string Case<T>::text() const {
   out << (sizeof(T) == 4 ? "f32" : "f64") << " of " << name_of(q.dtype) << " B" << p.B << " H"
       << p.H << " G" << p.G << " L" << p.L << " S" << p.S << " D" << p.D << " Dv" << p.Dv
       << " scale " << p.scale << " softcap " << p.softcap << (p.softcap_last ? " last" : "")
-      << " normaliser " << static_cast<int>(p.normaliser) << " temperature " << p.temperature
-      << " empty " << p.empty_weight;
+      << " normaliser " << static_cast<int>(p.normaliser) << " top_k " << p.top_k << " temperature "
+      << p.temperature << " empty " << p.empty_weight;
   const auto strides = [&](const char* name, const kernel::Strides& by) {
     out << name << by.batch << "," << by.head << "," << by.row << "," << by.column;
   };
@@ -291,7 +291,8 @@ void add_options(Case<T>& c, std::mt19937_64& random) {
   if (chance(random, 0.3))
     p.empty_weight = chance(random, 0.5) ? static_cast<T>(1 / std::max(1.0, double(p.S)))
                                          : std::numeric_limits<T>::quiet_NaN();
-  if (chance(random, 0.25)) p.normaliser = static_cast<kernel::Normaliser>(1 + random() % 4);
+  if (chance(random, 0.25)) p.normaliser = static_cast<kernel::Normaliser>(1 + random() % 5);
+  p.top_k = 1 + random() % (p.S + 2);
   add_key_ranges(c, random);
   if (chance(random, 0.2)) add_distances(c, random);
   for (std::size_t which = 0; which < p.masks.size(); ++which)

@@ -64,17 +64,20 @@ ScoreTolerances score_tolerances(const Case<T>& c, reference::Query query,
   return error;
 }
 
-/// How much the largest visible score of a query exceeds the next one, divided by the temperature.
+/// How much the least of the largest visible scores that a query chooses exceeds the next one,
+/// divided by the temperature.
 template <class T>
 double gap_of(const reference::Outputs<Real>& exact, reference::Query q,
               const kernel::Problem<T>& p) {
   std::vector<double> seen;
   const std::size_t row = (q.b * p.H + q.h) * p.L + q.l;
+  const std::size_t chosen = p.normaliser == kernel::Normaliser::top_k ? p.top_k : 1;
   for (std::size_t j = 0; j < p.S; ++j)
     if (reference::is_visible(p, q, j))
       seen.push_back(static_cast<double>(exact.masked[row * p.S + j] / p.temperature));
   std::sort(seen.rbegin(), seen.rend());
-  return seen.size() < 2 ? std::numeric_limits<double>::infinity() : seen[0] - seen[1];
+  return seen.size() <= chosen ? std::numeric_limits<double>::infinity()
+                               : seen[chosen - 1] - seen[chosen];
 }
 
 /// The error of a weight if those of the scores, and of a sum of numbers of at most 1, are at most
@@ -87,6 +90,8 @@ double other_tolerance(kernel::Normaliser normaliser, double weight, double erro
       return 8 * error * (std::sqrt(weight) + error);
     case kernel::Normaliser::hardmax:
       return gap > 4 * error ? 0 : 1;
+    case kernel::Normaliser::top_k:
+      return gap > 4 * error ? weight * std::expm1(4 * error) + 1e-37 : 1;
     default:
       return error;
   }

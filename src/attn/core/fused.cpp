@@ -472,9 +472,9 @@ const char* fallback_reason(const Inputs& in) {
   if (!is_product(in.options.score) || (in.options.score != Score::dot && in.D == 0))
     return "score";
   unknown.score = Score::dot;
-  const Normaliser normaliser = in.options.normaliser;
-  if (normaliser == Normaliser::top_k || normaliser == Normaliser::none) return "normaliser";
+  if (in.options.normaliser == Normaliser::none) return "normaliser";
   unknown.normaliser = Normaliser::softmax;
+  unknown.top_k = Options{}.top_k;
   if (in.options.softmax_axis != SoftmaxAxis::keys) return "softmax.axis";
   if (!in_one_precision(in, in.options.softmax_precision)) return "softmax.precision";
   unknown.softmax_precision = SoftmaxPrecision::automatic;

@@ -162,6 +162,8 @@ kernel::Normaliser kernel_normaliser(Normaliser normaliser) {
       return kernel::Normaliser::hardmax;
     case Normaliser::sigmoid:
       return kernel::Normaliser::sigmoid;
+    case Normaliser::top_k:
+      return kernel::Normaliser::top_k;
     default:
       return kernel::Normaliser::softmax;
   }
@@ -176,6 +178,7 @@ KernelProblem<T>::KernelProblem(const Inputs& in) {
   problem.softcap_last = in.options.softcap_order == SoftcapOrder::after_mask;
   problem.temperature = static_cast<T>(in.options.temperature);
   problem.normaliser = kernel_normaliser(in.options.normaliser);
+  problem.top_k = static_cast<std::size_t>(in.options.top_k);
   problem.empty_weight = static_cast<T>(empty_weight(in.options.empty_rows, in.S));
   if (!in.key_ranges) {
     own_ranges = whole_ranges(in);

@@ -62,10 +62,70 @@ T entmax_threshold(const ScoreRow<T>& row) {
   return t;
 }
 
+/// How many scores are at least `least`.
+template <class T>
+std::size_t count_from(const ScoreRow<T>& row, T least) {
+  const Tag<T> d;
+  std::size_t count = 0;
+  for (std::size_t j = row.from; j < row.to; j += kLanes<T>)
+    count += hn::CountTrue(d, hn::Ge(hn::Load(d, row.scores + j), hn::Set(d, least)));
+  return count;
+}
+
+/// The k-th largest score by bisection; the lowest finite number if there are not more than k.
+template <class T>
+T kth_largest(const ScoreRow<T>& row, std::size_t k) {
+  const Tag<T> d;
+  T low = std::numeric_limits<T>::lowest();
+  if (count_from(row, low) <= k) return low;
+  Vec<T> least = hn::Set(d, row.max);
+  for (std::size_t j = row.from; j < row.to; j += kLanes<T>) {
+    const Vec<T> x = hn::Load(d, row.scores + j);
+    least = hn::Min(least, hn::IfThenElse(hn::Eq(x, hn::Set(d, -kInfinity<T>)), least, x));
+  }
+  low = hn::GetLane(hn::MinOfLanes(d, least));
+  if (count_from(row, row.max) >= k) return row.max;
+  for (T high = row.max;;) {  // at least k scores are not below `low`, fewer not below `high`
+    const T middle = low / 2 + high / 2;
+    if (!(middle > low && middle < high)) return low;
+    (count_from(row, middle) >= k ? low : high) = middle;
+  }
+}
+
+/// Softmax of the k largest scores.
+template <class T>
+void weigh_largest(const ScoreRow<T>& row, std::size_t k, T* weights) {
+  const Tag<T> d;
+  const T least = kth_largest(row, k);
+  const T* scores = row.scores;
+  if (std::size_t surplus = count_from(row, least); surplus > k) {  // leaves out the last of them
+    surplus -= k;
+    for (std::size_t j = row.to; j-- > row.from;) {
+      const bool is_left_out = surplus > 0 && scores[j] == least;
+      weights[j] = is_left_out ? -kInfinity<T> : scores[j];
+      surplus -= is_left_out;
+    }
+    scores = weights;
+  }
+  Vec<T> sum = hn::Zero(d);
+  for (std::size_t j = row.from; j < row.to; j += kLanes<T>) {
+    const Vec<T> x = hn::Load(d, scores + j);
+    const Vec<T> e =
+        hn::IfThenElseZero(hn::Ge(x, hn::Set(d, least)), exp2<T>(hn::Sub(x, hn::Set(d, row.max))));
+    hn::Store(e, d, weights + j);
+    sum = hn::Add(sum, e);
+  }
+  const Vec<T> factor = hn::Set(d, 1 / total<T>(sum));
+  for (std::size_t j = row.from; j < row.to; j += kLanes<T>)
+    hn::Store(hn::Mul(hn::Load(d, weights + j), factor), d, weights + j);
+}
+
 /// Writes the weights of a row.
 template <class T>
-void weigh_row(Normaliser normaliser, const ScoreRow<T>& row, T* weights) {
+void weigh_row(const Problem<T>& p, const ScoreRow<T>& row, T* weights) {
   const Tag<T> d;
+  const Normaliser normaliser = p.normaliser;
+  if (normaliser == Normaliser::top_k) return weigh_largest(row, p.top_k, weights);
   const Vec<T> zero = hn::Zero(d), one = hn::Set(d, T(1));
   if (normaliser == Normaliser::sparsemax) {
     const Vec<T> t = hn::Set(d, sparsemax_threshold(row));
@@ -116,8 +176,8 @@ void weigh(const RowGroup<T>& group, Span keys, const Softmax<T>& softmax) {
     const std::size_t row = r * group.s.score_stride;
     const T sum = softmax.sum.of[r];
     if (group.p.normaliser != Normaliser::sigmoid && (sum == 0 || !is_finite(sum))) continue;
-    weigh_row(group.p.normaliser, {group.s.unweighed + row, from, to, softmax.max.of[r]},
-              group.scores + row);
+    weigh_row<T>(group.p, {group.s.unweighed + row, from, to, softmax.max.of[r]},
+                 group.scores + row);
   }
 }
 

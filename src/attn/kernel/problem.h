@@ -95,6 +95,7 @@ enum class Normaliser : std::uint8_t {
   entmax15,   ///< max(x / 2 - t, 0)^2 (Peters et al., arXiv:1905.05702)
   hardmax,    ///< 1 for the first of the largest scores
   sigmoid,    ///< 1 / (1 + exp(-x))
+  top_k,      ///< softmax of the `top_k` largest scores, the first if tied
 };
 
 /// T, float or double, is the type of all computations.
@@ -112,6 +113,7 @@ struct Problem {
   bool softcap_last = false;
   T temperature = 1;
   Normaliser normaliser = Normaliser::softmax;
+  std::size_t top_k = 0;     ///< at least 1 with Normaliser::top_k
   T empty_weight = 0;        ///< weight of each key for a query that sees none: 0, 1 / S or NaN
   const T* sinks = nullptr;  ///< (H), finite or -inf
 

@@ -120,7 +120,7 @@ N where_one(F f) {
 /// The weights of the visible scores x by a normaliser other than softmax. They are all NaN if they
 /// depend on each other and a score is NaN or the largest is infinite.
 template <class N>
-std::vector<N> other_weights(Normaliser normaliser, std::vector<N> x) {
+std::vector<N> other_weights(Normaliser normaliser, std::size_t top_k, std::vector<N> x) {
   if (normaliser == Normaliser::softmax || x.empty()) return {};
   if (normaliser == Normaliser::sigmoid) {
     for (N& score : x) score = 1 / (1 + std::exp(-score));
@@ -132,6 +132,18 @@ std::vector<N> other_weights(Normaliser normaliser, std::vector<N> x) {
   const auto is_nan = [](N score) { return std::isnan(score); };
   if (std::isinf(max) || std::any_of(x.begin(), x.end(), is_nan))
     return std::vector<N>(x.size(), std::numeric_limits<N>::quiet_NaN());
+  if (normaliser == Normaliser::top_k) {
+    std::vector<N> weights(x.size()), left = x;
+    N sum = 0;
+    for (std::size_t n = 0; n < std::min(top_k, x.size()); ++n) {
+      const auto at =
+          static_cast<std::size_t>(std::max_element(left.begin(), left.end()) - left.begin());
+      sum += weights[at] = std::exp(x[at] - max);
+      left[at] = -std::numeric_limits<N>::infinity();
+    }
+    for (N& weight : weights) weight /= sum;
+    return weights;
+  }
   const bool halves = normaliser == Normaliser::entmax15;
   for (N& score : x) score = (score - max) / (halves ? 2 : 1);
   const auto weight = [&](N score, N t) {
@@ -199,7 +211,7 @@ Outputs<N> attend(const Problem<T>& p) {
     std::vector<N> seen;
     for (std::size_t j = 0; j < p.S; ++j)
       if (is_visible(p, q, j)) seen.push_back(masked[j] / p.temperature);
-    const std::vector<N> others = other_weights(p.normaliser, seen);
+    const std::vector<N> others = other_weights(p.normaliser, p.top_k, seen);
     std::size_t next = 0;
     for (std::size_t j = 0; j < p.S; ++j) {
       const bool visible = is_visible(p, q, j);
