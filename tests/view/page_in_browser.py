@@ -1664,6 +1664,10 @@ def test_file_gives_exact_values(page, folder):
             page.wait("return !document.getElementById('value').textContent.includes('±')")
             got = np.float32(exact(page, "value"))
             assert got == want[head // 3, head % 3, 0, i, j], f"{name}: {head, i, j}: {got}"
+        page.run("location.hash = 'head=1&row=33&column=3'")
+        page.wait("return document.body.dataset.head === '1' && !document.getElementById('value').textContent.includes('±')")
+        assert np.float32(exact(page, "value")) == want[0, 1, 0, 33, 3], "the address was changed"
+        assert page.text("sources").endswith("exact")
 
 
 def test_file_gives_all_cells_of_a_page_with_blocks(page, folder):
@@ -1698,7 +1702,7 @@ def test_file_gives_all_cells_of_a_page_with_blocks(page, folder):
     page.run("document.getElementById('menu').open = true")
     page.upload("#sources input", folder / "blocks.npy")
     page.wait("return document.querySelector('#sources output').textContent === 'exact'")
-    page.wait("return attn.data.read.has('0-1')")
+    page.wait("return attn.data.levelOfFile(0, 1) !== undefined")
     choose(page, 1, 51, 34)
     page.wait("return !document.getElementById('value').textContent.includes('largest')")
     assert np.float32(exact(page, "value")) == w[1, 51, 34]
@@ -1711,6 +1715,17 @@ def test_file_gives_all_cells_of_a_page_with_blocks(page, folder):
     assert page.text("notes").endswith("exact from blocks.npy: the matrix, the selected row and the CSV")
     lines = page.run("return attn.matrixCsv()").splitlines()
     assert np.array_equal(np.loadtxt(lines[1:], "f4", delimiter=",")[:, 1:], w[1])
+    # Another file is chosen while another head is read from the first.
+    page.run("const read = Blob.prototype.arrayBuffer;"
+             "Blob.prototype.arrayBuffer = async function() { await new Promise(r => setTimeout(r, 20)); return read.call(this); };"
+             "location.hash = 'head=0&row=33&column=3'")
+    page.wait("return document.body.dataset.head === '0'")
+    np.save(folder / "other.npy", w[:, 1:])
+    page.upload("#sources input", folder / "other.npy")
+    page.wait("return document.querySelector('#sources output').textContent.includes('bytes')")
+    page.run("return new Promise(r => setTimeout(r, 400))")
+    assert "bytes" in page.text("sources"), "errors of the first file are not of the second"
+    assert "largest of" in page.text("value") and "exact" not in page.text("notes")
 
 
 # Sizes, accessibility and print.

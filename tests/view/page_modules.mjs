@@ -17,6 +17,8 @@ const {insideOf, sentencesOf} = await load('sentences');
 const {strongest, sumOf, whyNone} = await load('strongest');
 const {blockLabels, columnOf, endsOf, rowOf, rowsOfZeros, sumAndEntropy, within} = await load('cells');
 const {FileNumbers, matrixCsv, rowText} = await load('copies');
+const {OpenFile, Source} = await load('source');
+const {ShownNumbers} = await load('shown_numbers');
 const {SelectedWeights} = await load('selected');
 const {Names} = await load('names');
 const {Tiles} = await load('tiles');
@@ -483,4 +485,48 @@ test('the legend of each of two results has its patterns', () => {
 test('sum and entropy of a row of a file', () => {
   assert.deepEqual(sumAndEntropy([.5, .5, 0, -Infinity]), {sum: 1, entropy: Math.log(2)});
   assert.deepEqual([sumAndEntropy([0, 0]).entropy, sumAndEntropy([1, NaN]).entropy, sumAndEntropy([1, -.5]).entropy], [NaN, NaN, NaN]);
+});
+
+/** A page of two heads of one row, whose file has the numbers [[1, 2], [3, 4]]; `facts` for Source and Matrix. */
+function rounded() {
+  const labels = ['0', '1'], source = {file: 'x.npy', size: 16, dtype: 'float32', offset: 0, packed: null, places: [0, 1]};
+  const facts = {rows: ['0'], columns: labels, bits: 32, step: 1, first: [0], end: [2], zeros: [false], hidden: [false], sets: ['x'], sources: [source]};
+  const matrices = [[1, 2], [3, 4]].map((cells, head) => new Matrix(facts, 0, head, new Uint8Array(Float32Array.of(0, 0, 0, 4, ...cells).buffer)));
+  return {facts, matrices, blob: numbers => new Blob([Float32Array.from(numbers)])};
+}
+
+test('rows of a file are compared with the matrix that is shown, and are those of its head', async () => {
+  const {facts, matrices, blob} = rounded(), state = {head: 0, row: 0}, figures = [{head: {matrix: matrices[0]}}];
+  const source = new Source(facts, 0), numbers = new ShownNumbers({facts, compares: false, tile: () => undefined}, state, figures, [source]);
+  await source.open(blob([1, 2, 3, 4]), file => file.row(matrices[0], 0));
+  const refuse = (_source, _file, error) => { throw error; };
+  state.head = 1;  // the address has changed, and the matrix of head 1 is not decoded yet
+  await numbers.readRows(refuse);
+  figures[0].head = {matrix: matrices[1]};
+  assert.equal(numbers.fileRow(0), null, 'not the row of head 0');
+  await numbers.readRows(refuse);
+  assert.deepEqual(numbers.fileRow(0), [3, 4]);
+});
+
+test('what is read from a file is not taken for numbers of the next file', async () => {
+  const {facts, matrices, blob} = rounded(), figures = [{head: {matrix: matrices[0]}}];
+  const source = new Source(facts, 0), numbers = new ShownNumbers({facts, compares: false, tile: () => undefined}, {head: 0, row: 0}, figures, [source]);
+  await source.open(blob([1, 2, 3, 4]), async () => {});
+  const {file} = source, reading = numbers.readRows(() => assert.fail());
+  const opening = source.open(blob([1, 2]), async () => {});
+  await assert.rejects(opening, /it has 8 bytes/);
+  await reading;
+  assert.equal(numbers.fileRow(0), null);
+  assert.equal(source.close(file), false, 'an error of the first file does not close the second');
+});
+
+test('of two files that are opened, the last chosen one is open', async () => {
+  const {facts, blob} = rounded(), source = new Source(facts, 0), [first, second] = [blob([1, 2, 3, 4]), blob([1, 2, 3, 4])];
+  /** @type {() => void} */
+  let resume = () => {};
+  const slow = source.open(first, () => new Promise((_, reject) => { resume = () => reject(new Error('other values')); }));
+  assert.equal(await source.open(second, async () => {}), true);
+  resume();
+  assert.equal(await slow, false, 'the error of the first is not reported');
+  assert.ok(source.file instanceof OpenFile && source.file.blob === second);
 });

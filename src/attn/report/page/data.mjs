@@ -80,17 +80,19 @@ export class Matrix {
   /**
    * @param {Facts} facts
    * @param {number} set
+   * @param {number} head
    * @param {Uint8Array} bytes of the element values-S-P
    */
-  constructor(facts, set, bytes) {
+  constructor(facts, set, head, bytes) {
     this.facts = facts;
+    this.head = head;
     this.step = facts.step;
     this.rows = Math.ceil(facts.rows.length / this.step);
     this.columns = Math.ceil(facts.columns.length / this.step);
-    const size = facts.bits / 8, head = 16 * this.rows;
+    const size = facts.bits / 8, begin = 16 * this.rows;
     this.ofRows = new Float32Array(bytes.buffer, bytes.byteOffset, 4 * this.rows);
-    const count = Math.floor((bytes.byteLength - head) / size);
-    const body = bytes.slice(head, head + count * size).buffer;
+    const count = Math.floor((bytes.byteLength - begin) / size);
+    const body = bytes.slice(begin, begin + count * size).buffer;
     this.cells = facts.bits === 64 ? new Float64Array(body) : facts.bits === 32 ? new Float32Array(body)
                : facts.bits === 16 ? new Uint16Array(body) : new Uint8Array(body);
     /** Whether the values are 32-bit floats. */
@@ -326,8 +328,8 @@ export class Data {
     this.ofHiding = new Recent(6);
     /** @type {Recent<Promise<Head>>} */
     this.stages = new Recent(6);
-    /** Levels of the original file, which replace those of the page. @type {Map<string, Level>} */
-    this.read = new Map();
+    /** All cells of a head in the original file, which replace those of the page. @type {(set: number, head: number) => Level | undefined} */
+    this.levelOfFile = () => undefined;
     /** Computed matrices, which are numbered after the heads. @type {import('./tiles.mjs').Tiles | null} */
     this.tiles = null;
   }
@@ -386,7 +388,7 @@ export class Data {
   matrix(set, head) {
     if (this.tiles && this.tile(head)) return /** @type {Promise<any>} */ (this.tiles.matrix(head));
     return this.matrices.get(`${set}-${head}`, async () => {
-      if (set !== kDifference) return new Matrix(this.facts, set, await this.bytes(`values-${set}-${head}`));
+      if (set !== kDifference) return new Matrix(this.facts, set, head, await this.bytes(`values-${set}-${head}`));
       return new Difference(.../** @type {[Matrix, Matrix]} */ (
           await Promise.all([this.matrix(0, head), this.matrix(1, head)])));
     });
@@ -451,7 +453,7 @@ export class Data {
   async head(set, head) {
     const matrix = await this.matrix(set, head), pyramid = await this.pyramid(set, head);
     const finest = await this.finest.get(`${set}-${head}`, () => matrix.level());
-    const overview = this.overviews[set][head], read = this.read.get(`${set}-${head}`);
+    const overview = this.overviews[set][head], read = this.levelOfFile(set, head);
     return {matrix, levels: [read ?? [], finest, pyramid, overview ?? []].flat()};
   }
 }

@@ -139,6 +139,7 @@ const {lines, text, strongest: strongestList} = side;
 /** Of the selected head, in the first result. @type {import('./data.mjs').Matrix | import('./data.mjs').Difference | null} */
 let weights = null;
 const sources = (facts.sources ?? []).map((_, set) => new Source(facts, set));
+data.levelOfFile = (/** @type {number} */ set, /** @type {number} */ head) => sources[set]?.file?.levels.get(head);
 const numbers = new ShownNumbers(data, state, figures, sources);
 
 /** @returns {GlPainter | CanvasPainter} */
@@ -231,13 +232,13 @@ function largestShown() {
 async function readFile(head) {
   if (facts.step === 1 || data.tile(head)) return;
   await Promise.all(sources.map(async source => {
-    if (!source.blob || data.read.has(`${source.set}-${head}`)) return;
+    const {file, set} = source;
+    if (!file || file.levels.has(head)) return;
     try {
-      const matrix = /** @type {Matrix} */ (await data.matrix(source.set, head));
-      data.read.set(`${source.set}-${head}`, await source.level(matrix, head));
-      if (state.head === head) drawHead();
+      file.levels.set(head, await file.level(/** @type {Matrix} */ (await data.matrix(set, head))));
+      if (state.head === head && source.file === file) drawHead();
     } catch (error) {
-      refuseSource(source.set, error);
+      refuseSource(source, file, error);
     }
   }));
 }
@@ -304,7 +305,7 @@ function drawFocus() {
   if (selected?.reset()) orderBySelected();
   writeFacts();
   side.draw();
-  if (sources.some(source => source.blob)) readRows();
+  if (sources.some(source => source.file)) readRows();
   saveSoon();
 }
 
@@ -956,40 +957,41 @@ byId('save-png').addEventListener('click', () => {
 const scaleNote = () => shownMode() === 'linear' ? '' : `${byId('mode-name').textContent}: ${chosen('colours')}`;
 /** What the page says below its title. */
 function notes() {
-  const names = sources.flatMap(source => source.blob ? [source.about.file] : []);
+  const names = sources.flatMap(source => source.file ? [source.about.file] : []);
   const exact = `exact from ${names.join(' and ')}: ${facts.step > 1 ? 'the matrix, ' : ''}the selected row and the CSV`;
   return [...facts.notes, ...names.length > 0 ? [exact] : []];
 }
 const lackText = () => state.missing && `This page has no ${state.missing}.`;
 function writeNotes() { byId('notes').textContent = [lackText(), ...notes()].filter(Boolean).join(' · '); }
 
-/** @param {number} set @param {unknown} error */
-function refuseSource(set, error) {
-  sources[set].close();
-  numbers.forget(set);
-  writeNotes();
-  sourceOutputs[set].textContent = error instanceof Error ? error.message : String(error);
-  writeFacts();
+/** @param {Source} source @param {import('./source.mjs').OpenFile} file @param {unknown} error */
+function refuseSource(source, file, error) {
+  if (source.close(file)) writeSource(source, error instanceof Error ? error.message : String(error));
 }
-const sourceOutputs = sources.map((source, set) => {
+/** Says whether the file of a result is open, and shows its numbers or those of the page. @param {Source} source @param {string} words */
+function writeSource({set}, words) {
+  sourceOutputs[set].textContent = words;
+  writeNotes();
+  if (facts.step > 1) drawHead();
+  else drawFocus();
+}
+const sourceOutputs = sources.map(source => {
   const label = document.createElement('label'), chooser = document.createElement('input');
   const output = document.createElement('output');
   chooser.type = 'file';
   label.append(`for exact values, open ${source.about.file} `, chooser, output);
   chooser.addEventListener('change', async () => {
-    const file = chooser.files?.[0];
-    if (!file) return;
+    const chosen = chooser.files?.[0], {head, row} = state;
+    if (!chosen) return;
+    output.textContent = '';
     try {
-      await source.open(file);
-      numbers.forget(set);
-      const matrix = await data.matrix(set, state.head);
-      if (matrix instanceof Matrix) await source.row(matrix, state.head, state.row);
-      output.textContent = 'exact';
-      writeNotes();
-      readRows();
-      readFile(state.head);
+      const isOpen = await source.open(chosen, async file => {
+        const matrix = await data.matrix(source.set, head);
+        if (matrix instanceof Matrix) await file.row(matrix, row);
+      });
+      if (isOpen) writeSource(source, 'exact');
     } catch (error) {
-      refuseSource(set, error);
+      writeSource(source, error instanceof Error ? error.message : String(error));
     }
   });
   byId('sources').append(label);

@@ -2,12 +2,16 @@
 
 import {blockNote, isSingle, sumAndEntropy} from './cells.mjs';
 import {FileNumbers, matrixCsv, rowText} from './copies.mjs';
-import {Matrix, StageMatrix, blankName, kDifference, kSum} from './data.mjs';
+import {Difference, Matrix, StageMatrix, blankName, kDifference, kSum} from './data.mjs';
 import {written} from './scale.mjs';
 import {errorOf} from './tiles.mjs';
 
 /** The sets whose numbers are in a set: both results in their difference. @param {number} set */
 const partsOf = set => set === kDifference ? [0, 1] : [set];
+
+/** What was read: the files of the parts of a set, the matrix of the page and its row. @typedef {{files: (OpenFile | null)[], matrix: AnyMatrix, row: number, values: number[]}} ReadRow */
+/** @typedef {import('./source.mjs').OpenFile} OpenFile */
+/** @typedef {import('./data.mjs').Head['matrix']} AnyMatrix */
 
 export class ShownNumbers {
   /**
@@ -22,46 +26,49 @@ export class ShownNumbers {
     this.state = state;
     this.figures = figures;
     this.sources = sources;
-    /** The rows that were read from files, for each set. @type {{key: string, values: number[]}[]} */
+    /** The rows that were read from files, for each set. @type {ReadRow[]} */
     this.rows = [];
   }
 
   /** @param {number} set */
   matrix(set) { return this.figures[set].head.matrix; }
-  get key() { return `${this.state.head}-${this.state.row}`; }
+  /** The open files of the parts of a set. @param {number} set */
+  files(set) { return partsOf(set).map(part => this.sources[part]?.file ?? null); }
   /** The selected row of a set in its file, if it has been read. @param {number} set */
-  fileRow(set) { return this.rows[set]?.key === this.key && !(this.matrix(set) instanceof StageMatrix) ? this.rows[set].values : null; }
+  fileRow(set) {
+    const read = this.rows[set], files = this.files(set);
+    return read && read.matrix === this.matrix(set) && read.row === this.state.row && files.every((file, k) => file !== null && file === read.files[k])
+        ? read.values : null;
+  }
   /** The same as a matrix with this row. @param {number} set */
   ofFile(set) {
     const matrix = this.matrix(set), row = this.fileRow(set);
     return matrix && row ? new FileNumbers(matrix, row, this.isSingle(set), this.facts.columns.length, this.state.row) : null;
   }
   /** Whether the numbers of a file are 32-bit floats. @param {number} set */
-  isSingle(set) { return set !== kDifference && this.sources[set].single; }
+  isSingle(set) { return set !== kDifference && this.sources[set].file?.single === true; }
   /** Whether the selected row of all sets has been read. */
   get isExact() { return this.figures.every((_, set) => this.ofFile(set)); }
 
-  /** Reads the selected row from the open files; returns whether that changed what is shown. @param {(set: number, error: unknown) => void} refuse */
+  /**
+   * Reads the selected row from the open files; returns whether that changed what is shown.
+   * @param {(source: import('./source.mjs').Source, file: OpenFile, error: unknown) => void} refuse
+   */
   async readRows(refuse) {
-    const {key, rows, state} = this, {head, row} = state, before = [...rows];
+    const {state: {row}, rows} = this, before = [...rows];
     for (const source of this.sources) {
-      const {set} = source, matrix = this.matrix(set);
-      if (!source.blob || rows[set]?.key === key || !(matrix instanceof Matrix)) continue;
+      const {set, file} = source, matrix = this.matrix(set);
+      if (!file || this.fileRow(set) || !(matrix instanceof Matrix)) continue;
       try {
-        rows[set] = {key, values: await source.row(matrix, head, row)};
+        rows[set] = {files: [file], matrix, row, values: await file.row(matrix, row)};
       } catch (error) {
-        refuse(set, error);
+        refuse(source, file, error);
       }
     }
-    if (this.data.compares && rows[0]?.key === key && rows[1]?.key === key && rows[kDifference]?.key !== key)
-      rows[kDifference] = {key, values: rows[0].values.map((a, j) => a - rows[1].values[j])};
-    return this.key === key && rows.some((one, set) => one !== before[set]);
-  }
-
-  /** Forgets what was read from the file of a set. @param {number} set */
-  forget(set) {
-    delete this.rows[set];
-    delete this.rows[kDifference];
+    const [first, second] = this.data.compares ? [this.fileRow(0), this.fileRow(1)] : [];
+    if (first && second && !this.fileRow(kDifference))
+      rows[kDifference] = {files: this.files(kDifference), matrix: this.matrix(kDifference), row: this.state.row, values: first.map((a, j) => a - second[j])};
+    return rows.some((one, set) => one !== before[set] && this.fileRow(set) !== null);
   }
 
   /** What blocks of cells have in a set; "" for single cells. @param {number} set */
@@ -98,16 +105,19 @@ export class ShownNumbers {
     return rowText(this.facts, matrices, names.map((name, set) => notes[set] ? `${name} (${notes[set]})` : name), this.state.row);
   }
 
-  /** Whether the numbers of the head can be read from the files. @param {number} set */
-  canRead(set) {
-    const matrix = this.matrix(set), isOfFile = matrix && !(matrix instanceof StageMatrix) && !this.data.tile(this.state.head);
-    return isOfFile && partsOf(set).every(part => this.sources[part]?.blob);
+  /** The matrices of the page whose numbers in the files are those of a set. @param {number} set */
+  parts(set) {
+    const matrix = this.matrix(set);
+    return matrix instanceof Matrix ? [matrix] : matrix instanceof Difference ? [matrix.a, matrix.b] : [];
   }
+  /** Whether the numbers of the head can be read from the files. @param {number} set */
+  canRead(set) { return this.parts(set).length > 0 && this.files(set).every(Boolean); }
   /** The numbers of the head in a set: those of the files, if they are open. @param {number} set */
   async csv(set) {
-    const {facts} = this, matrix = this.matrix(set);
+    const {facts} = this, matrix = this.matrix(set), files = this.files(set);
     if (!matrix || !this.canRead(set)) return matrixCsv(facts, matrix, this.inexactness(set));
-    const [first, second] = await Promise.all(partsOf(set).map(part => this.sources[part].numbers(this.state.head, 0, facts.rows.length)));
-    return matrixCsv(facts, new FileNumbers(matrix, second ? first.map((a, k) => a - second[k]) : first, this.isSingle(set), facts.columns.length));
+    const single = this.isSingle(set);
+    const [first, second] = await Promise.all(this.parts(set).map((part, k) => /** @type {OpenFile} */ (files[k]).numbers(part.head, 0, facts.rows.length)));
+    return matrixCsv(facts, new FileNumbers(matrix, second ? first.map((a, k) => a - second[k]) : first, single, facts.columns.length));
   }
 }

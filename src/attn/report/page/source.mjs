@@ -29,56 +29,41 @@ const kReaders = {
 /** @param {string} why @returns {never} */
 function refuse(why) { throw new Error(why); }
 
+/** @param {Facts} facts @param {number} set */
+const aboutOf = (facts, set) => /** @type {NonNullable<Facts['sources']>} */ (facts.sources)[set];
+
 /** @param {Blob} packed */
 const expanded = packed => new Response(packed.stream().pipeThrough(new DecompressionStream('deflate-raw'))).blob();
 
-/** The file of one result, once the user has opened it, and the last row that was read. */
-export class Source {
-  /** @param {Facts} facts @param {number} set */
-  constructor(facts, set) {
+/** An opened file of one result, and the last row that was read. */
+export class OpenFile {
+  /** @param {Facts} facts @param {number} set @param {Blob} blob the file, or its part with the tensor, expanded */
+  constructor(facts, set, blob) {
     this.facts = facts;
-    this.set = set;
-    this.about = /** @type {NonNullable<Facts['sources']>} */ (facts.sources)[set];
-    /** The file, or its part with the tensor, expanded; null if it is not open. @type {Blob | null} */
-    this.blob = null;
-    /** @type {{key: string, values: Promise<number[]>}} */
-    this.last = {key: '', values: Promise.resolve([])};
+    this.about = aboutOf(facts, set);
+    this.blob = blob;
+    /** Whether the values are floats of at most 32 bits. */
+    this.single = /^(float32|float16|bfloat16)$/.test(this.about.dtype);
+    /** @type {{page: Matrix | null, row: number, values: Promise<number[]>}} */
+    this.last = {page: null, row: 0, values: Promise.resolve([])};
+    /** All cells of heads, for pages that store blocks of cells. @type {Map<number, import('./codes.mjs').Level>} */
+    this.levels = new Map();
   }
-
-  /** Errors: if it cannot be the file of the page. @param {Blob} file */
-  async open(file) {
-    const {size, packed} = this.about;
-    if (file.size !== size) refuse(`it has ${file.size} bytes, the page's file ${size}`);
-    this.blob = packed ? await expanded(file.slice(packed[0], packed[0] + packed[1])) : file;
-    this.last.key = '';
-  }
-
-  close() { this.blob = null; }
-
-  /** Whether the values are floats of at most 32 bits. */
-  get single() { return this.blob !== null && /^(float32|float16|bfloat16)$/.test(this.about.dtype); }
 
   /** @param {number} head @param {number} from first row @param {number} count rows */
   async numbers(head, from, count) {
     const {places, dtype, offset} = this.about, [size, reader] = kReaders[dtype];
     const columns = this.facts.columns.length, rows = this.facts.rows.length;
     const start = offset + (places[head] * rows + from) * columns * size, length = count * columns * size;
-    const bytes = new DataView(await /** @type {Blob} */ (this.blob).slice(start, start + length).arrayBuffer());
+    const bytes = new DataView(await this.blob.slice(start, start + length).arrayBuffer());
     if (bytes.byteLength < length) refuse('the file is truncated');
     return Array.from({length: count * columns}, (_, k) => reader(bytes, k * size));
   }
 
-  /**
-   * The values of a row, compared with those of the page.
-   * @param {Matrix} page
-   * @param {number} head
-   * @param {number} row
-   * @returns {Promise<number[]>}
-   */
-  row(page, head, row) {
-    const key = `${head}-${row}`;
-    if (this.last.key !== key) {
-      this.last = {key, values: this.numbers(head, row, 1).then(values => {
+  /** The values of a row, compared with those of the page. @param {Matrix} page @param {number} row @returns {Promise<number[]>} */
+  row(page, row) {
+    if (this.last.page !== page || this.last.row !== row) {
+      this.last = {page, row, values: this.numbers(page.head, row, 1).then(values => {
         if (page.step === 1) this.compare(page, row, values);
         return values;
       })};
@@ -100,14 +85,13 @@ export class Source {
    * All cells of a matrix as a level, for pages that store blocks of cells. Errors: if a block of the
    * page is not the strongest cell of the file's.
    * @param {Matrix} page
-   * @param {number} head
    * @returns {Promise<import('./codes.mjs').Level>}
    */
-  async level(page, head) {
+  async level(page) {
     const rows = this.facts.rows.length, columns = this.facts.columns.length, {step} = page;
     const codes = new Uint16Array(rows * columns), pauses = new Pauses();
     for (let top = 0; top < rows; top += step) {
-      const count = Math.min(step, rows - top), values = await this.numbers(head, top, count);
+      const count = Math.min(step, rows - top), values = await this.numbers(page.head, top, count);
       const strongest = new Float64Array(page.columns);
       values.forEach((value, k) => {
         const i = top + Math.floor(k / columns), j = k % columns, block = Math.floor(j / step);
@@ -124,5 +108,47 @@ export class Source {
       await pauses.pause();
     }
     return {tall: 1, wide: 1, rows, columns, codes};
+  }
+}
+
+/** Which file of one result is open. What is read from a file is of the OpenFile, so that nothing of it is taken for another's. */
+export class Source {
+  /** @param {Facts} facts @param {number} set */
+  constructor(facts, set) {
+    this.facts = facts;
+    this.set = set;
+    this.about = aboutOf(facts, set);
+    /** Null if none is open. @type {OpenFile | null} */
+    this.file = null;
+    /** The last that the user chose. @type {Blob | null} */
+    this.chosen = null;
+  }
+
+  /**
+   * Opens a file instead of another. Errors: if it cannot be the file of the page.
+   * @param {Blob} chosen
+   * @param {(file: OpenFile) => Promise<unknown>} check
+   * @returns {Promise<boolean>} false if the user has chosen another file since
+   */
+  async open(chosen, check) {
+    this.chosen = chosen;
+    this.file = null;
+    try {
+      const {size, packed} = this.about;
+      if (chosen.size !== size) refuse(`it has ${chosen.size} bytes, the page's file ${size}`);
+      const file = new OpenFile(this.facts, this.set, packed ? await expanded(chosen.slice(packed[0], packed[0] + packed[1])) : chosen);
+      await check(file);
+      if (this.chosen === chosen) this.file = file;
+    } catch (error) {
+      if (this.chosen === chosen) throw error;
+    }
+    return this.chosen === chosen;
+  }
+
+  /** Closes this file; false if it is not open. @param {OpenFile} file */
+  close(file) {
+    if (this.file !== file) return false;
+    this.file = null;
+    return true;
   }
 }
