@@ -130,6 +130,11 @@ class TestWhy:
                  if isinstance(word, str) and "max" in word]
         assert words and all(("sink)" in word) == ("sinks" in job) for word in words)
 
+    def test_shares_are_said_to_add_up_to_1_if_there_are_shares(self, case):
+        for step in (key for head in case[1] for query in head for key in query):
+            context = step["written"][-1]
+            assert context["name"] == "Context" and ("add up to 1" in context["words"]) == (step["share"] is not None)
+
     def test_numbers_are_those_of_numpy(self, case):
         job, steps, *_ = case
         want = expected(job)

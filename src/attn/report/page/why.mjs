@@ -270,8 +270,8 @@ export function writtenSteps(why, steps, head, row, column, hidingKey) {
                     : `Exponentials, divided by their sum over the keys${steps.sink === null ? '' : ' and the sink'}.`});
   if (steps.v.length > 0)
     written.push({name: 'Context', strips: 'context',
-                  words: ['a v (colour) is what this key adds to the context c (grey). Its share is negative if it points away from c. The shares of all keys add up to 1.',
-                          why.note].join(' ').trim(),
+                  words: ['a v (colour) is what this key adds to the context c (grey).',
+                          steps.share === null ? '' : 'Its share is negative if it points away from c. The shares of all keys add up to 1.', why.note].filter(Boolean).join(' '),
                   formulas: steps.share === null ? [] : [['share of the context = (Σ a ', ...indexed('v'), ' ', ...indexed('c'), ') / (Σ ', ...indexed('c'), ' ', ...indexed('c'), ') = ', steps.share]]});
   else if (why.note)
     written.push({name: 'Context', strips: null, words: why.note, formulas: []});
