@@ -215,14 +215,24 @@ test('a link has the numbers of layer, or batch item, and head', () => {
   assert.equal(other.head, 3);
   const headOf = text => { other.read(text); return other.head; };
   assert.deepEqual(['head=3', 'layer=3&head=1', 'head=4', 'head=9', 'layer=0&head=1', 'layer=4&head=2'].map(headOf), [3, 1, 4, 9, 0, 0]);
+  assert.deepEqual([headOf('layer=4'), headOf('batch=1')], [2, 4], 'the first head');
   assert.deepEqual(['layer=77&head=99', 'layer=4', 'head=99&row=99&column=x', 'head=3&row=1&column=-1', 'head=3&row=1&column=1', '']
                        .map(text => { other.read(text); return other.missing; }),
-                   ['layer 77, head 99', 'layer 4', 'head 99, row 99, column x', 'column -1', '', '']);
+                   ['layer 77, head 99', '', 'head 99, row 99, column x', 'column -1', '', '']);
   one.head = 4;
   assert.match(one.fragment(), /^batch=1&head=0&/);
   assert.equal(headOf('batch=1&head=0'), 4);
   one.head = 7;
   assert.match(one.fragment(), /^head=7&/, 'the position of a matrix that is not a head of a layer');
+});
+
+test('a link has the number of a batch item without heads', () => {
+  const one = state(), headOf = text => { one.read(text); return one.head; };
+  one.places = placesOf({heads: ['batch 0', 'batch 1'], groups: [''], groupEnds: [2]}, [{kind: 'mean', group: 0, title: ''}]);
+  const links = [1, 2].map(head => { one.head = head; return one.fragment().split('&row')[0]; });
+  assert.deepEqual(links, ['batch=1', 'head=mean']);
+  assert.deepEqual([...links, 'head=1', 'batch=0'].map(headOf), [1, 2, 1, 0]);
+  assert.equal(one.missing, '');
 });
 
 test('a link to a tile has its kind', () => {

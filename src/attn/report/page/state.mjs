@@ -5,14 +5,15 @@
 
 /**
  * What links have of each matrix: the numbers of layer (or batch item) and head, or for tiles 'mean' or 'rollout' instead of the
- * head. The axis is '' if there is one group. Null for other matrices, of which links have the position.
+ * head. The axis is '' if there is one group, the head null if there is no such axis. Null for other matrices, of which links have the position.
  * @param {import('./data.mjs').Facts} facts @param {import('./tiles.mjs').Tile[]} tiles which follow the heads
- * @returns {({axis: string, group: number, head: number | string} | null)[]}
+ * @returns {({axis: string, group: number, head: number | string | null} | null)[]}
  */
 export function placesOf({heads, groups, groupEnds}, tiles = []) {
   const ofHeads = heads.map((name, at) => {
-    const parts = /^(layer|batch) (\d+), head (\d+)$/.exec(`${groups[groupEnds.findIndex(end => at < end)]}, ${name}`);
-    return parts && {axis: parts[1], group: Number(parts[2]), head: Number(parts[3])};
+    const group = groups[groupEnds.findIndex(end => at < end)], title = group === '' || group === name ? name : `${group}, ${name}`;
+    const parts = /^(layer|batch) (\d+)(?:, head (\d+))?$/.exec(title);
+    return parts && {axis: parts[1], group: Number(parts[2]), head: parts[3] ? Number(parts[3]) : null};
   });
   const ofTiles = tiles.map(({kind, group}) => {
     const parts = /^(?:(layer|batch) (\d+))?$/.exec(groups[group]);
@@ -79,7 +80,7 @@ export class State {
     add('set', this.set, defaults.set);
     const place = this.head === defaults.head ? null : this.places[this.head] ?? null;
     if (place?.axis) add(place.axis, place.group, null);
-    add('head', place?.head ?? this.head, place ? null : defaults.head);
+    add('head', place ? place.head : this.head, place ? null : defaults.head);
     add('row', this.chosen.row, null);
     add('column', this.chosen.column, null);
     add('locked', this.locked ? 1 : 0, 0);
@@ -114,7 +115,7 @@ export class State {
         choices.find(one => one === parts.get(key)) ?? usual;
     this.set = index('set', limits.sets > 1 ? 3 : 1, this.defaults.set);
     const axis = ['layer', 'batch'].find(axis => parts.has(axis)), named = parts.get('head');
-    const at = axis ? this.places.findIndex(place => place?.axis === axis && String(place.group) === parts.get(axis) && String(place.head) === named)
+    const at = axis ? this.places.findIndex(place => place?.axis === axis && String(place.group) === parts.get(axis) && (named === null || String(place.head) === named))
         : named && Number.isNaN(Number(named)) ? this.places.map(place => place?.head).lastIndexOf(named)  // a tile
         : index('head', limits.heads, named === null ? this.defaults.head : -1);
     const lacking = (/** @type {string} */ key, /** @type {number} */ count) => index(key, count, -1) < 0 && parts.has(key) ? `${key} ${parts.get(key)}` : '';
