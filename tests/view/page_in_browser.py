@@ -1157,6 +1157,20 @@ def test_fragment_restores_the_view(page, model, folder):
     assert page.run("return [document.getElementById('colours').value, attn.state.pinned]") == ["log", [30]]
 
 
+def test_batch_items_without_heads_are_items(page, folder):
+    vectors = np.random.default_rng(2).standard_normal((3, 2, 4, 3)).tolist()
+    (folder / "items.json").write_text(json.dumps(dict(zip("QKV", vectors))))
+    attn("run", "items.json", "--view=items.html", "--force", cwd=folder)
+    show(page, folder / "items.html", "#batch=1")
+    assert (page.text("panel"), page.text("shown")) == ("batch 1", "2 items")
+    assert "no batch" not in page.text("notes")
+    left, top, _, _ = page.box("#overview")
+    x, y, width, height = page.run("const {row, column} = attn.overview.placeOf(2), b = attn.overview.boxOf(row, column); return [b.left, b.top, b.width, b.height]")
+    page.move(left + x + width / 2, top + y + height / 2)
+    assert page.text("tip").startswith("mean of 2 items\n") and "(mean of the items)" in page.text("tip")
+    assert "head" not in page.text("tip")
+
+
 def test_a_link_to_what_is_not_on_the_page_says_so(page, weights, folder):
     show(page, folder / "heads.html", "#head=9&row=99&column=2")
     for name in ("notes", "status"):

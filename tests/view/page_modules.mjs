@@ -22,7 +22,7 @@ const {ShownNumbers} = await load('shown_numbers');
 const {SelectedWeights} = await load('selected');
 const {Names} = await load('names');
 const {Tiles} = await load('tiles');
-const {Difference, Matrix} = await load('data');
+const {Difference, Matrix, matrixName} = await load('data');
 
 const grey = Uint32Array.from({length: 256}, (_, i) => 0xFF000000 | i << 16 | i << 8 | i);
 const marks = {ground: '#0000ff', hatch: '#00ff00', nan: '#ff0000'};
@@ -299,6 +299,15 @@ test('the page opens at a pair of words', () => {
   level.codes[7] = 5;  // animal -> it
   assert.deepEqual(openingCell(facts, level, equal), {row: 1, column: 2});
   assert.deepEqual(openingCell(facts, level, row => row / 4), {row: 2, column: 1}, 'of equal codes, the largest value');
+});
+
+test('matrices without an axis of heads are items or layers', () => {
+  const data = pageOf(1, 2, () => .5), heads = ['batch 0', 'batch 1'], facts = {...data.facts, heads, groups: [''], nan: [false]};
+  const tiles = new Tiles({...data, facts}, true), one = state(), names = new Names({...data, facts, tiles, tile: () => tiles.list[0]}, one, []);
+  assert.equal(tiles.list[0].title, 'mean of 2 items');
+  assert.equal(tiles.about(tiles.list[0]), 'keys that an item hides count as 0');
+  assert.match(names.patterns(0), /hidden in all items/);
+  assert.deepEqual([facts, {heads: ['layer 3', 'layer 4']}, {heads: ['head 0']}, {heads: ['']}].map(matrixName), ['item', 'layer', 'head', 'head']);
 });
 
 test('the largest cell is found among those of equal codes', () => {

@@ -458,6 +458,18 @@ export class Data {
   }
 }
 
+/** What each matrix is: a head or, if there is no axis of heads, an item of a batch or a layer. @param {{heads: string[]}} facts */
+export function matrixName({heads}) {
+  const isOf = (/** @type {RegExp} */ axis) => heads.every(name => axis.test(name));
+  return isOf(/^batch \d+$/) ? 'item' : isOf(/^layer \d+$/) ? 'layer' : 'head';
+}
+
+/** "a head" @param {{heads: string[]}} facts */
+export function aMatrix(facts) {
+  const name = matrixName(facts);
+  return `${name === 'item' ? 'an' : 'a'} ${name}`;
+}
+
 /** What cells without a value are, in words. @param {Facts} facts @param {number} set */
 export function blankName(facts, set) {
   const of = (/** @type {boolean[]} */ kinds) => set === kDifference ? kinds.some(Boolean) : kinds[set];

@@ -1,7 +1,7 @@
 // What the page calls what it shows: heads, numbers, the matrix and its patterns, and saved files.
 
 import {rowsOfZeros} from './cells.mjs';
-import {Matrix, kDifference, kSum} from './data.mjs';
+import {Matrix, aMatrix, kDifference, kSum, matrixName} from './data.mjs';
 import {one} from './dom.mjs';
 import {TileMatrix} from './tiles.mjs';
 import {kStages} from './why.mjs';
@@ -43,7 +43,7 @@ export class Names {
   sharing(head) {
     const {why, heads} = this.facts, keyed = why && typeof why === 'object' ? why.keyed : [];
     const numbers = keyed.flatMap((keys, other) => keys === keyed[head] ? [/\d+$/.exec(heads[other])?.[0]] : []);
-    return numbers.length > 1 ? `heads ${numbers[0]}–${numbers[numbers.length - 1]} share keys` : '';
+    return numbers.length > 1 ? `${matrixName(this.facts)}s ${numbers[0]}–${numbers[numbers.length - 1]} share keys` : '';
   }
 
   /** What the text shows of the selected row. */
@@ -84,7 +84,7 @@ export class Names {
     const has = (/** @type {boolean[]} */ kinds) => isDifference ? kinds.some(Boolean) : kinds[set];
     const isMasked = stage === 'masked' || stage === 'weights';
     const hides = isMasked && has(facts.hidden), zeros = isMasked && !isRollout && !isDifference && has(facts.zeros);
-    const who = this.tile && facts.hidden[0] ? ` in ${data.tiles?.hiddenAreZero ? 'all heads' : 'a head'}` : '';
+    const who = this.tile && facts.hidden[0] ? ` in ${data.tiles?.hiddenAreZero ? `all ${matrixName(facts)}s` : aMatrix(facts)}` : '';
     return [hides && !isRollout ? `hatched: hidden${who}` : '', zeros || (matrix instanceof TileMatrix && matrix.hasExactZeros) ? 'dotted: exactly 0' : '',
             has(facts.nan) ? 'crossed out, or filled if small: NaN' : '',
             data.hasSums && !data.compares && stage === 'weights' && matrix instanceof Matrix ? rowsOfZeros(facts.rows.map((_, i) => matrix.row(i, kSum)), facts.rowAxis) : '']

@@ -1,6 +1,7 @@
 // The cell that a page selects first: a pair of words.
 
 import {isValue} from './codes.mjs';
+import {matrixName} from './data.mjs';
 import {one} from './dom.mjs';
 
 /** @typedef {import('./data.mjs').Facts} Facts */
@@ -12,9 +13,10 @@ export function isWord(label) {
 }
 
 /** Where a page opens, as a sentence. @param {Facts} facts @param {boolean} areWeights */
-export function openingWords({sets, heads, gradient, rows, columns, rowAxis, columnAxis}, areWeights) {
+export function openingWords(facts, areWeights) {
+  const {sets, heads, gradient, rows, columns, rowAxis, columnAxis} = facts;
   if (sets.length > 1) return 'The page opens at the cell that differs most.';
-  const head = heads.length === 1 ? '' : areWeights ? 'the head of the least entropy that does not read mostly the first key, at ' : 'the first head, at ';
+  const head = heads.length === 1 ? '' : areWeights ? `the ${matrixName(facts)} of the least entropy that does not read mostly the first key, at ` : `the first ${matrixName(facts)}, at `;
   const cell = gradient ? 'the element of largest magnitude' : rows.some(isWord) && columns.some(isWord) ? 'the strongest pair of different words'
       : `the strongest ${one(columnAxis)} of the last ${one(rowAxis)}`;
   return `The page opens at ${head}${cell}.`;

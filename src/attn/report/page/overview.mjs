@@ -3,7 +3,7 @@
 
 import {Camera} from './camera.mjs';
 import {levelFor} from './codes.mjs';
-import {nextTask} from './data.mjs';
+import {matrixName, nextTask} from './data.mjs';
 import {colour, contextOf, cutTo, device, em, headColour, hexColour, isStacked, kFont, ring, sized, targetOf, widest} from './pen.mjs';
 import {CanvasPainter} from './paint.mjs';
 import {rowsOfHeads, statistic} from './order.mjs';
@@ -318,7 +318,7 @@ export class Overview {
   /** What single letters above tiles mean. */
   get initials() {
     const isTitled = this.byLayer || this.captioned(this.camera.scaleX);
-    return (isTitled && this.letters === 1 ? this.kinds : []).map(kind => kind === 'mean' ? 'm: mean of heads' : 'r: rollout').join(', ');
+    return (isTitled && this.letters === 1 ? this.kinds : []).map(kind => kind === 'mean' ? `m: mean of ${matrixName(this.data.facts)}s` : 'r: rollout').join(', ');
   }
 
   /** Rings of the selected head and of those whose lines are drawn. */

@@ -2,7 +2,7 @@
 
 import {blockNote} from './cells.mjs';
 import {copy, saveAs} from './copies.mjs';
-import {Data, Matrix, StageMatrix, kDifference, kEntropy, kSum, nextTask} from './data.mjs';
+import {Data, Matrix, StageMatrix, aMatrix, kDifference, kEntropy, kSum, matrixName, nextTask} from './data.mjs';
 import {byId, input, named, one, select, shortened} from './dom.mjs';
 import {Figure} from './figure.mjs';
 import {draggable, longPress, wheel} from './gestures.mjs';
@@ -45,7 +45,7 @@ async function textOf(id) {
 const night = matchMedia('(prefers-color-scheme: dark)');
 /** @type {Facts} */
 const facts = JSON.parse(byId('attn').textContent ?? '');
-const rows = facts.rows.length, columns = facts.columns.length;
+const rows = facts.rows.length, columns = facts.columns.length, matrices = `${matrixName(facts)}s`;
 const data = new Data(facts, textOf), compares = data.compares;
 const {hasSums} = data;
 data.tiles = new Tiles(data, hasSums && !facts.signed);
@@ -384,7 +384,7 @@ function pin(head) {
   const at = state.pinned.indexOf(head);
   if (at >= 0) state.pinned.splice(at, 1);
   else if (state.pinned.length < kMostPinned) state.pinned.push(head);
-  refused = at < 0 && !state.pinned.includes(head) ? `lines of at most ${kMostPinned + 1} heads; remove those of one first` : '';
+  refused = at < 0 && !state.pinned.includes(head) ? `lines of at most ${kMostPinned + 1} ${matrices}; remove those of one first` : '';
   arrange();
   overview.drawRings();
   saveSoon();
@@ -411,7 +411,7 @@ const printedOrder = () => `${compares ? ` of ${chosen('set')}` : ''} ${state.or
 /** Writes which heads the overview has. */
 function writeShown() {
   const {length} = overview.heads.filter(head => !data.tile(head));
-  const shown = (length === data.headCount ? `${length} heads` : `${length} of ${data.headCount} heads`) + (device.print ? printedOrder() : '');
+  const shown = (length === data.headCount ? `${length} ${matrices}` : `${length} of ${data.headCount} ${matrices}`) + (device.print ? printedOrder() : '');
   const changes = isChange(facts, state.order, state.set), first = `the ${state.lowestFirst ? changes ? 'smallest' : 'lowest' : 'largest'}${changes ? ' change' : ''} first`;
   const note = facts.statistics.find(({name}) => name === state.order)?.note ?? '';
   const isScreen = !device.print;
@@ -428,7 +428,7 @@ async function orderBySelected() {
   if (state.order !== kSelected || !selected) return;
   showRange();
   overview.draw();
-  const isComplete = await selected.readAll(done => { byId('shown').textContent = `${done} of ${data.headCount} heads read`; });
+  const isComplete = await selected.readAll(done => { byId('shown').textContent = `${done} of ${data.headCount} ${matrices} read`; });
   if (!isComplete) return;
   showRange();
   arrange();
@@ -608,7 +608,7 @@ function showHeadTip(head, event) {
   const tile = data.tile(head), heads = tile?.kind === 'mean' ? data.tiles?.headsOf(tile.group) ?? [] : [];
   const means = facts.statistics.filter(({name}) => tile && name !== kSelected && name !== 'largest').map(({name, title}) => {
     const mean = meanOf(facts, name, heads);
-    return mean === null ? '' : `\n${title}: ${brief(mean)} (mean of the heads)`;
+    return mean === null ? '' : `\n${title}: ${brief(mean)} (mean of the ${matrices})`;
   });
   const numbers = tile ? means : facts.statistics.map(({name, title}) => {
     const value = statistic(facts, name, state.set)[head] ?? null;
@@ -764,7 +764,7 @@ const pageKeys = {
   },
   w: () => {
     if (!facts.why) return say(whyNot(facts));
-    if (data.tile(state.head)) return say('Select a head to see why its weights are what they are.');
+    if (data.tile(state.head)) return say(`Select ${aMatrix(facts)} to see why its weights are what they are.`);
     showSide('why');
     byId('why').focus();
   },
@@ -846,7 +846,7 @@ function showRange() {
   const numbers = statistic(facts, state.order, state.set).filter(value => value !== null);
   const [least, most] = [Math.min(...numbers), Math.max(...numbers)];
   const stay = data.count > data.headCount ? ', tiles stay' : '';
-  [input('least').title, input('most').title] = numbers.length > 0 ? [`heads with less are left out${stay}; the least is ${least}`, `heads with more are left out${stay}; the largest is ${most}`] : ['', ''];
+  [input('least').title, input('most').title] = numbers.length > 0 ? [`${matrices} with less are left out${stay}; the least is ${least}`, `${matrices} with more are left out${stay}; the largest is ${most}`] : ['', ''];
 }
 for (const [id, none] of /** @type {[('least' | 'most'), number][]} */ ([['least', -Infinity], ['most', Infinity]])) {
   onChange(id, value => {

@@ -2,7 +2,7 @@
 // (Abnar and Zuidema 2020, arXiv:2005.00928), as stats/rollout.h.
 
 import {kHidden, kZero} from './codes.mjs';
-import {Pauses, kEntropy, kSum, levelFrom} from './data.mjs';
+import {Pauses, aMatrix, kEntropy, kSum, levelFrom, matrixName} from './data.mjs';
 
 /** @typedef {import('./data.mjs').Facts} Facts */
 /** A computed matrix of a group of heads. @typedef {{kind: 'mean' | 'rollout', group: number, title: string}} Tile */
@@ -97,7 +97,7 @@ export class Tiles {
         groups.length * facts.rows.length ** 3 <= kMostProducts;
     groups.forEach((_, group) => {
       const count = this.headsOf(group).length;
-      if (count > 1) this.list.push({kind: 'mean', group, title: `mean of ${count} heads`});
+      if (count > 1) this.list.push({kind: 'mean', group, title: `mean of ${count} ${matrixName(facts)}s`});
       if (isModel) this.list.push({kind: 'rollout', group, title: 'rollout'});
     });
   }
@@ -116,7 +116,8 @@ export class Tiles {
   /** What a tile is. @param {Tile} tile */
   about({kind}) {
     if (kind === 'rollout') return 'product of (mean of heads + identity) / 2, up to this layer';
-    return this.hiddenAreZero ? 'keys that a head hides count as 0' : 'hidden where a head hides the key';
+    const a = aMatrix(this.data.facts);
+    return this.hiddenAreZero ? `keys that ${a} hides count as 0` : `hidden where ${a} hides the key`;
   }
 
   /** The tile with this number, or undefined for a head. @param {number} head */
