@@ -44,6 +44,8 @@ def named(steps, name):
 H, L, S, D, DV = 4, 5, 6, 8, 3
 ALIBI = 2.0 ** (-2 * (1 + np.arange(H)))[:, None, None] * -np.abs(np.arange(L)[:, None] - np.arange(S))  # 4 heads
 
+KEPT = (np.random.default_rng(9).random((H, L, S)) < 0.6).tolist()
+
 # Options of jobs; tensors are drawn by their shapes.
 JOBS = {
     "plain": {},
@@ -64,6 +66,8 @@ JOBS = {
     "no scale": {"scale": "none", "causal": True},
     "temperature": {"temperature": 0.5, "sinks": (H,)},
     "head scale": {"head_scale": (H,)},
+    "dropout": {"dropout_mask": KEPT, "dropout_p": 0.3, "causal": True, "causal_offset": -1},
+    "dropout and a bias": {"dropout_mask": KEPT[0], "dropout_p": 0.5, "bias": (H, L, S), "sinks": (H,)},
     "cosine": {"score": "cosine", "scale": 4},
     "everything": {"groups": 2, "causal": True, "softcap": 3, "alibi": True, "mask": (L, S), "sinks": (H,), "key_lengths": [5]},
 }
@@ -105,7 +109,8 @@ def expected(job):
         e = np.exp(x - largest)
     total = e.sum(axis=2, keepdims=True)
     a = np.nan_to_num(e / total)[:, :, :S]
-    return {"s": s, "s'": scaled, "s''": masked, "x": x[:, :, :S], "max": largest, "total": total, "a": a, "c": a @ v,
+    after = np.where(job["dropout_mask"], a / (1 - job["dropout_p"]), 0) if "dropout_mask" in job else a
+    return {"s": s, "s'": scaled, "s''": masked, "x": x[:, :, :S], "max": largest, "total": total, "a": a, "a'": after, "c": after @ v,
             "q": q, "k": k, "v": v}
 
 
@@ -165,10 +170,11 @@ class TestWhy:
         rows = ~none | ("sinks" in job)  # without a score there is no sum
         np.testing.assert_allclose(named(steps, "total")[rows], np.broadcast_to(want["total"], rows.shape)[rows], **close)
         assert_equal("weight", np.where(~rows, np.nan, want["a"]))
-        assert_equal("contribution", want["a"][..., None] * want["v"][:, None])
+        assert_equal("contribution", want["a'"][..., None] * want["v"][:, None])
+        assert_equal("dropped", np.where(rows, want["a'"], np.nan) if "dropout_mask" in job else np.nan)
         assert_equal("context", want["c"][:, :, None])
         shares = named(steps, "share")
-        assert np.allclose(np.nansum(shares, axis=2)[~none[..., 0]], 1)
+        assert np.allclose(np.nansum(shares, axis=2)[(want["a'"] != 0).any(axis=2)], 1)
         assert named(steps, "agrees").all()
 
     def test_matrices_of_the_stages_are_those_of_numpy(self, case):
@@ -196,7 +202,7 @@ class TestWhy:
         assert [step["name"] for step in rows[0]["written"]] == headings[2:]
         for key, step in enumerate(rows):
             at = f"_{{{query},{key}}}"
-            for letter, member in ("s", "score"), ("s'", "scaled"), ("s''", "masked"), ("a", "weight"):
+            for letter, member in ("s", "score"), ("s'", "scaled"), ("s''", "masked"), ("a", "weight"), ("a'", "dropped"):
                 value = float(step[member]) if step[member] is not None else None
                 stated = [numbers[letter + at]] if letter + at in numbers else []
                 if letter.upper() in whole:

@@ -955,6 +955,14 @@ class TestWhyThisWeight:
         assert (found["valueWidth"], found["note"]) == (
             0, "The result has no values. To see what this key adds to the context, compute it with --outputs weights,queries,keys,values.")
 
+    def test_dropout_needs_the_weights_after_it(self, why):
+        dropout = {"dropout_mask": [[True, False, True]] * 2, "dropout_p": 0.25}
+        found = why(self.ALL, **dropout)
+        assert (found["valueWidth"], found["dropout"]) == (0, None)
+        outputs = re.fullmatch(r"Dropout changes the weights before they multiply the values\. To see how, compute the result with --outputs (\S+)\.", found["note"])[1]
+        found = why(outputs, **dropout)
+        assert (found["valueWidth"], found["dropout"], found["note"]) == (1, 0.25, "")
+
     @pytest.mark.parametrize("keys, words", [({"normaliser": "sparsemax"}, "no plain softmax"), ({"softmax": {"axis": "all"}}, "no plain softmax"),
                                              ({"score": "l2"}, "not a sum of products"), ({"zero_key": True}, "do not match"),
                                              ({"sinks": ["Infinity", 0]}, "do not match")])

@@ -65,6 +65,8 @@ def random_job(rng):
         job["window"] = rng.integers(-1, 4, 2).tolist()
     if chance(0.5):
         job["scale"] = "none" if chance(0.3) else round(rng.uniform(-1, 1), 3)
+    if chance(0.25):
+        job |= {"dropout_mask": (rng.random((heads, queries, keys)) < 0.6).tolist(), "dropout_p": round(rng.uniform(0, 0.9), 3)}
     if chance(0.2):
         job["sinks"] = normal(heads)
     if chance(0.2):
@@ -85,7 +87,7 @@ def assert_shows_explanation(panel, text, head, row):
         for step in steps:
             for formula, digits in step["formulas"]:
                 value = float(digits[-1])
-                name = re.match(r"before|share|max|weight of the sink|Σ e|s'*|a|x", formula).group()
+                name = re.match(r"before|share|max|weight of the sink|Σ e|s'*|a'*|x|p", formula).group()
                 if name == "weight of the sink":
                     stated = [1 - whole["A"][row].sum()]
                 elif name == "Σ e":

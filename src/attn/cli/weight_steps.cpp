@@ -58,6 +58,7 @@ std::vector<Request> requests_for(const Options& options, const std::function<bo
     requests.emplace_back(Output::masked_scores);
   for (const Input input : {Input::sinks, Input::head_scale})
     if (given(input)) requests.emplace_back(input);
+  if (given(Input::dropout_mask)) requests.emplace_back(Output::dropped_weights);
   return requests;
 }
 
@@ -112,7 +113,9 @@ class StepsReader {
     const std::vector<Request> requests = requests_for(steps_.options, given);
     const Tensor* const values = tensor(requests[2]);
     for (const Request& request : requests)
-      if (request != requests[2] && tensor(request) == nullptr) return missing(requests, reason);
+      if (request != requests[2] && request != Request{Output::dropped_weights} &&
+          tensor(request) == nullptr)
+        return missing(requests, reason);
     for (const Input input : added_inputs(steps_.options, given))
       steps_.added.push_back(key_of(input));
     if (steps_.options.alibi) steps_.added.emplace_back("alibi");
@@ -126,12 +129,13 @@ class StepsReader {
     if (!set_of_heads(Input::sinks, given, steps_.sinks) ||
         !set_of_heads(Input::head_scale, given, steps_.head_scales))
       return std::nullopt;
+    reason = "";
+    if (given(Input::dropout_mask) && !set_dropped(requests)) return std::move(steps_);
     set_values(values == nullptr ? std::nullopt : vectors_of(result_, name(requests[2])), given);
-    if (values == nullptr && !given(Input::dropout_mask))
+    if (values == nullptr)
       steps_.note =
           "The result has no values. To see what this key adds to the context, compute it with " +
           flag_of(requests) + ".";
-    reason = "";
     return std::move(steps_);
   }
 
@@ -169,6 +173,19 @@ class StepsReader {
     return masked.shape() == source_.tensor.shape();
   }
 
+  /// Whether the result has the weights after dropout; if not, `note` says so.
+  bool set_dropped(const std::vector<Request>& requests) {
+    const Tensor* const dropped = tensor(Output::dropped_weights);
+    if (dropped != nullptr && dropped->shape() == source_.tensor.shape())
+      steps_.dropped = *dropped;
+    else
+      steps_.note =
+          "Dropout changes the weights before they multiply the values. To see how, compute the "
+          "result with " +
+          flag_of(requests) + ".";
+    return steps_.dropped.has_value();
+  }
+
   /// Whether there are such numbers, if the job has them; sinks may be -inf.
   bool set_of_heads(Input input, const std::function<bool(Input)>& given,
                     std::vector<double>& numbers) const {
@@ -182,9 +199,7 @@ class StepsReader {
 
   void set_values(std::optional<HeadVectors> values, const std::function<bool(Input)>& given) {
     const HeadVectors& keys = steps_.keys;
-    if (given(Input::dropout_mask))
-      steps_.note = "Dropout changes the weights before they multiply the values.";
-    else if (!values || values->heads != keys.heads || !fits(*values, steps_.queries, keys.count()))
+    if (!values || values->heads != keys.heads || !fits(*values, steps_.queries, keys.count()))
       steps_.note = "The values of the result do not match its keys, so the context is not shown.";
     else
       steps_.values = std::move(values);

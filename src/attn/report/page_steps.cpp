@@ -64,11 +64,17 @@ std::vector<std::byte> bytes_of_queries(const WeightSteps& steps, const HeatMap&
   std::vector<std::byte> bytes;
   for (const std::size_t i : map.cells.rows)
     append_floats(bytes, steps.queries.row(matrix, i), bits);
-  if (!steps.masked) return bytes;
-  const Shape& shape = steps.masked->shape();
-  const std::size_t columns = shape.back(), rows = shape[shape.size() - 2];
-  for (const std::size_t i : map.cells.rows)
-    append_floats(bytes, doubles_at(*steps.masked, (matrix * rows + i) * columns, columns), bits);
+  const auto row_of = [&](const Tensor& tensor, std::size_t i) {
+    const Shape& shape = tensor.shape();
+    const std::size_t columns = shape.back(), rows = shape[shape.size() - 2];
+    return doubles_at(tensor, (matrix * rows + i) * columns, columns);
+  };
+  if (steps.masked)
+    for (const std::size_t i : map.cells.rows) append_floats(bytes, row_of(*steps.masked, i), bits);
+  if (steps.dropped)
+    for (const std::size_t i : map.cells.rows)
+      for (const double weight : row_of(*steps.dropped, i))
+        bytes.push_back(static_cast<std::byte>(weight != 0));
   return bytes;
 }
 
@@ -162,6 +168,7 @@ std::string steps_json(const WeightSteps& steps, const HeatMap& map) {
     member("hiding", "{\"sets\":[" + join(steps.hiding->sets, ",", list) + "],\"of\":[" +
                          join(map.panels, ",", hiding_of) + "]}");
   member("temperature", python_repr(options.temperature));
+  member("dropout", steps.dropped ? python_repr(*options.dropout_p) : "null");
   member("sinks", of_panels(steps.sinks, map));
   member("width", std::to_string(steps.queries.width()));
   member("valueWidth", std::to_string(steps.values ? steps.values->width() : 0));
@@ -180,6 +187,7 @@ std::size_t raw_bytes_of_steps(const WeightSteps& steps, const HeatMap& map) {
       keyed * steps.keys.count() *
           (steps.keys.width() + (steps.values ? steps.values->width() : 0));
   return numbers * static_cast<std::size_t>(bits_of(steps)) / 8 +
+         (steps.dropped ? map.panels.size() * rows * steps.keys.count() : 0) +
          (steps.hiding ? steps.hiding->of.size() : 0);
 }
 

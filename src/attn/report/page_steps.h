@@ -1,7 +1,8 @@
 // What a page stores so that its panel "why this weight" (report/page/why.mjs) can compute how each
 // weight came about: queries, keys and values, and the scores after biases and masks if there are
 // any. The script elements are, little-endian and in 32 or 64 bits:
-//   steps-0-P   of the P-th matrix: the drawn queries (L, D), then their masked scores (L, S)
+//   steps-0-P   of the P-th matrix: the drawn queries (L, D), then their masked scores (L, S), then
+//               bytes (L, S): 0 for weights that dropout sets to 0
 //   keyed-0-G   of the G-th matrix of keys: keys (S, D), then values (S, Dv)
 //   hiding-0-M  of the M-th matrix of HidingOptions: a byte for each cell (L, S)
 // Heads that share keys, or what hides them, share the element of these.
@@ -40,6 +41,7 @@ struct WeightSteps {
   std::optional<HeadVectors> values;
   std::string note;              ///< about the context, or why it is missing; may be ""
   std::optional<Tensor> masked;  ///< masked scores of all matrices, if something is added to scores
+  std::optional<Tensor> dropped;  ///< weights after dropout of all matrices, if there is dropout
   std::vector<std::string> added;       ///< what: keys of the job
   std::vector<std::string> hides;       ///< what hides keys: keys of the job
   std::optional<HidingOptions> hiding;  ///< which of them hide each key, if there are several

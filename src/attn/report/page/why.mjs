@@ -1,13 +1,14 @@
 // How a weight comes about: the steps from a query and a key to their weight, with the names of `attn run --explain`.
 
 /**
- * The member `why` of the facts (report/page_steps.h). `headScales`, `sinks` and `keyed` have a number for each matrix.
+ * The member `why` of the facts (report/page_steps.h). `headScales`, `sinks` and `keyed` have a number for each matrix. `dropout` is
+ * the probability of dropout, null without it.
  * @typedef {{cosine: boolean, factor: number, root: number, headScales: number[] | null, softcap: number,
- *   capsMasked: boolean, masked: boolean, added: string[], hides: string[], hiding?: {sets: string[][], of: number[]}, temperature: number, sinks: (number | null)[] | null, width: number,
+ *   capsMasked: boolean, masked: boolean, added: string[], hides: string[], hiding?: {sets: string[][], of: number[]}, temperature: number, dropout: number | null, sinks: (number | null)[] | null, width: number,
  *   valueWidth: number, note: string, keyed: number[], bits: number, rounding: number}} Why
  */
 /** @typedef {Float32Array | Float64Array} Numbers */
-/** Rows of numbers, one after the other. @typedef {{queries: Numbers, masked: Numbers | null, keys: Numbers, values: Numbers}} Vectors */
+/** Rows of numbers, one after the other; `kept` is 0 for weights that dropout sets to 0. @typedef {{queries: Numbers, masked: Numbers | null, kept: Uint8Array | null, keys: Numbers, values: Numbers}} Vectors */
 
 /**
  * The numbers of the elements steps-0-P and keyed-0-G.
@@ -25,7 +26,9 @@ export function vectorsOf(why, ofQueries, ofKeys, rows, columns) {
   };
   const first = numbersOf(ofQueries), second = numbersOf(ofKeys);
   const ends = [rows * why.width, rows * (why.width + columns), columns * why.width, columns * (why.width + why.valueWidth)];
+  const atKept = ends[why.masked ? 1 : 0] * why.bits / 8;
   return {queries: first.subarray(0, ends[0]), masked: why.masked ? first.subarray(ends[0], ends[1]) : null,
+          kept: why.dropout === null ? null : ofQueries.subarray(atKept, atKept + rows * columns),
           keys: second.subarray(0, ends[2]), values: second.subarray(ends[2], ends[3])};
 }
 
@@ -35,6 +38,8 @@ const inner = (a, b) => a.reduce((sum, x, d) => sum + x * b[d], 0);
 /** @param {number} cap @param {number} x */
 const capped = (cap, x) => cap === 0 ? x : cap * Math.tanh(x / cap);
 
+/** What multiplies the values: a, or a' after dropout. @param {Why} why */
+export const weightLetter = why => why.dropout === null ? 'a' : "a'";
 /** Whether the softcap follows the biases. @param {Why} why */
 export const capsAfter = why => why.capsMasked && why.softcap > 0;
 /** Whether the scores are scaled in heads with these scales. @param {Why} why @param {number[] | null} headScales */
@@ -129,10 +134,11 @@ export class Scores {
  * @property {number} term exp(logit - max) of this key
  * @property {number | null} sink
  * @property {number | null} weight null if the query sees neither a key nor a sink
+ * @property {number | null} dropped the weight a' after dropout; null without dropout or a weight
  * @property {Numbers} v
- * @property {number[]} contribution a v_d, what the key adds to the context
- * @property {number[]} context sum of a v_d over all keys
- * @property {number | null} share of the context: the sum of a v_d c_d, divided by that of c_d c_d
+ * @property {number[]} contribution a v_d, what the key adds to the context; a' v_d with dropout
+ * @property {number[]} context sum of a v_d, or a' v_d, over all keys
+ * @property {number | null} share of the context: the sum of a v_d c_d, or a' v_d c_d, divided by that of c_d c_d
  */
 
 /**
@@ -158,19 +164,21 @@ export function stepsOf(why, vectors, head, row, column, isHidden, hides) {
   const masked = logit * why.temperature, hidden = masked === -Infinity, scaled = scores.scaled(row, column);
   const scales = isScaled(why, [scores.ownScale]);
 
+  /** A weight after dropout. @param {number} weight @param {number} j */
+  const after = (weight, j) => why.dropout === null ? weight : vectors.kept?.[row * count + j] ? weight / (1 - why.dropout) : 0;
   const v = vectors.values.subarray(column * valueWidth, (column + 1) * valueWidth), context = new Array(valueWidth).fill(0);
   if (!seesNone)
     for (let j = 0, at = 0; j < count; ++j)
       for (let d = 0; d < valueWidth; ++d, ++at)
-        if (terms[j] !== 0) context[d] += terms[j] / total * vectors.values[at];
-  const weight = seesNone && sink === null ? null : terms[column] / total;
-  const contribution = Array.from(v, x => weight === null || weight === 0 ? 0 : weight * x), square = inner(context, context);
+        if (terms[j] !== 0) context[d] += after(terms[j] / total, j) * vectors.values[at];
+  const weight = seesNone && sink === null ? null : terms[column] / total, mixed = weight === null ? 0 : after(weight, column);
+  const contribution = Array.from(v, x => mixed === 0 ? 0 : mixed * x), square = inner(context, context);
   return {
     q, k, products, sum: scores.sum(row, column), norms: norms && [norms.q[row], norms.k[column]], score,
     unscaled: scales ? scores.unscaled(row, column) : null, scaled: scales ? scaled : null,
     added: why.masked && !hidden && !capsAfter(why) ? withoutRounding(masked - scaled, why, products, masked) : null,
     masked: isMasked(why, hides) ? masked : null,
-    isHidden: hidden, seesNone, logit, max, total, term: terms[column], sink, weight, v, contribution, context,
+    isHidden: hidden, seesNone, logit, max, total, term: terms[column], sink, weight, dropped: why.dropout === null || weight === null ? null : mixed, v, contribution, context,
     share: square > 0 && weight !== null ? inner(contribution, context) / square : null,
   };
 }
@@ -268,11 +276,20 @@ export function writtenSteps(why, steps, head, row, column, hidingKey) {
   written.push({name: steps.sink === null && !divided ? 'Softmax' : 'Weights', strips: null, formulas: softmax,
                 words: steps.seesNone ? `This query sees no key.${steps.sink === null ? '' : ' The sink takes the weight of the row.'}`
                     : `Exponentials, divided by their sum over the keys${steps.sink === null ? '' : ' and the sink'}.`});
+  if (why.dropout !== null) {
+    const keeps = steps.dropped !== 0 && steps.weight !== null;
+    written.push({name: 'Dropout', strips: null,
+                  words: steps.weight === null || steps.weight === 0 ? 'A weight of 0 stays 0.'
+                      : keeps ? 'Dropout keeps this weight and divides it by 1 − p.' : 'Dropout sets this weight to 0.',
+                  formulas: steps.weight === null || steps.dropped === null ? []
+                      : [['p = ', why.dropout], [...of("a'"), ' = ', ...keeps ? [steps.weight, ' / ', 1 - why.dropout, ' = '] : [], steps.dropped]]});
+  }
+  const a = weightLetter(why);
   if (steps.v.length > 0)
     written.push({name: 'Context', strips: 'context',
-                  words: ['a v (colour) is what this key adds to the context c (grey).',
+                  words: [`${a} v (colour) is what this key adds to the context c (grey).`,
                           steps.share === null ? '' : 'Its share is negative if it points away from c. The shares of all keys add up to 1.', why.note].filter(Boolean).join(' '),
-                  formulas: steps.share === null ? [] : [['share of the context = (Σ a ', ...indexed('v'), ' ', ...indexed('c'), ') / (Σ ', ...indexed('c'), ' ', ...indexed('c'), ') = ', steps.share]]});
+                  formulas: steps.share === null ? [] : [[`share of the context = (Σ ${a} `, ...indexed('v'), ' ', ...indexed('c'), ') / (Σ ', ...indexed('c'), ' ', ...indexed('c'), ') = ', steps.share]]});
   else if (why.note)
     written.push({name: 'Context', strips: null, words: why.note, formulas: []});
   return written;

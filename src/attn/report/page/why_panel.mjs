@@ -3,7 +3,7 @@
 import {named, one, shortened} from './dom.mjs';
 import {colour, device, em, kFont, sized} from './pen.mjs';
 import {Scale, paletteOf, written} from './scale.mjs';
-import {agrees, stepsOf, writtenSteps} from './why.mjs';
+import {agrees, stepsOf, weightLetter, writtenSteps} from './why.mjs';
 
 /** @typedef {import('./why.mjs').Steps} Steps */
 /** @typedef {import('./why.mjs').Part} Part */
@@ -161,7 +161,7 @@ export class WhyPanel {
     this.strips.score.rows = [{name: 'q', values: steps.q, reach: reachOf(steps.q)}, {name: 'k', values: steps.k, reach: reachOf(steps.k)},
                               {name: 'q_d k_d', values: steps.products, reach: reachOf(steps.products)}];
     this.strips.context.rows = [{name: 'v', values: steps.v, reach: reachOf(steps.v)},
-                                {name: 'a v_d', values: steps.contribution, reach: reachOf(steps.contribution, steps.context), behind: {name: 'c_d', values: steps.context}}];
+                                {name: `${weightLetter(why)} v_d`, values: steps.contribution, reach: reachOf(steps.contribution, steps.context), behind: {name: 'c_d', values: steps.context}}];
     const boxes = all.map(({name, words, formulas, strips}, k) => {
       const box = document.createElement('div'), title = document.createElement('h4');
       box.className = 'step';
@@ -236,7 +236,7 @@ export class WhyPanel {
     return which === 'score'
         ? [[elementOf('q', d), steps.q[d]], [elementOf('k', d), steps.k[d]], [`${elementOf('q', d)} ${elementOf('k', d)}`, steps.products[d]],
            ['sum up to this element', steps.products.slice(0, d + 1).reduce((sum, product) => sum + product, 0)]]
-        : [[elementOf('v', d), steps.v[d]], [`a ${elementOf('v', d)}`, steps.contribution[d]], [elementOf('c', d), steps.context[d]]];
+        : [[elementOf('v', d), steps.v[d]], [`${weightLetter(/** @type {import('./why.mjs').Why} */ (this.data.facts.why))} ${elementOf('v', d)}`, steps.contribution[d]], [elementOf('c', d), steps.context[d]]];
   }
   /** "element 4 of 0–7" @param {'score' | 'context'} which */
   place(which) { return `element ${this.dimension(which)} of 0–${this.strips[which].count - 1}`; }
