@@ -963,6 +963,15 @@ class TestWhyThisWeight:
         found = why(outputs, **dropout)
         assert (found["valueWidth"], found["dropout"], found["note"]) == (1, 0.25, "")
 
+    def test_weights_after_dropout_name_the_page_of_those_before(self, why, tmp_path):
+        found = why("weights,dropped_weights", "--of", "dropped_weights", dropout_mask=[[True, False, True]] * 2, dropout_p=0.25)
+        command = "attn run --outputs weights --view=page.html"
+        assert found == f"These are weights after dropout. The page of {command} explains the weights before dropout."
+        assert attn("run", "job.json", "--outputs", "dropped_weights", "--view=page.html", "--force", cwd=tmp_path).returncode == 0
+        assert json.loads(Elements((tmp_path / "page.html").read_text()).ids["attn"])["why"] == found
+        assert attn(*command.split()[1:], "job.json", "--force", cwd=tmp_path).returncode == 0
+        assert json.loads(Elements((tmp_path / "page.html").read_text()).ids["attn"])["why"]["dropout"] == 0.25
+
     @pytest.mark.parametrize("keys, words", [({"normaliser": "sparsemax"}, "no plain softmax"), ({"softmax": {"axis": "all"}}, "no plain softmax"),
                                              ({"score": "l2"}, "not a sum of products"), ({"zero_key": True}, "do not match"),
                                              ({"sinks": ["Infinity", 0]}, "do not match")])

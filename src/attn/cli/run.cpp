@@ -160,7 +160,7 @@ void RunViews::write(const Job& job, const Inputs& in, const Result& result, boo
   if (!args_.subject.empty()) set.map.title += ", " + args_.subject;
   for (HeatPanel& panel : set.map.panels)
     if (args_.layer) panel.layer = args_.layer;
-  if (shows_steps()) add_weight_steps(file, source, set);
+  if (render_format(args_.view) == RenderFormat::html) add_weight_steps(file, source, set);
   if (set.steps) add_hiding_options(in, *set.steps);
   const Rendering drawing = render({set}, render_format(args_.view), args_.style);
   view_->write(drawing.bytes);

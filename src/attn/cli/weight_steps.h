@@ -16,7 +16,7 @@ namespace attn {
 std::vector<Request> requests_of_steps(const AttentionArguments& given);
 
 /// Sets `steps`, or `no_steps`, of the page of `source`, which is a tensor of `result`. Does
-/// nothing unless it has the weights of a job.
+/// nothing unless it has weights after dropout, or the weights of a job.
 void add_weight_steps(const ResultFile& result, const HeatSource& source, PageSet& set);
 
 /// Adds to these which options hide each key. `in` is the problem of the result.
