@@ -1157,6 +1157,19 @@ def test_fragment_restores_the_view(page, model, folder):
     assert page.run("return [document.getElementById('colours').value, attn.state.pinned]") == ["log", [30]]
 
 
+def test_pages_of_dropped_weights_say_that_their_entropy_is_of_the_row_as_it_is(page, folder):
+    weights = np.array([[.5, .25, .25], [.25, .25, .5]]) / .5 * [[1, 0, 1], [0, 1, 1]]
+    weights[1] = [.5, 0, .5]
+    np.savez(folder / "dropped.npz", dropped_weights=weights)
+    attn("view", "dropped.npz", "-o", "dropped.html", "--force", cwd=folder)
+    show(page, folder / "dropped.html", "#row=0&column=0")
+    assert (page.text("sum"), page.text("entropy-name")) == ("1.5", "entropy −Σ a ln a, nats")
+    assert float(page.text("entropy")) == pytest.approx(-.5 * np.log(.5), abs=6e-4)
+    assert page.run("return document.getElementById('entropy-name').title") == "of the weights of the row as they are, which do not sum to 1"
+    show(page, folder / "dropped.html", "#row=1&column=0")
+    assert (page.text("sum"), page.text("entropy-name")) == ("1", "entropy in nats")
+
+
 def test_batch_items_without_heads_are_items(page, folder):
     vectors = np.random.default_rng(2).standard_normal((3, 2, 4, 3)).tolist()
     (folder / "items.json").write_text(json.dumps(dict(zip("QKV", vectors))))

@@ -295,9 +295,19 @@ function writeFacts() {
   writeOfRow('sum', kSum, sum => String(Number(sum.toPrecision(6))));
   const {matrix} = figures[0].head, error = matrix instanceof TileMatrix ? matrix.entropyError(row) : 0;
   writeOfRow('entropy', kEntropy, entropy => entropyText(entropy, error, compares ? 2 : 3));
+  nameEntropy();
   if (state.find !== '') countFound();
   byId('locked').textContent = state.locked ? 'locked' : 'lock';
   byId('locked').setAttribute('aria-pressed', String(state.locked));
+}
+
+const hasSinks = typeof facts.why === 'object' && Boolean(facts.why?.sinks), kSumError = .01;
+/** Says that the entropy is of the row as it is, if the row does not sum to 1; that of a mean is divided by the sum. */
+function nameEntropy() {
+  const isOther = (/** @type {number} */ sum) => Math.abs(sum - 1) > kSumError;
+  const isAsIs = hasSinks || (!data.tile(state.head) && facts.sets.some((_, set) => isOther(numbers.ofRow(set, kSum))));
+  byId('entropy-name').textContent = isAsIs ? 'entropy −Σ a ln a, nats' : 'entropy in nats';
+  byId('entropy-name').title = isAsIs ? `of the weights of the row as they are, which do not sum to 1${hasSinks ? ' without the sink' : ''}` : '';
 }
 
 function drawFocus() {
@@ -1064,11 +1074,9 @@ lowestFirst.label = 'lowest first';
 lowestFirst.append(...facts.statistics.map(({name, title}) => new Option(`by ${title}`, `-${name}`)));
 select('order').append(new Option(isOfLayers ? 'of layers and heads' : 'of the file', 'file'),
     ...facts.statistics.map(({name, title}) => new Option(`by ${title}`, name)), lowestFirst);
-if (typeof facts.why === 'object' && facts.why?.sinks) {
+if (hasSinks) {
   byId('sum-name').textContent = 'sum without sink';
   byId('sum-name').title = 'of the weights of the row';
-  byId('entropy-name').textContent = 'entropy −Σ a ln a, nats';
-  byId('entropy-name').title = 'of the weights of the row as they are, which do not sum to 1 without the sink';
 }
 const ofLog = /** @type {HTMLOptionElement} */ (select('colours').querySelector('[value=log]'));
 if (facts.signed) ofLog.remove();
