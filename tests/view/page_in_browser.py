@@ -701,6 +701,25 @@ def test_each_matrix_of_two_results_has_its_legend(page, folder):
     assert all(a[2] < b[1] for a, b in zip(boxes, boxes[1:])), "captions of the PNG do not overlap"
 
 
+@pytest.mark.parametrize("side, heading", [("lines", "largest magnitudes of query 1: cat"), ("keys", "largest magnitudes of key 2: sat")])
+def test_the_list_of_tokens_says_whether_it_is_of_a_query_or_a_key(page, folder, side, heading):
+    x = np.random.default_rng(6).standard_normal((2, 3, 3))
+    np.savez(folder / "s.npz", scores=x, tokens=np.array(["the", "cat", "sat"]))
+    attn("view", "s.npz", "-o", "headed.html", "--force", cwd=folder)
+    show(page, folder / "headed.html", f"#head=1&row=1&column=2&side={side}")
+    page.wait(f"return document.querySelector('#strongest h3').textContent === '{heading}'")
+
+
+def test_bars_have_no_help_on_numbers_in_cells_and_an_exact_middle(page, folder):
+    w = np.random.default_rng(6).random((1, 1, 200)) ** 4
+    w *= .0223619 / w.max()
+    np.savez(folder / "b1.npz", weights=w)
+    attn("view", "b1.npz", "-o", "bars1.html", "--force", cwd=folder)
+    show(page, folder / "bars1.html")
+    assert "Grey" not in page.run("return document.getElementById('reading').textContent")
+    assert page.run("return [attn.figures[0].scale.mode, attn.figures[0].scale.middleText]") == ["root", "0.0056"]
+
+
 def test_the_list_of_two_results_has_the_largest_differences(page, folder):
     a, b = np.random.default_rng(6).random((2, 2, 5, 12))
     np.savez(folder / "a.npz", weights=a)

@@ -1008,3 +1008,14 @@ class TestWhyThisWeight:
         assert not re.search(r"(steps|keyed)-0-", "".join(Elements(smaller).ids))
         assert Elements(smaller).ids["values-0-0"] == Elements(text).ids["values-0-0"]
         assert page(tmp_path, "r.npz", "--max-html-bytes", len(text.encode()))[0] == text
+
+
+def test_statistics_of_rows_with_sinks_say_that_they_are_shares(tmp_path):
+    """Of weights without sinks, which sum to 1, there is nothing to say."""
+    job = {"Q": [[1.0], [2.0]], "K": [[1.0], [2.0]], "V": [[1.0], [2.0]]}
+    for sinks, note in ({}, ""), ({"sinks": [0.5]}, "divided by the sums of the weights"):
+        done = attn("run", "-", "--view=p.html", "--force", stdin=json.dumps(job | sinks), cwd=tmp_path)
+        assert done.returncode == 0
+        facts = json.loads((tmp_path / "p.html").read_text().partition('id="attn">')[2].partition("</script>")[0])
+        notes = {statistic["name"]: statistic["note"] for statistic in facts["statistics"]}
+        assert notes["first"] == note and notes["previous"].endswith(note) and notes["entropy"] == ""

@@ -133,9 +133,17 @@ std::string of_sets(const PageSurvey& survey, NumberOf number_of) {
 
 double largest_of(const HeadSummary& head) { return head.largest; }
 
+/// Beside the order of heads by this statistic.
+std::string note_of(const RowStatistic& statistic, bool has_sinks) {
+  std::string note(statistic.page_note);
+  if (has_sinks && statistic.summary == Summary::share)
+    note += (note.empty() ? "" : ", ") + std::string("divided by the sums of the weights");
+  return note;
+}
+
 /// {"name":"entropy","title":"entropy","note":"","of":[[...],[...]]}, for each statistic; null for
 /// NaN.
-std::string statistics(const PageSurvey& survey) {
+std::string statistics(const PageSurvey& survey, bool has_sinks) {
   std::string text;
   const auto member = [&](std::string_view name, std::string_view title, const std::string& of,
                           std::string_view note = "") {
@@ -150,7 +158,7 @@ std::string statistics(const PageSurvey& survey) {
       if (const RowStatistic& statistic = kRowStatistics[k]; statistic.is_on_page())
         member(statistic.page_name, statistic.page_title,
                of_sets(survey, [k](const HeadSummary& head) { return head.statistics[k]; }),
-               statistic.page_note);
+               note_of(statistic, has_sinks));
   if (survey.has_statistics())
     member("largest", "largest weight",
            of_sets(survey, [](const HeadSummary& head) { return head.largest_of_several; }),
@@ -235,7 +243,8 @@ std::string facts(const std::vector<PageSet>& sets, const PagePrecision& precisi
   text += member("chunk", std::to_string(kPageChunk));
   text += member("pyramid", "[" + join(layout.pyramid, ",", blocks) + "]");
   text += member("largest", "[" + of_sets(survey, largest_of) + "]");
-  text += member("statistics", "[" + statistics(survey) + "]") + member("why", steps);
+  const bool has_sinks = sets[0].steps && !sets[0].steps->sinks.empty();
+  text += member("statistics", "[" + statistics(survey, has_sinks) + "]") + member("why", steps);
   return text + "}";
 }
 

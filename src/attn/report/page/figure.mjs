@@ -172,7 +172,7 @@ export class Figure {
     if (this.isBars && this.scale) {
       context.fillStyle = ink;
       context.fillText(brief(this.scale.high), left - 5, top + down / 2);
-      context.fillText(brief(this.scale.middle), left - 5, top + camera.shownHeight / 2);
+      context.fillText(this.scale.middleText, left - 5, top + camera.shownHeight / 2);
       context.fillText(this.scale.lowText, left - 5, top + camera.shownHeight - down / 2);
     }
     for (let i = Math.ceil(rows[0] / stepDown) * stepDown; !this.isBars && i < rows[1]; i += stepDown) {
@@ -241,7 +241,7 @@ export class Figure {
     context.font = `${labelSize()}px ${kFont}`;
     context.fillStyle = colour('--ink');
     const marks = /** @type {[string, CanvasTextAlign, number][]} */ (
-        [[scale.lowText, 'left', 0], [brief(scale.middle), 'center', .5], [brief(scale.high), 'right', 1]]);
+        [[scale.lowText, 'left', 0], [scale.middleText, 'center', .5], [brief(scale.high), 'right', 1]]);
     for (const [words, align, share] of marks) {
       context.textAlign = align;
       context.fillText(words, share * width, 12 + 13 * em());

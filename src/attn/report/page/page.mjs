@@ -1059,7 +1059,7 @@ byId('row-axis').textContent = one(facts.rowAxis);
 byId('column-axis').textContent = one(facts.columnAxis);
 byId('reading').textContent = [
   openingWords(facts, hasSums), `Widths of lines are proportional to ${hasSums ? 'weights' : 'magnitudes'}${lines.pale && `; pale lines are those of ${lines.pale}`}.`,
-  'Grey numbers in cells are below 1/1000 of the end of the colour scale.', hasSums ? whyNot(facts) : ''].join(' ').trim();
+  figures[0].isBars ? '' : 'Grey numbers in cells are below 1/1000 of the end of the colour scale.', hasSums ? whyNot(facts) : ''].filter(Boolean).join(' ');
 byId('find-help').textContent = `find a token; Enter: next ${one(facts.rowAxis)}, Shift and Enter: next ${one(facts.columnAxis)}`;
 // Entries of #facts are at least 6.6 rem wide.
 for (const [id, labels] of /** @type {[string, string[]][]} */ ([['query', facts.rows], ['key', facts.columns]])) {

@@ -105,6 +105,13 @@ export class Scale {
     return Math.abs(value) < this.high * 1e-9 ? 0 : value;  // rounded
   }
 
+  /** At least two digits, unless it is 0. */
+  get middleText() {
+    const {middle} = this, size = Math.abs(middle);
+    if (size === 0 || size >= .01) return brief(middle);
+    return size < .00095 ? middle.toExponential(1) : String(Number(middle.toPrecision(2)));
+  }
+
   /** The value at a share of the colour bar, 0 to 1. @param {number} share */
   valueAt(share) {
     const t = this.from + share * 255 / this.factor;

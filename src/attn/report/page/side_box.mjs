@@ -72,6 +72,9 @@ export class SideBox {
     const toKey = shown === 'keys', isRollout = data.tile(head)?.kind === 'rollout';
     const ofSet = (data.compares ? ` in ${facts.sets[set]}` : '') + (around.isStage() ? ', by weight' : '');
     const query = titled(facts.rowAxis, facts.rows, row), key = titled(facts.columnAxis, facts.columns, column);
+    /** @param {string} axis @param {string} label */
+    const withAxis = (axis, label) => label.startsWith(one(axis)) ? label : `${one(axis)} ${label}`;
+    const selected = toKey ? withAxis(facts.columnAxis, key) : withAxis(facts.rowAxis, query);
     const sentence = state.between === '' ? '' : ` in sentence ${state.between[toKey ? 0 : 1]}`;
     const cellsOf = (/** @type {number} */ set) => {
       const all = around.values(set) ?? values;
@@ -80,8 +83,8 @@ export class SideBox {
     const cells = cellsOf(set);
     const labels = toKey ? facts.rows : facts.columns;
     this.strongest.draw(
-        isDifference ? `largest differences of ${toKey ? key : query}${sentence}`
-        : (facts.signed ? `largest magnitudes of ${toKey ? key : query}`
+        isDifference ? `largest differences of ${selected}${sentence}`
+        : (facts.signed ? `largest magnitudes of ${selected}`
          : toKey ? `${isRollout ? 'depend on' : 'read'} ${key} most` : `${query} ${isRollout ? 'depends on' : 'reads'} most`) + sentence + ofSet,
         within(isDifference ? cellsOf(kDifference) : cells, toKey ? inside.query : inside.key),
         cells.step > 1 ? blockLabels(labels, cells.step) : labels.map((_, i) => named(labels, i)), toKey ? row : column, blankName(facts, state.set),
