@@ -225,8 +225,9 @@ void add_weight_steps(const ResultFile& result, const HeatSource& source, PageSe
   const Json& made_by = made_by_of(result.made_by, source.key);
   const std::string own_name = source.key.substr(source.key.rfind('/') + 1);
   if (output_named(own_name) == Output::dropped_weights)
-    set.no_steps = "These are weights after dropout. The page of attn run --outputs weights "
-                   "--view=page.html explains the weights before dropout.";
+    set.no_steps =
+        "These are weights after dropout. The page of attn run --outputs weights "
+        "--view=page.html explains the weights before dropout.";
   if (output_named(own_name) != Output::weights || made_by.find("job") == nullptr) return;
   if (set.map.cells.columns.size() != source.tensor.shape().back()) {
     set.no_steps = "The steps of a weight are shown if all keys are drawn: omit --cols.";

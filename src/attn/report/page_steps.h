@@ -41,9 +41,9 @@ struct WeightSteps {
   std::optional<HeadVectors> values;
   std::string note;              ///< about the context, or why it is missing; may be ""
   std::optional<Tensor> masked;  ///< masked scores of all matrices, if something is added to scores
-  std::optional<Tensor> dropped;  ///< weights after dropout of all matrices, if there is dropout
-  std::vector<std::string> added;       ///< what: keys of the job
-  std::vector<std::string> hides;       ///< what hides keys: keys of the job
+  std::optional<Tensor> dropped;   ///< weights after dropout of all matrices, if there is dropout
+  std::vector<std::string> added;  ///< what: keys of the job
+  std::vector<std::string> hides;  ///< what hides keys: keys of the job
   std::optional<HidingOptions> hiding;  ///< which of them hide each key, if there are several
   /// Of each head; empty: none. Head scales are finite, sinks finite or -inf.
   std::vector<double> sinks, head_scales;
