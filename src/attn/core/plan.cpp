@@ -471,11 +471,11 @@ std::size_t bytes_of_blocks(const Inputs& in) {
 /// Upper bound of the rows of scores in which each thread of the kernels works if it needs whole
 /// rows. Short rows are part of the memory of the program.
 std::size_t bytes_of_whole_rows(const Inputs& in) {
-  constexpr std::size_t kRows = 6, kMatrices = 2, kFewKeys = 16384;
+  constexpr std::size_t kRows = 6, kScoreMatrices = 2, kFewKeys = 16384;
   if (in.options.normaliser == Normaliser::softmax || in.S <= kFewKeys) return 0;
   const std::size_t rows = saturating_product({in.B, in.H, in.rows.size()});
   return saturating_product(
-      {std::min(thread_count(), rows), kRows * kMatrices, in.S, size_of(in.compute)});
+      {std::min(thread_count(), rows), kRows * kScoreMatrices, in.S, size_of(in.compute)});
 }
 
 Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet& offered) {
