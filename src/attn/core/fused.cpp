@@ -244,9 +244,9 @@ void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
 }
 
 /// The kernels divide by the sum of the exponentials last, so a sum of weighted values may overflow
-/// although the context, their mean, does not. Recomputes such elements from values
-/// scaled down by a power of two; those that are still infinite or NaN are left unchanged. Leaves
-/// `problem` with the scaled values.
+/// although the context, their mean, does not. Recomputes such elements from values scaled down by
+/// a power of two; those that are still infinite or NaN are left unchanged. Leaves `problem` with
+/// the scaled values.
 template <class T>
 void recompute_overflowed(kernel::Problem<T>& problem, const Tensor& values, Tensor& context) {
   const auto finite = [](T x) { return x - x == 0; };

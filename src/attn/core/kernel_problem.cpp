@@ -152,6 +152,8 @@ kernel::Operand row_operand_of(const Tensor& tensor) {
   return table == nullptr || has_groups ? operand_of(tensor) : operand_of(*table);
 }
 
+namespace {
+
 kernel::Normaliser kernel_normaliser(Normaliser normaliser) {
   switch (normaliser) {
     case Normaliser::sparsemax:
@@ -168,6 +170,8 @@ kernel::Normaliser kernel_normaliser(Normaliser normaliser) {
       return kernel::Normaliser::softmax;
   }
 }
+
+}  // namespace
 
 template <class T>
 KernelProblem<T>::KernelProblem(const Inputs& in) {
