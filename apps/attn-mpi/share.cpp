@@ -3,7 +3,6 @@
 #include <numeric>
 
 #include "attn/core/gemm.h"
-#include "attn/core/projection.h"
 #include "attn/core/reductions.h"
 #include "attn/kernel/attend.h"
 

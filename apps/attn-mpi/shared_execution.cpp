@@ -11,6 +11,7 @@
 #include "attn/io/json_write.h"
 #include "attn/result/memory_estimate.h"
 #include "attn/result/warnings.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {

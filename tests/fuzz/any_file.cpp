@@ -1,6 +1,6 @@
 // Any file: its format is detected, its job is computed under small limits, and the result is
 // written and read back. A file of one array is used as queries, keys and values.
-#include "attn/core/fused.h"
+#include "attn/core/threads.h"
 #include "attn/io/json_write.h"
 #include "attn/report/numpy_text.h"
 #include "attn/result/execution.h"

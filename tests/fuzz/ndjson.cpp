@@ -7,7 +7,7 @@
 
 #include "attn/batch/jobs.h"
 #include "attn/batch/work.h"
-#include "attn/core/fused.h"
+#include "attn/core/threads.h"
 #include "attn/io/json_parse.h"
 #include "support/confined.h"
 #include "support/fuzz.h"

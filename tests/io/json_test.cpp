@@ -5,6 +5,7 @@
 #include "attn/base/error.h"
 #include "attn/io/json_parse.h"
 #include "attn/io/json_write.h"
+#include "attn/tensor/rearrange.h"
 
 using namespace attn;
 using namespace std::string_literals;

@@ -6,7 +6,6 @@
 
 #include "attn/core/attention.h"
 #include "attn/core/layout.h"
-#include "attn/core/projection.h"
 #include "support/oracle_case.h"
 #include "support/thread_team.h"
 

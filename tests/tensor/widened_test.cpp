@@ -3,8 +3,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "attn/core/projection.h"
 #include "attn/tensor/gathered_rows.h"
+#include "attn/tensor/rearrange.h"
 
 namespace attn {
 namespace {

@@ -13,7 +13,7 @@
 #include "attn/base/version.h"
 #include "attn/compare/compare_reference.h"
 #include "attn/compare/comparison_report.h"
-#include "attn/core/fused.h"
+#include "attn/core/threads.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/document.h"
 #include "attn/job/job.h"

@@ -21,6 +21,7 @@
 #include "attn/job/recorded_positions.h"
 #include "attn/job/recorded_visibility.h"
 #include "attn/result/result_file.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {

@@ -8,6 +8,7 @@
 #include "attn/io/json_write.h"
 #include "attn/job/job.h"
 #include "attn/result/output_target.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {

@@ -24,6 +24,7 @@
 #include "attn/result/joined_results.h"
 #include "attn/result/memory_estimate.h"
 #include "attn/result/result_writer.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {

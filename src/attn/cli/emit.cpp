@@ -5,7 +5,6 @@
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/cli/terminal.h"
-#include "attn/core/plan.h"
 #include "attn/io/format.h"
 #include "attn/io/open_file.h"
 #include "attn/io/staged_file.h"

@@ -16,9 +16,9 @@
 #include "attn/cli/terminal.h"
 #include "attn/core/mask.h"
 #include "attn/core/named_masks.h"
-#include "attn/core/plan.h"
 #include "attn/job/fields.h"
 #include "attn/model/model_job.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {

@@ -12,7 +12,6 @@
 #include "attn/cli/terminal.h"
 #include "attn/compare/job_variant.h"
 #include "attn/core/pages.h"
-#include "attn/core/plan.h"
 #include "attn/diagnose/sensitivity.h"
 #include "attn/io/json_parse.h"
 #include "attn/job/draws.h"

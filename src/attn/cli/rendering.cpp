@@ -12,9 +12,8 @@
 #include "attn/base/utf8.h"
 #include "attn/cli/terminal.h"
 #include "attn/core/attention.h"
-#include "attn/core/fused.h"
 #include "attn/core/output_table.h"
-#include "attn/core/plan.h"
+#include "attn/core/threads.h"
 #include "attn/io/tensor_part.h"
 #include "attn/job/fields.h"
 #include "attn/job/recorded_positions.h"
@@ -25,6 +24,7 @@
 #include "attn/report/pdf.h"
 #include "attn/report/png.h"
 #include "attn/report/svg.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {

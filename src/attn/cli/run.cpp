@@ -20,6 +20,7 @@
 #include "attn/core/fused.h"
 #include "attn/core/named_masks.h"
 #include "attn/core/output_table.h"
+#include "attn/core/threads.h"
 #include "attn/io/format.h"
 #include "attn/io/mapped_file.h"
 #include "attn/io/open_file.h"

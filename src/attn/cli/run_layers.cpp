@@ -12,7 +12,6 @@
 #include "attn/base/text.h"
 #include "attn/cli/rendering.h"
 #include "attn/cli/terminal.h"
-#include "attn/core/fused.h"
 #include "attn/io/open_file.h"
 #include "attn/job/field_value.h"
 #include "attn/job/recorded_visibility.h"
@@ -24,6 +23,7 @@
 #include "attn/result/memory_estimate.h"
 #include "attn/result/output_target.h"
 #include "attn/result/result_writer.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {

@@ -20,7 +20,6 @@
 #include "attn/cli/rendering.h"
 #include "attn/cli/shared_options.h"
 #include "attn/cli/terminal.h"
-#include "attn/core/plan.h"
 #include "attn/io/csv.h"
 #include "attn/io/json_write.h"
 #include "attn/io/mapped_file.h"
@@ -31,6 +30,7 @@
 #include "attn/result/result_file.h"
 #include "attn/stats/head_statistics.h"
 #include "attn/stats/rollout.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {

@@ -13,7 +13,6 @@
 #include "attn/cli/shared_options.h"
 #include "attn/cli/show.h"
 #include "attn/cli/terminal.h"
-#include "attn/core/plan.h"
 #include "attn/core/svd.h"
 #include "attn/io/tensor_file.h"
 #include "attn/result/result_writer.h"

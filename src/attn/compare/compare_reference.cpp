@@ -22,9 +22,8 @@
 #include "attn/core/attention.h"
 #include "attn/core/derivatives.h"
 #include "attn/core/expected_error.h"
-#include "attn/core/fused.h"
 #include "attn/core/gradient_error.h"
-#include "attn/core/projection.h"
+#include "attn/core/threads.h"
 #include "attn/diagnose/backward_pass.h"
 #include "attn/diagnose/diagnosis.h"
 #include "attn/job/job.h"
@@ -33,6 +32,8 @@
 #include "attn/result/execution.h"
 #include "attn/result/memory_estimate.h"
 #include "attn/tensor/gathered_rows.h"
+#include "attn/tensor/rearrange.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {

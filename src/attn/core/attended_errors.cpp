@@ -8,11 +8,12 @@
 
 #include "attn/base/memory_limit.h"
 #include "attn/core/derivatives.h"
-#include "attn/core/fused.h"
 #include "attn/core/fused_gradients.h"
 #include "attn/core/inputs_part.h"
-#include "attn/core/plan.h"
 #include "attn/core/tensor_ops.h"
+#include "attn/core/threads.h"
+#include "attn/tensor/shape.h"
+#include "attn/tensor/transposed.h"
 
 namespace attn {
 namespace {

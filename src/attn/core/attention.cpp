@@ -17,6 +17,7 @@
 #include "attn/core/layout.h"
 #include "attn/core/projection.h"
 #include "attn/core/tensor_ops.h"
+#include "attn/tensor/rearrange.h"
 
 namespace attn {
 namespace {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "attn/base/number_text.h"
-#include "attn/core/fused.h"
 #include "attn/core/mask.h"
 #include "attn/core/rule_parts.h"
+#include "attn/core/threads.h"
 
 namespace attn {
 namespace rule {

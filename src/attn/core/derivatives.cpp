@@ -6,10 +6,11 @@
 
 #include "attn/core/gemm.h"
 #include "attn/core/position_bias.h"
-#include "attn/core/projection.h"
 #include "attn/core/qk_norm.h"
 #include "attn/core/token_positions.h"
 #include "attn/core/weighted_values.h"
+#include "attn/tensor/rearrange.h"
+#include "attn/tensor/transposed.h"
 
 namespace attn {
 
@@ -25,37 +26,6 @@ Tensor sum_of(Tensor a, const Tensor& b) {
   std::size_t i = 0;
   for (double& value : a.mutable_data<double>()) value += added[i++];
   return a;
-}
-
-Tensor sum_to(const Tensor& x, const Shape& shape) {
-  if (x.shape() == shape) return x;
-  Tensor sums(DType::f64, shape);
-  const auto out = sums.mutable_data<double>();
-  const auto from = x.data<double>();
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    std::size_t rest = i, to = 0, step = 1;
-    for (std::size_t axis = shape.size(); axis-- > 0;) {
-      const std::size_t length = x.shape()[axis];
-      if (shape[axis] != 1) to += rest % length * step;
-      rest /= length;
-      step *= shape[axis];
-    }
-    out[to] += from[i];
-  }
-  return sums;
-}
-
-Tensor transposed_matrices(const Tensor& x) {
-  Shape shape = x.shape();
-  const std::size_t rank = shape.size(), m = shape[rank - 2], n = shape[rank - 1];
-  std::swap(shape[rank - 2], shape[rank - 1]);
-  Tensor result(DType::f64, shape);
-  const auto from = x.data<double>();
-  const auto out = result.mutable_data<double>();
-  for (std::size_t first = 0; first < out.size(); first += m * n)
-    for (std::size_t i = 0; i < m; ++i)
-      for (std::size_t j = 0; j < n; ++j) out[first + j * m + i] = from[first + i * n + j];
-  return result;
 }
 
 namespace {
@@ -126,12 +96,6 @@ Tensor scattered_rows(const Tensor& x, const std::vector<std::size_t>& rows, std
     out[(matrix * N + rows[row % rows.size()]) * D + i % D] += from[i];
   }
   return result;
-}
-
-Tensor row_range(const Tensor& x, std::size_t first, std::size_t count) {
-  std::vector<std::size_t> rows(count);
-  for (std::size_t i = 0; i < count; ++i) rows[i] = first + i;
-  return take_rows(x, rows);
 }
 
 Tensor positions_derivative(const Tensor& g, Position position) {

@@ -26,17 +26,11 @@ Tensor chained(Tensor g, const Tensor& factors);
 
 Tensor sum_of(Tensor a, const Tensor& b);
 
-/// The sums of x over the axes that have length 1 in `shape`, which has the same rank.
-Tensor sum_to(const Tensor& x, const Shape& shape);
-
 /// g (..., m, k) times x (..., k, n); x may have fewer matrices, as in matmul().
 Tensor chained_product(const Tensor& g, const Tensor& x);
 
 /// The transpose of g (..., k, m) times x (..., k, n), which has as many matrices.
 Tensor transposed_product(const Tensor& g, const Tensor& x);
-
-/// (..., m, n) -> (..., n, m).
-Tensor transposed_matrices(const Tensor& x);
 
 /// Sums of each key head's query heads: (B, H, N, D) -> (B, G, N, D).
 Tensor sum_of_groups(const Tensor& x, std::size_t G);
@@ -49,9 +43,6 @@ constexpr EmptyRows as_constants(EmptyRows empty_rows) {
 
 /// The transpose of take_rows(): (..., rows.size(), D) -> (..., N, D), 0 in rows not taken.
 Tensor scattered_rows(const Tensor& x, const std::vector<std::size_t>& rows, std::size_t N);
-
-/// Rows first to first + count of (..., N, D).
-Tensor row_range(const Tensor& x, std::size_t first, std::size_t count);
 
 /// Of add_positions() (core/token_positions.h) by the embeddings; g is (B, L, M).
 Tensor positions_derivative(const Tensor& g, Position position);

@@ -7,7 +7,8 @@
 #include "attn/base/error.h"
 #include "attn/core/derivatives.h"
 #include "attn/core/gemm.h"
-#include "attn/core/projection.h"
+#include "attn/tensor/rearrange.h"
+#include "attn/tensor/transposed.h"
 
 namespace attn {
 namespace {

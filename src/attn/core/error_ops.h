@@ -27,6 +27,7 @@
 #include "attn/core/rotary.h"
 #include "attn/core/score.h"
 #include "attn/core/tensor_ops.h"
+#include "attn/tensor/rearrange.h"
 
 namespace attn {
 

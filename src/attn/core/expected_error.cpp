@@ -9,12 +9,12 @@
 #include "attn/base/memory_limit.h"
 #include "attn/core/error_ops.h"
 #include "attn/core/formula.h"
-#include "attn/core/fused.h"
 #include "attn/core/gradient_error.h"
 #include "attn/core/inputs_part.h"
 #include "attn/core/layout.h"
-#include "attn/core/plan.h"
-#include "attn/core/projection.h"
+#include "attn/core/threads.h"
+#include "attn/tensor/rearrange.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {

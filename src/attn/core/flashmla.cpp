@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "attn/base/error.h"
-#include "attn/core/plan.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {

@@ -19,10 +19,6 @@
 
 namespace attn {
 
-namespace kernel {
-class ThreadPool;
-}
-
 /// The key of the first option that the kernels do not support; nullptr if they support this
 /// problem. An option counts as unsupported unless it is listed as supported, so that none is
 /// ignored by mistake. docs/semantics.md, "Numbers", gives the reasons.
@@ -60,19 +56,6 @@ struct FusedResult {
 /// G, S, Dv) are of dtype in.compute. Keys and values include past and appended ones.
 FusedResult attend_fused(const Tensor& queries, const Tensor& keys, const Tensor& values,
                          const Inputs& in, const FusedRequest& request);
-
-/// Sets the number of threads for the computations of the calling thread; 0: one for each processor
-/// available to it. The results do not depend on it.
-void set_threads(std::size_t threads);
-/// The number of threads that set_threads() has set, or that of the processors.
-std::size_t thread_count();
-/// The threads for the kernels that the calling thread starts.
-kernel::ThreadPool& thread_pool();
-
-/// Calls compute(i) for each i below `count`, on at most `most` threads of the calling thread, and
-/// throws what one of the calls throws. If there are several, thread_count() is 1 during a call.
-void run_in_parallel(std::size_t count, std::size_t most,
-                     const std::function<void(std::size_t)>& compute);
 
 /// From now on, the kernels add the number of rows (B * H * queries) that they have computed to
 /// `rows`, block by block; with nullptr they do not count.

@@ -8,10 +8,10 @@
 #include "attn/core/fused.h"
 #include "attn/core/kernel_problem.h"
 #include "attn/core/mask.h"
-#include "attn/core/plan.h"
-#include "attn/core/projection.h"
+#include "attn/core/threads.h"
 #include "attn/kernel/backward.h"
 #include "attn/kernel/schedule.h"
+#include "attn/tensor/shape.h"
 #include "attn/tensor/widened.h"
 
 namespace attn {

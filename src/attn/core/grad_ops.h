@@ -16,11 +16,12 @@
 #include "attn/core/fused_gradients.h"
 #include "attn/core/gemm.h"
 #include "attn/core/inputs.h"
-#include "attn/core/projection.h"
 #include "attn/core/qk_norm.h"
 #include "attn/core/query_scale.h"
 #include "attn/core/rotary.h"
 #include "attn/core/traced_ops.h"
+#include "attn/tensor/rearrange.h"
+#include "attn/tensor/transposed.h"
 #include "attn/tensor/widened.h"
 
 namespace attn {

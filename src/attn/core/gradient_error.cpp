@@ -16,9 +16,11 @@
 #include "attn/core/formula.h"
 #include "attn/core/layout.h"
 #include "attn/core/norm_error.h"
-#include "attn/core/plan.h"
 #include "attn/core/qk_norm.h"
 #include "attn/core/traced_ops.h"
+#include "attn/tensor/rearrange.h"
+#include "attn/tensor/shape.h"
+#include "attn/tensor/transposed.h"
 
 namespace attn {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "attn/core/fused_gradients.h"
 #include "attn/core/layout.h"
-#include "attn/core/plan.h"
 #include "attn/core/row_block.h"
+#include "attn/tensor/shape.h"
 #include "attn/tensor/widened.h"
 
 namespace attn {

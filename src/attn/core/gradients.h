@@ -17,7 +17,6 @@
 #include "attn/core/inputs.h"
 #include "attn/core/layout.h"
 #include "attn/core/output_table.h"
-#include "attn/core/plan.h"
 #include "attn/tensor/tensor.h"
 #include "attn/tensor/widened.h"
 

@@ -13,11 +13,10 @@
 #include "attn/core/mask.h"
 #include "attn/core/mask_rule.h"
 #include "attn/core/named_masks.h"
-#include "attn/core/plan.h"
 #include "attn/core/position_bias.h"
-#include "attn/core/projection.h"
 #include "attn/core/shapes.h"
 #include "attn/core/token_positions.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "attn/core/gemm.h"
 #include "attn/core/mask.h"
-#include "attn/core/plan.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 

@@ -10,8 +10,8 @@
 #include "attn/core/mask.h"
 #include "attn/core/normalise.h"
 #include "attn/core/position_bias.h"
-#include "attn/core/projection.h"
 #include "attn/tensor/gathered_rows.h"
+#include "attn/tensor/rearrange.h"
 
 namespace attn {
 namespace {

@@ -9,9 +9,9 @@
 #include "attn/base/error.h"
 #include "attn/core/input_table.h"
 #include "attn/core/layout.h"
-#include "attn/core/plan.h"
 #include "attn/core/stored_rows.h"
 #include "attn/tensor/gathered_rows.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {

@@ -3,7 +3,8 @@
 #include <algorithm>
 
 #include "attn/core/derivatives.h"
-#include "attn/core/projection.h"
+#include "attn/tensor/rearrange.h"
+#include "attn/tensor/transposed.h"
 
 namespace attn {
 namespace {

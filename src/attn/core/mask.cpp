@@ -14,8 +14,8 @@
 #include "attn/core/key_lists.h"
 #include "attn/core/mask_rule.h"
 #include "attn/core/position_bias.h"
-#include "attn/core/projection.h"
 #include "attn/tensor/array.h"
+#include "attn/tensor/rearrange.h"
 
 namespace attn {
 namespace {

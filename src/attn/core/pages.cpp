@@ -9,8 +9,8 @@
 #include "attn/base/error.h"
 #include "attn/core/flashmla.h"
 #include "attn/core/layout.h"
-#include "attn/core/plan.h"
 #include "attn/tensor/gathered_rows.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {

@@ -17,12 +17,13 @@
 #include "attn/core/projection.h"
 #include "attn/core/row_block.h"
 #include "attn/core/row_statistics.h"
+#include "attn/core/threads.h"
 #include "attn/tensor/gathered_rows.h"
+#include "attn/tensor/rearrange.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {
-
-constexpr std::size_t kMax = std::numeric_limits<std::size_t>::max();
 
 double real_product(const Shape& factors) {
   double result = 1;
@@ -447,15 +448,6 @@ bool has_integers(const CostOps& costs) {
 }
 
 }  // namespace
-
-std::size_t saturating_sum(std::size_t a, std::size_t b) { return a > kMax - b ? kMax : a + b; }
-
-std::size_t saturating_product(const Shape& factors) {
-  std::size_t result = 1;
-  for (const std::size_t factor : factors)
-    if (__builtin_mul_overflow(result, factor, &result)) return kMax;
-  return result;
-}
 
 /// Upper bound of the blocks of queries, keys and values in which each thread of the kernels works.
 /// With few columns they are part of the memory of the program.

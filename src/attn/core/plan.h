@@ -43,8 +43,4 @@ struct Plan {
 /// fused kernels can stream take no memory. Sizes saturate at 2^64 - 1. Errors: as check_outputs().
 Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet& offered = {});
 
-/// Sum and product of byte counts, saturating at the largest size.
-std::size_t saturating_sum(std::size_t a, std::size_t b);
-std::size_t saturating_product(const Shape& factors);
-
 }  // namespace attn

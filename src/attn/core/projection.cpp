@@ -1,104 +1,10 @@
 #include "attn/core/projection.h"
 
-#include <cstring>
-
 #include "attn/base/error.h"
 #include "attn/core/gemm.h"
-#include "attn/tensor/gathered_rows.h"
-#include "attn/tensor/widened.h"
+#include "attn/tensor/rearrange.h"
 
 namespace attn {
-
-Tensor swap_middle_axes(const Tensor& tensor) {
-  const Shape& from = tensor.shape();
-  if (from[1] <= 1 || from[2] <= 1)  // the order in memory is the same
-    return tensor.reshaped({from[0], from[2], from[1], from[3]});
-  if (const Tensor* const narrow = tensor.narrow())
-    return widened(swap_middle_axes(narrow->reshaped(from)));
-  if (const GatheredRows* rows = tensor.rows(); rows && from == rows->shape())
-    return gathered_tensor(rows->table(), tensor.dtype(), !rows->by_head(), rows->is_computed());
-  if (tensor.rows() != nullptr)
-    return rows_from(tensor, {from[0], from[2], from[1], from[3]}, [&](std::size_t row) {
-      const std::size_t b = row % from[1], c = row / from[1] % from[2];
-      return (row / (from[1] * from[2]) * from[1] + b) * from[2] + c;
-    });
-  Tensor swapped(tensor.dtype(), {from[0], from[2], from[1], from[3]});
-  const std::size_t row = from[3] * size_of(tensor.dtype());
-  if (tensor.size() == 0) return swapped;
-  std::byte* to = swapped.mutable_raw();
-  for (std::size_t a = 0; a < from[0]; ++a)
-    for (std::size_t c = 0; c < from[2]; ++c)
-      for (std::size_t b = 0; b < from[1]; ++b, to += row)
-        std::memcpy(to, tensor.raw() + ((a * from[1] + b) * from[2] + c) * row, row);
-  return swapped;
-}
-
-Tensor split_heads(const Tensor& packed, std::size_t heads) {
-  const Shape& shape = packed.shape();
-  return swap_middle_axes(packed.reshaped({shape[0], shape[1], heads, shape[2] / heads}));
-}
-
-Tensor side_by_side(const Tensor& split) {
-  const Shape& shape = split.shape();
-  return swap_middle_axes(split).reshaped({shape[0], shape[2], shape[1] * shape[3]});
-}
-
-Tensor swap_first_axes(const Tensor& tensor) {
-  const Shape& shape = tensor.shape();
-  return swap_middle_axes(tensor.reshaped({1, shape[0], shape[1], shape[2]}))
-      .reshaped({shape[1], shape[0], shape[2]});
-}
-
-Tensor swap_batch_and_heads(const Tensor& tensor) {
-  const Shape& shape = tensor.shape();
-  return swap_first_axes(tensor.reshaped({shape[0], shape[1], shape[2] * shape[3]}))
-      .reshaped({shape[1], shape[0], shape[2], shape[3]});
-}
-
-Tensor take_rows(const Tensor& tensor, const std::vector<std::size_t>& rows) {
-  Shape shape = tensor.shape();
-  const std::size_t n = shape[shape.size() - 2];
-  const std::size_t row = shape.back() * size_of(tensor.dtype());
-  shape[shape.size() - 2] = rows.size();
-  Tensor taken(tensor.dtype(), shape);
-  if (taken.size() == 0) return taken;
-  std::byte* to = taken.mutable_raw();
-  for (const std::byte* matrix = tensor.raw(); matrix != tensor.raw() + tensor.bytes();
-       matrix += n * row)
-    for (const std::size_t index : rows) {
-      std::memcpy(to, matrix + index * row, row);
-      to += row;
-    }
-  return taken;
-}
-
-Tensor repeated(const Tensor& tensor, std::size_t count) {
-  Shape shape = tensor.shape();
-  shape[0] = count;
-  Tensor all(tensor.dtype(), shape);
-  for (std::size_t i = 0; i < count && tensor.bytes() > 0; ++i)
-    std::memcpy(all.mutable_raw() + i * tensor.bytes(), tensor.raw(), tensor.bytes());
-  return all;
-}
-
-Tensor append_rows(const Tensor& before, const Tensor& behind) {
-  const DType dtype = before.dtype() == DType::i64 ? behind.dtype() : before.dtype();
-  const Tensor parts[] = {cast(before, dtype), cast(behind, dtype)};
-  Shape shape = before.shape();
-  const std::size_t matrices = shape[0] * shape[1], width = shape[3] * size_of(dtype);
-  shape[2] += behind.shape()[2];
-  Tensor joined(dtype, shape);
-  if (joined.size() == 0) return joined;
-  std::byte* to = joined.mutable_raw();
-  for (std::size_t i = 0; i < matrices; ++i)
-    for (const Tensor& part : parts) {
-      const std::size_t bytes = part.shape()[2] * width;
-      if (bytes > 0) std::memcpy(to, part.raw() + i * bytes, bytes);
-      to += bytes;
-    }
-  return joined;
-}
-
 namespace {
 
 template <class T>

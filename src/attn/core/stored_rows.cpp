@@ -8,8 +8,8 @@
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/core/layout.h"
-#include "attn/core/plan.h"
 #include "attn/tensor/gathered_rows.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {

@@ -12,6 +12,7 @@
 #include "attn/core/rotary.h"
 #include "attn/core/token_positions.h"
 #include "attn/core/weighted_values.h"
+#include "attn/tensor/rearrange.h"
 
 namespace attn {
 

@@ -18,6 +18,7 @@
 #include "attn/core/qk_norm.h"
 #include "attn/core/tape.h"
 #include "attn/core/tensor_ops.h"
+#include "attn/tensor/rearrange.h"
 
 namespace attn {
 

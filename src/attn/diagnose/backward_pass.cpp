@@ -17,9 +17,9 @@
 #include "attn/core/grad_ops.h"
 #include "attn/core/inputs_part.h"
 #include "attn/core/layout.h"
-#include "attn/core/plan.h"
 #include "attn/core/score.h"
 #include "attn/core/tensor_ops.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {

@@ -16,10 +16,9 @@
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
-#include "attn/core/fused.h"
 #include "attn/core/fused_gradients.h"
 #include "attn/core/layout.h"
-#include "attn/core/plan.h"
+#include "attn/core/threads.h"
 #include "attn/diagnose/arrangements.h"
 #include "attn/diagnose/backward_hypotheses.h"
 #include "attn/diagnose/backward_pass.h"
@@ -30,6 +29,7 @@
 #include "attn/diagnose/pattern.h"
 #include "attn/diagnose/recovered_weights.h"
 #include "attn/diagnose/rounded_weights.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {

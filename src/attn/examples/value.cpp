@@ -5,7 +5,7 @@
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
-#include "attn/core/projection.h"
+#include "attn/tensor/rearrange.h"
 
 namespace attn {
 namespace {

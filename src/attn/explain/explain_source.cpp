@@ -5,8 +5,8 @@
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
-#include "attn/core/projection.h"
 #include "attn/core/score_scale.h"
+#include "attn/tensor/rearrange.h"
 
 namespace attn {
 

@@ -32,6 +32,7 @@
 #include "attn/job/random_spec.h"
 #include "attn/job/recorded_positions.h"
 #include "attn/job/recorded_visibility.h"
+#include "attn/tensor/shape.h"
 #include "attn/tensor/transposed.h"
 
 namespace attn {

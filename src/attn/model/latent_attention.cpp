@@ -8,8 +8,8 @@
 #include "attn/base/text.h"
 #include "attn/core/gemm.h"
 #include "attn/core/options.h"
-#include "attn/core/plan.h"
 #include "attn/core/qk_norm.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {

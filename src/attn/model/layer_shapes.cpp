@@ -17,6 +17,7 @@
 #include "attn/io/tensor_part.h"
 #include "attn/job/field_value.h"
 #include "attn/job/job.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {

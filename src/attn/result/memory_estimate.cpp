@@ -6,6 +6,7 @@
 #include "attn/base/error.h"
 #include "attn/io/json_write.h"
 #include "attn/job/job.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {

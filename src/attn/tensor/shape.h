@@ -101,6 +101,10 @@ std::string to_string(const Shape& shape);
 /// The number of elements. Errors: data, if it exceeds 2^63 - 1.
 std::size_t element_count(const Shape& shape);
 
+/// Sum and product of byte counts, saturating at the largest size.
+std::size_t saturating_sum(std::size_t a, std::size_t b);
+std::size_t saturating_product(const Shape& factors);
+
 /// The index {1, 0, 2} of the element at the row-major position `flat`, as numpy.unravel_index.
 Shape unravel_index(std::size_t flat, const Shape& shape);
 

@@ -120,6 +120,19 @@ std::size_t element_count(const Shape& shape) {
   return count;
 }
 
+std::size_t saturating_sum(std::size_t a, std::size_t b) {
+  const std::size_t sum = a + b;
+  return sum < a ? std::numeric_limits<std::size_t>::max() : sum;
+}
+
+std::size_t saturating_product(const Shape& factors) {
+  std::size_t result = 1;
+  for (const std::size_t factor : factors)
+    if (__builtin_mul_overflow(result, factor, &result))
+      return std::numeric_limits<std::size_t>::max();
+  return result;
+}
+
 Shape unravel_index(std::size_t flat, const Shape& shape) {
   Shape index = shape;
   for (std::size_t axis = shape.size(); axis-- > 0;) {

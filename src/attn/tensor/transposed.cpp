@@ -41,4 +41,17 @@ Tensor transposed(const Tensor& matrix) {
   return result;
 }
 
+Tensor transposed_matrices(const Tensor& x) {
+  Shape shape = x.shape();
+  const std::size_t rank = shape.size(), m = shape[rank - 2], n = shape[rank - 1];
+  std::swap(shape[rank - 2], shape[rank - 1]);
+  Tensor result(DType::f64, shape);
+  const auto from = x.data<double>();
+  const auto out = result.mutable_data<double>();
+  for (std::size_t first = 0; first < out.size(); first += m * n)
+    for (std::size_t i = 0; i < m; ++i)
+      for (std::size_t j = 0; j < n; ++j) out[first + j * m + i] = from[first + i * n + j];
+  return result;
+}
+
 }  // namespace attn
