@@ -4,7 +4,7 @@
 #
 # Sources are compiled in the same groups as in src/attn: each run of the program updates one file of counts
 # per object.
-set(counted_modules base io job result)
+set(counted_modules base io job run)
 add_library(attn_counted OBJECT EXCLUDE_FROM_ALL)
 foreach(module ${counted_modules})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/attn/${module}/*.cpp)

@@ -7,7 +7,7 @@
 #include <ctime>
 #include <utility>
 
-#include "attn/core/blas.h"
+#include "attn/attention/blas.h"
 
 namespace attn {
 namespace {

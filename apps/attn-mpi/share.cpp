@@ -2,8 +2,8 @@
 
 #include <numeric>
 
-#include "attn/core/gemm.h"
-#include "attn/core/reductions.h"
+#include "attn/attention/gemm.h"
+#include "attn/attention/reductions.h"
 #include "attn/kernel/attend.h"
 
 namespace attn {

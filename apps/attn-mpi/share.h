@@ -1,9 +1,9 @@
 // Sharing a job among the members of a team: by queries, by keys, or not at all.
 //
 // The bytes of a row of results depend on its own inputs only, and those of a matrix product also
-// on the rows of the same block of kProductRows (core/gemm.h). Members that compute whole blocks
-// therefore compute the bytes that one process would. The keys of few queries are shared in the
-// blocks in which the kernels merge them (kernel/attend.h).
+// on the rows of the same block of kProductRows (attention/gemm.h). Members that compute whole
+// blocks therefore compute the bytes that one process would. The keys of few queries are shared in
+// the blocks in which the kernels merge them (kernel/attend.h).
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "attn-mpi/team.h"
-#include "attn/core/inputs_part.h"
-#include "attn/core/options.h"
-#include "attn/core/plan.h"
+#include "attn/attention/inputs_part.h"
+#include "attn/attention/plan.h"
+#include "attn/problem/options.h"
 
 namespace attn {
 

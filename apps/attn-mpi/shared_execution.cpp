@@ -9,8 +9,8 @@
 #include "attn/base/packing.h"
 #include "attn/io/elements.h"
 #include "attn/io/json_write.h"
-#include "attn/result/memory_estimate.h"
-#include "attn/result/warnings.h"
+#include "attn/run/memory_estimate.h"
+#include "attn/run/warnings.h"
 #include "attn/tensor/shape.h"
 
 namespace attn {

@@ -5,7 +5,7 @@
 
 #include "attn-mpi/share.h"
 #include "attn-mpi/team.h"
-#include "attn/result/execution.h"
+#include "attn/run/execution.h"
 
 namespace attn {
 

@@ -8,11 +8,11 @@
 #include <memory>
 #include <utility>
 
+#include "attn/attention/blas.h"
 #include "attn/base/error.h"
 #include "attn/base/packing.h"
 #include "attn/base/text.h"
 #include "attn/base/version.h"
-#include "attn/core/blas.h"
 #include "attn/io/digest.h"
 #include "attn/io/elements.h"
 #include "attn/io/temp_files.h"

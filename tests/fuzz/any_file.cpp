@@ -1,12 +1,12 @@
 // Any file: its format is detected, its job is computed under small limits, and the result is
 // written and read back. A file of one array is used as queries, keys and values.
-#include "attn/core/threads.h"
 #include "attn/io/json_write.h"
-#include "attn/report/numpy_text.h"
-#include "attn/result/execution.h"
-#include "attn/result/memory_estimate.h"
-#include "attn/result/result_file.h"
-#include "attn/result/result_writer.h"
+#include "attn/print/numpy_text.h"
+#include "attn/problem/threads.h"
+#include "attn/run/execution.h"
+#include "attn/run/memory_estimate.h"
+#include "attn/run/result_file.h"
+#include "attn/run/result_writer.h"
 #include "support/confined.h"
 #include "support/fuzz.h"
 #include "support/heap.h"

@@ -1,6 +1,6 @@
 // The text of a bias rule: the bias of all queries is that of each query alone, and the rule agrees
 // with the mask rule of the same text.
-#include "attn/core/bias_rule.h"
+#include "attn/problem/bias_rule.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "attn/core/inputs_part.h"
-#include "attn/core/mask.h"
-#include "attn/core/mask_rule.h"
+#include "attn/attention/inputs_part.h"
+#include "attn/problem/mask.h"
+#include "attn/problem/mask_rule.h"
 #include "support/fuzz.h"
 
 using namespace attn;

@@ -12,7 +12,7 @@
 #include "attn/cli/run.h"
 #include "attn/cli/shared_options.h"
 #include "attn/cli/show.h"
-#include "attn/result/memory_estimate.h"
+#include "attn/run/memory_estimate.h"
 #include "support/confined.h"
 #include "support/fuzz.h"
 

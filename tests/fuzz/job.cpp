@@ -2,7 +2,7 @@
 // memory planned. Requests for too much memory are refused before the allocation.
 #include "attn/job/job.h"
 
-#include "attn/result/memory_estimate.h"
+#include "attn/run/memory_estimate.h"
 #include "support/confined.h"
 #include "support/fuzz.h"
 #include "support/heap.h"

@@ -276,7 +276,7 @@ def words():
     def text_of(*patterns):
         return "".join(path.read_text(encoding="utf-8") for pattern in patterns for path in sorted(ROOT.glob(pattern)))
 
-    text = text_of("src/attn/job/*.cpp", "src/attn/cli/*.cpp", "src/attn/core/*_table.*")
+    text = text_of("src/attn/job/*.cpp", "src/attn/cli/*.cpp", "src/attn/problem/*_table.*")
     strings = set(re.findall(r'"((?:--)?[A-Za-z][A-Za-z0-9_.-]{1,24})"', text))
     keys = re.findall(r'"([A-Za-z][A-Za-z0-9_.]*)"', text_of("src/attn/job/field*.cpp"))
     flags = {"--" + re.sub("[._]", "-", key.lower()) for key in keys}

@@ -1,11 +1,11 @@
 // The text of a mask rule: the mask of many keys at once is that of each key alone.
-#include "attn/core/mask_rule.h"
+#include "attn/problem/mask_rule.h"
 
 #include <algorithm>
 #include <optional>
 #include <vector>
 
-#include "attn/core/mask.h"
+#include "attn/problem/mask.h"
 #include "support/fuzz.h"
 
 using namespace attn;

@@ -7,8 +7,8 @@
 
 #include "attn/batch/jobs.h"
 #include "attn/batch/work.h"
-#include "attn/core/threads.h"
 #include "attn/io/json_parse.h"
+#include "attn/problem/threads.h"
 #include "support/confined.h"
 #include "support/fuzz.h"
 #include "support/memory_file.h"

@@ -1,6 +1,6 @@
 // NumPy's text of an array with any options: the numbers in the text equal those of the array,
 // within half a unit of the last printed place, and none are missing. Other styles must not crash.
-#include "attn/report/numpy_text.h"
+#include "attn/print/numpy_text.h"
 
 #include <fuzzer/FuzzedDataProvider.h>
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "attn/examples/printed_numbers.h"
-#include "attn/report/tensor_text.h"
+#include "attn/print/tensor_text.h"
 #include "support/fuzz.h"
 
 using namespace attn;

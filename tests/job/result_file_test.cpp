@@ -1,10 +1,10 @@
-#include "attn/result/result_file.h"
+#include "attn/run/result_file.h"
 
 #include <catch2/catch.hpp>
 
 #include "attn/io/npz.h"
 #include "attn/io/safetensors.h"
-#include "attn/result/result_writer.h"
+#include "attn/run/result_writer.h"
 #include "support/run_attn.h"
 
 using namespace attn;

@@ -4,8 +4,8 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
-#include "attn/core/attention.h"
-#include "attn/core/layout.h"
+#include "attn/attention/attention.h"
+#include "attn/problem/layout.h"
 #include "support/oracle_case.h"
 #include "support/thread_team.h"
 

@@ -7,7 +7,7 @@
 
 #include "attn/base/error.h"
 #include "attn/job/document.h"
-#include "attn/result/result_writer.h"
+#include "attn/run/result_writer.h"
 #include "support/run_attn.h"
 #include "support/thread_team.h"
 

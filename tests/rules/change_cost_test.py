@@ -11,10 +11,10 @@ from support.attn import ROOT, under_sanitizer
 
 # Patch, most files, and sources that do not compile if a table, the formula or an interpreter lacks a case.
 PATCHES = [
-    ("row_output.patch", 4, ["core/row_statistics", "core/plan", "core/attention", "core/expected_error"]),
+    ("row_output.patch", 4, ["attention/row_statistics", "attention/plan", "attention/attention", "bounds/expected_error"]),
     ("option_tensor.patch", 7,
-     ["core/shapes", "core/tensor_ops", "core/gradients", "core/plan", "core/expected_error",
-      "core/gradient_error", "job/fields"]),
+     ["problem/shapes", "attention/tensor_ops", "attention/gradients", "attention/plan", "bounds/expected_error",
+      "bounds/gradient_error", "job/fields"]),
 ]
 
 
@@ -38,8 +38,8 @@ def test_an_addition_touches_few_files(name, most, sources, tmp_path):
 def test_a_patch_without_its_case_in_the_formula_does_not_compile(tmp_path):
     """The check above finds what is missing."""
     shutil.copytree(ROOT / "src", tmp_path / "src")
-    path = tmp_path / "src/attn/core/output_table.h"
+    path = tmp_path / "src/attn/problem/output_table.h"
     path.write_text(path.read_text().replace("  keys_95,\n", "  keys_95,\n  top_weight,\n", 1))
     run = subprocess.run([os.environ.get("CXX", "c++"), "-std=c++20", "-fsyntax-only", "-Isrc",
-                          "src/attn/core/row_statistics.cpp"], cwd=tmp_path, capture_output=True)
+                          "src/attn/attention/row_statistics.cpp"], cwd=tmp_path, capture_output=True)
     assert run.returncode != 0

@@ -8,7 +8,7 @@ from support.attn import ROOT
 SRC = ROOT / "src" / "attn"
 
 # Estimates of text, which no tensor charges. Do not add to these.
-ALLOWED = {"job/random_spec.cpp", "report/drawing_memory.cpp"}
+ALLOWED = {"job/random_spec.cpp", "draw/drawing_memory.cpp"}
 
 
 def copies_constants(text):

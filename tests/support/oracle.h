@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "attn/core/options.h"
+#include "attn/problem/options.h"
 #include "support/close.h"
 
 namespace oracle {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "attn/core/options.h"
+#include "attn/problem/options.h"
 #include "attn/tensor/tensor.h"
 #include "support/close.h"
 

@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <random>
 
-#include "attn/core/options.h"
+#include "attn/problem/options.h"
 
 struct Dice {
   std::mt19937_64 random;

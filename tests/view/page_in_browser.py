@@ -1527,7 +1527,7 @@ function painted(painter, levels, view, width, height, scale, ratio) {
   painter.paint(context, level, view, {left: 0, top: 0, width, height, ratio}, scale, marks);
   return new Uint32Array(context.getImageData(0, 0, width, height).data.buffer);
 }
-const one = 2 * (2 + 0x7400 - 0x0), blank = 4;  // 2^14 and 0 as codes; see report/page_levels.h
+const one = 2 * (2 + 0x7400 - 0x0), blank = 4;  // 2^14 and 0 as codes; see draw/page_levels.h
 """
 
 

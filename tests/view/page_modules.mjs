@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import {test} from 'node:test';
 
-const folder = new URL('../../src/attn/report/page/', import.meta.url);
+const folder = new URL('../../src/attn/draw/page/', import.meta.url);
 const load = name => import(new URL(`${name}.mjs`, folder));
 const {codeOf, codeValues, halfBits, levelFor} = await load('codes');
 const {Scale, brief, entropyText, inkOn, luminance, modeOf, paletteOf, shortest32, threeDigits, written} = await load('scale');

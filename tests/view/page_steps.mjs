@@ -3,7 +3,7 @@
 
 import {readFileSync} from 'node:fs';
 
-const folder = new URL('../../src/attn/report/page/', import.meta.url);
+const folder = new URL('../../src/attn/draw/page/', import.meta.url);
 const {Data} = await import(new URL('data.mjs', folder));
 const {agrees, stagesOf, stepsOf, writtenSteps} = await import(new URL('why.mjs', folder));
 

@@ -73,7 +73,7 @@ HIDDEN, ZERO, NAN = 0, 2, 0xFFFE
 
 
 def strength_codes(values, unit):
-    """report/page_levels.h: the bits of a float16, in the order of magnitude; -inf is hidden."""
+    """draw/page_levels.h: the bits of a float16, in the order of magnitude; -inf is hidden."""
     size = np.abs(np.where(np.isfinite(values), values, 0)) / unit
     codes = 2 * (2 + size.astype("f2").view("u2").astype("u4")) + (values < 0)
     return np.where(np.isneginf(values), HIDDEN, np.where(np.isnan(values), NAN, codes)).astype("u2")

@@ -13,13 +13,13 @@
 #include "attn/base/version.h"
 #include "attn/compare/compare_reference.h"
 #include "attn/compare/comparison_report.h"
-#include "attn/core/threads.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/document.h"
 #include "attn/job/job.h"
 #include "attn/model/model_job.h"
-#include "attn/result/execution.h"
-#include "attn/result/memory_estimate.h"
+#include "attn/problem/threads.h"
+#include "attn/run/execution.h"
+#include "attn/run/memory_estimate.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {

@@ -5,7 +5,7 @@
 
 #include "attn/compare/compare_reference.h"
 #include "attn/io/file_cache.h"
-#include "attn/result/warnings.h"
+#include "attn/run/warnings.h"
 
 namespace attn {
 

@@ -12,7 +12,7 @@
 #include "attn/io/staged_file.h"
 #include "attn/io/temp_files.h"
 #include "attn/job/document.h"
-#include "attn/result/warnings.h"
+#include "attn/run/warnings.h"
 
 namespace attn {
 

@@ -20,7 +20,7 @@
 #include "attn/job/labels.h"
 #include "attn/job/recorded_positions.h"
 #include "attn/job/recorded_visibility.h"
-#include "attn/result/result_file.h"
+#include "attn/run/result_file.h"
 #include "attn/tensor/shape.h"
 
 namespace attn {

@@ -7,7 +7,7 @@
 #include "attn/base/text.h"
 #include "attn/io/json_write.h"
 #include "attn/job/job.h"
-#include "attn/result/output_target.h"
+#include "attn/run/output_target.h"
 #include "attn/tensor/shape.h"
 
 namespace attn {

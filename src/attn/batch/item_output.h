@@ -12,7 +12,7 @@
 #include "attn/io/tensor_file.h"
 #include "attn/job/document.h"
 #include "attn/job/job.h"
-#include "attn/result/result_writer.h"
+#include "attn/run/result_writer.h"
 
 namespace attn {
 

@@ -14,7 +14,7 @@
 #include "attn/job/job.h"
 #include "attn/model/layer_series.h"
 #include "attn/model/model_job.h"
-#include "attn/result/output_target.h"
+#include "attn/run/output_target.h"
 
 namespace attn {
 namespace fs = std::filesystem;

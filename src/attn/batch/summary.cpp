@@ -7,17 +7,17 @@
 #include <set>
 #include <utility>
 
+#include "attn/attention/row_statistics.h"
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
-#include "attn/core/row_statistics.h"
 #include "attn/io/csv.h"
 #include "attn/io/elements.h"
 #include "attn/io/file.h"
 #include "attn/io/json_parse.h"
 #include "attn/io/open_file.h"
 #include "attn/io/output_path.h"
-#include "attn/report/comparison.h"
+#include "attn/metrics/comparison.h"
 
 namespace attn {
 namespace {

@@ -20,8 +20,8 @@ namespace attn {
 const std::vector<std::string>& statistic_names();
 
 /// {"weights": {"shape": [4, 4], "min": 0.1, "max": 0.5, "mean": 0.25, "entropy": 1.3}} with the
-/// `chosen` statistics, which leave out NaN. Those of core/row_statistics.h are means over the rows
-/// of outputs that are weights; others have none.
+/// `chosen` statistics, which leave out NaN. Those of attention/row_statistics.h are means over the
+/// rows of outputs that are weights; others have none.
 std::string statistics_json(const TensorMap& outputs, const std::vector<std::string>& chosen);
 
 /// A .csv or .ndjson file, which is complete or absent. Rows wait in a temporary file in its folder

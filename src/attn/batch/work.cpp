@@ -20,10 +20,10 @@
 #include "attn/job/recorded_visibility.h"
 #include "attn/model/layer_series.h"
 #include "attn/model/model_job.h"
-#include "attn/result/execution.h"
-#include "attn/result/joined_results.h"
-#include "attn/result/memory_estimate.h"
-#include "attn/result/result_writer.h"
+#include "attn/run/execution.h"
+#include "attn/run/joined_results.h"
+#include "attn/run/memory_estimate.h"
+#include "attn/run/result_writer.h"
 #include "attn/tensor/shape.h"
 
 namespace attn {

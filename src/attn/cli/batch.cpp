@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "attn/attention/blas.h"
 #include "attn/base/error.h"
 #include "attn/base/memory_limit.h"
 #include "attn/base/suggestion.h"
@@ -32,10 +33,6 @@
 #include "attn/cli/batch_status.h"
 #include "attn/cli/shared_options.h"
 #include "attn/cli/terminal.h"
-#include "attn/core/blas.h"
-#include "attn/core/input_table.h"
-#include "attn/core/output_table.h"
-#include "attn/core/threads.h"
 #include "attn/io/digest.h"
 #include "attn/io/elements.h"
 #include "attn/io/format.h"
@@ -44,6 +41,9 @@
 #include "attn/io/staged_file.h"
 #include "attn/io/temp_files.h"
 #include "attn/io/used_files.h"
+#include "attn/problem/input_table.h"
+#include "attn/problem/output_table.h"
+#include "attn/problem/threads.h"
 
 namespace attn {
 namespace {

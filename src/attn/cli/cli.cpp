@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "attn/attention/blas.h"
 #include "attn/base/error.h"
 #include "attn/base/memory_limit.h"
 #include "attn/base/suggestion.h"
@@ -23,7 +24,6 @@
 #include "attn/cli/parser.h"
 #include "attn/cli/terminal.h"
 #include "attn/cli/version.h"
-#include "attn/core/blas.h"
 #include "attn/io/format.h"
 #include "attn/io/open_file.h"
 #include "attn/io/temp_files.h"

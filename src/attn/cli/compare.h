@@ -11,7 +11,7 @@
 #include "attn/cli/rendering.h"
 #include "attn/cli/shared_options.h"
 #include "attn/compare/gate.h"
-#include "attn/report/heat_map.h"
+#include "attn/draw/heat_map.h"
 
 namespace attn {
 

@@ -13,9 +13,9 @@
 #include "attn/batch/pool.h"
 #include "attn/cli/option.h"
 #include "attn/io/file_cache.h"
-#include "attn/result/execution.h"
-#include "attn/result/memory_estimate.h"
-#include "attn/result/output_target.h"
+#include "attn/run/execution.h"
+#include "attn/run/memory_estimate.h"
+#include "attn/run/output_target.h"
 
 namespace attn {
 

@@ -5,16 +5,16 @@
 #include <set>
 #include <vector>
 
+#include "attn/attention/attention.h"
 #include "attn/base/error.h"
 #include "attn/cli/steps_text.h"
-#include "attn/core/attention.h"
 #include "attn/examples/new_numbers.h"
 #include "attn/io/staged_file.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/document.h"
 #include "attn/job/job.h"
 #include "attn/random/generator.h"
-#include "attn/result/output_target.h"
+#include "attn/run/output_target.h"
 
 namespace attn {
 namespace {

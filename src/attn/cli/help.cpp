@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "attn/core/attention.h"
+#include "attn/attention/attention.h"
 
 extern "C" {
 extern const char attn_topics_begin[], attn_topics_end[];

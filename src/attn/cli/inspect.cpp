@@ -15,9 +15,9 @@
 #include "attn/cli/shared_options.h"
 #include "attn/cli/terminal.h"
 #include "attn/io/json_write.h"
-#include "attn/report/comparison.h"
-#include "attn/report/numpy_text.h"
-#include "attn/result/result_file.h"
+#include "attn/metrics/comparison.h"
+#include "attn/print/numpy_text.h"
+#include "attn/run/result_file.h"
 
 namespace attn {
 namespace {

@@ -12,7 +12,7 @@
 #include "attn/io/json_write.h"
 #include "attn/io/npy.h"
 #include "attn/job/field_value.h"
-#include "attn/result/output_target.h"
+#include "attn/run/output_target.h"
 
 namespace attn {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "attn/cli/command.h"
 #include "attn/job/document.h"
-#include "attn/result/warnings.h"
+#include "attn/run/warnings.h"
 
 namespace attn {
 

@@ -6,9 +6,9 @@
 #include <map>
 #include <string_view>
 
-#include "attn/core/output_table.h"
+#include "attn/draw/heat_map.h"
 #include "attn/job/field_value.h"
-#include "attn/report/heat_map.h"
+#include "attn/problem/output_table.h"
 
 namespace attn {
 namespace {

@@ -14,10 +14,10 @@
 #include "attn/cli/rendering.h"
 #include "attn/cli/shared_options.h"
 #include "attn/cli/terminal.h"
-#include "attn/core/mask.h"
-#include "attn/core/named_masks.h"
 #include "attn/job/fields.h"
 #include "attn/model/model_job.h"
+#include "attn/problem/mask.h"
+#include "attn/problem/named_masks.h"
 #include "attn/tensor/shape.h"
 
 namespace attn {

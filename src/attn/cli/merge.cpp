@@ -6,6 +6,7 @@
 #include <numbers>
 #include <optional>
 
+#include "attn/attention/merge.h"
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
@@ -13,10 +14,9 @@
 #include "attn/cli/shared_options.h"
 #include "attn/cli/tensor_names.h"
 #include "attn/cli/terminal.h"
-#include "attn/core/merge.h"
-#include "attn/core/output_table.h"
 #include "attn/job/recorded_options.h"
-#include "attn/result/result_file.h"
+#include "attn/problem/output_table.h"
+#include "attn/run/result_file.h"
 
 namespace attn {
 namespace {

@@ -6,24 +6,24 @@
 #include <string_view>
 #include <utility>
 
+#include "attn/attention/attention.h"
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 #include "attn/base/utf8.h"
 #include "attn/cli/terminal.h"
-#include "attn/core/attention.h"
-#include "attn/core/output_table.h"
-#include "attn/core/threads.h"
+#include "attn/draw/drawing_memory.h"
+#include "attn/draw/heat_picture.h"
+#include "attn/draw/joint_labels.h"
+#include "attn/draw/pdf.h"
+#include "attn/draw/png.h"
+#include "attn/draw/svg.h"
 #include "attn/io/tensor_part.h"
 #include "attn/job/fields.h"
 #include "attn/job/recorded_positions.h"
 #include "attn/job/recorded_visibility.h"
-#include "attn/report/drawing_memory.h"
-#include "attn/report/heat_picture.h"
-#include "attn/report/joint_labels.h"
-#include "attn/report/pdf.h"
-#include "attn/report/png.h"
-#include "attn/report/svg.h"
+#include "attn/problem/output_table.h"
+#include "attn/problem/threads.h"
 #include "attn/tensor/shape.h"
 
 namespace attn {

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "attn/draw/heat_map.h"
+#include "attn/draw/page.h"
+#include "attn/draw/picture.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/job.h"
-#include "attn/report/heat_map.h"
-#include "attn/report/page.h"
-#include "attn/report/picture.h"
-#include "attn/result/result_file.h"
+#include "attn/run/result_file.h"
 
 namespace attn {
 

@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 
+#include "attn/attention/attention.h"
+#include "attn/attention/fused.h"
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/cli/rendering.h"
@@ -16,11 +18,6 @@
 #include "attn/cli/steps_text.h"
 #include "attn/cli/terminal.h"
 #include "attn/cli/weight_steps.h"
-#include "attn/core/attention.h"
-#include "attn/core/fused.h"
-#include "attn/core/named_masks.h"
-#include "attn/core/output_table.h"
-#include "attn/core/threads.h"
 #include "attn/io/format.h"
 #include "attn/io/mapped_file.h"
 #include "attn/io/open_file.h"
@@ -29,10 +26,13 @@
 #include "attn/job/job.h"
 #include "attn/model/layer_series.h"
 #include "attn/model/model_job.h"
-#include "attn/result/execution.h"
-#include "attn/result/memory_estimate.h"
-#include "attn/result/result_file.h"
-#include "attn/result/result_writer.h"
+#include "attn/problem/named_masks.h"
+#include "attn/problem/output_table.h"
+#include "attn/problem/threads.h"
+#include "attn/run/execution.h"
+#include "attn/run/memory_estimate.h"
+#include "attn/run/result_file.h"
+#include "attn/run/result_writer.h"
 
 namespace attn {
 namespace {

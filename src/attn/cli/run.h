@@ -11,7 +11,7 @@
 #include "attn/explain/explain.h"
 #include "attn/io/staged_file.h"
 #include "attn/job/job.h"
-#include "attn/result/output_target.h"
+#include "attn/run/output_target.h"
 
 namespace attn {
 

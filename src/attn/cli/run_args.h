@@ -13,7 +13,7 @@
 #include "attn/cli/shared_options.h"
 #include "attn/cli/show.h"
 #include "attn/job/job.h"
-#include "attn/result/warnings.h"
+#include "attn/run/warnings.h"
 
 namespace attn {
 

@@ -5,9 +5,9 @@
 #include <system_error>
 #include <utility>
 
+#include "attn/attention/fused.h"
 #include "attn/batch/signal_blocker.h"
 #include "attn/cli/terminal.h"
-#include "attn/core/fused.h"
 
 namespace attn {
 

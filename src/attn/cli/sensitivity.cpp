@@ -19,8 +19,8 @@
 #include "attn/compare/job_variant.h"
 #include "attn/diagnose/sensitivity.h"
 #include "attn/io/mapped_file.h"
+#include "attn/metrics/comparison.h"
 #include "attn/model/model_job.h"
-#include "attn/report/comparison.h"
 
 namespace attn {
 namespace {

@@ -8,7 +8,7 @@
 #include "attn/job/field_value.h"
 #include "attn/job/fields.h"
 #include "attn/job/job.h"
-#include "attn/report/tensor_text.h"
+#include "attn/print/tensor_text.h"
 
 namespace attn {
 

@@ -6,7 +6,7 @@
 #include "attn/base/text.h"
 #include "attn/cli/terminal.h"
 #include "attn/io/open_file.h"
-#include "attn/result/result_writer.h"
+#include "attn/run/result_writer.h"
 
 namespace attn {
 namespace {

@@ -9,7 +9,7 @@
 #include "attn/cli/shared_options.h"
 #include "attn/io/staged_file.h"
 #include "attn/job/job.h"
-#include "attn/result/output_target.h"
+#include "attn/run/output_target.h"
 
 namespace attn {
 

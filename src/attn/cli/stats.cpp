@@ -27,7 +27,7 @@
 #include "attn/io/used_files.h"
 #include "attn/job/fields.h"
 #include "attn/job/recorded_positions.h"
-#include "attn/result/result_file.h"
+#include "attn/run/result_file.h"
 #include "attn/stats/head_statistics.h"
 #include "attn/stats/rollout.h"
 #include "attn/tensor/shape.h"

@@ -2,7 +2,7 @@
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
-#include "attn/report/worked_text.h"
+#include "attn/explain/worked_text.h"
 
 namespace attn {
 

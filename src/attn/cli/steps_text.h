@@ -1,10 +1,10 @@
-// Worked steps (report/worked_steps.h) in the format of a file.
+// Worked steps (explain/worked_steps.h) in the format of a file.
 #pragma once
 
 #include <string>
 
-#include "attn/report/heat_text.h"
-#include "attn/report/worked_steps.h"
+#include "attn/draw/heat_text.h"
+#include "attn/explain/worked_steps.h"
 
 namespace attn {
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "attn/attention/svd.h"
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
@@ -13,9 +14,8 @@
 #include "attn/cli/shared_options.h"
 #include "attn/cli/show.h"
 #include "attn/cli/terminal.h"
-#include "attn/core/svd.h"
 #include "attn/io/tensor_file.h"
-#include "attn/result/result_writer.h"
+#include "attn/run/result_writer.h"
 
 namespace attn {
 namespace {

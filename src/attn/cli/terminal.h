@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
+#include "attn/draw/heat_text.h"
 #include "attn/io/staged_file.h"
 #include "attn/io/tensor_file.h"
-#include "attn/report/heat_text.h"
 
 namespace attn {
 

@@ -1,9 +1,9 @@
 #include "attn/cli/version.h"
 
+#include "attn/attention/blas.h"
 #include "attn/base/error.h"
 #include "attn/base/version.h"
 #include "attn/batch/sandbox.h"
-#include "attn/core/blas.h"
 
 namespace attn {
 namespace {

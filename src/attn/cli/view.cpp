@@ -16,7 +16,7 @@
 #include "attn/io/staged_file.h"
 #include "attn/job/job.h"
 #include "attn/job/recorded_positions.h"
-#include "attn/result/output_target.h"
+#include "attn/run/output_target.h"
 
 namespace attn {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "attn/base/text.h"
-#include "attn/core/mask.h"
 #include "attn/job/recorded_options.h"
+#include "attn/problem/mask.h"
 
 namespace attn {
 namespace {
@@ -62,7 +62,7 @@ std::vector<Request> requests_for(const Options& options, const std::function<bo
   return requests;
 }
 
-/// The vectors of an output; nullopt if its axes are not those of report/page_steps.h.
+/// The vectors of an output; nullopt if its axes are not those of draw/page_steps.h.
 std::optional<HeadVectors> vectors_of(const ResultFile& result, const std::string& name) {
   HeadVectors vectors{result.tensors.at(name)};
   const std::size_t rank = vectors.tensor.rank();

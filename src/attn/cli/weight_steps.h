@@ -1,12 +1,12 @@
-// Finds in a result what the page's panel "why this weight" needs (report/page_steps.h).
+// Finds in a result what the page's panel "why this weight" needs (draw/page_steps.h).
 #pragma once
 
 #include <vector>
 
 #include "attn/cli/rendering.h"
-#include "attn/core/attention_arguments.h"
-#include "attn/core/output_table.h"
-#include "attn/result/result_file.h"
+#include "attn/problem/attention_arguments.h"
+#include "attn/problem/output_table.h"
+#include "attn/run/result_file.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {

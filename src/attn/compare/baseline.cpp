@@ -2,8 +2,8 @@
 
 #include <string>
 
+#include "attn/attention/low_precision.h"
 #include "attn/base/error.h"
-#include "attn/core/low_precision.h"
 
 namespace attn {
 namespace {

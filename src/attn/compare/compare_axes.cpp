@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "attn/core/output_table.h"
+#include "attn/problem/output_table.h"
 
 namespace attn {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "attn/core/axis.h"
-#include "attn/core/plan.h"
-#include "attn/report/comparison.h"
+#include "attn/attention/plan.h"
+#include "attn/metrics/comparison.h"
+#include "attn/problem/axis.h"
 
 namespace attn {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "attn/core/axis.h"
-#include "attn/report/comparison.h"
+#include "attn/metrics/comparison.h"
+#include "attn/problem/axis.h"
 
 namespace attn {
 

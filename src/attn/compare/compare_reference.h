@@ -14,7 +14,7 @@ namespace attn {
 
 /// The options as typed.
 struct ReferenceOptions {
-  /// Names of core/expected_error.h; "": from the dtype, or as everything else.
+  /// Names of bounds/expected_error.h; "": from the dtype, or as everything else.
   std::string precision, sums, weights;
   std::vector<std::string> as;  ///< --as; the given tensors already have these names
   Tolerance tolerance;

@@ -9,7 +9,7 @@
 #include "attn/compare/compare_hints.h"
 #include "attn/io/json_parse.h"
 #include "attn/io/json_write.h"
-#include "attn/report/comparison.h"
+#include "attn/metrics/comparison.h"
 
 namespace attn {
 namespace {

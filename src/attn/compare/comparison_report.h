@@ -9,7 +9,7 @@
 #include "attn/compare/compare_axes.h"
 #include "attn/compare/gate.h"
 #include "attn/diagnose/diagnosis.h"
-#include "attn/report/comparison.h"
+#include "attn/metrics/comparison.h"
 
 namespace attn {
 

@@ -3,7 +3,7 @@
 //
 //   gate  [REGEX ":"] expression
 //
-// base/expression.h defines expressions, report/metrics.h the metrics that they name. A metric of
+// base/expression.h defines expressions, metrics/metrics.h the metrics that they name. A metric of
 // errors with "baseline_" before it is that of the baseline (compare/baseline.h). The regular
 // expression has to match the whole name of a tensor; without it, the gate is for all tensors. It
 // is an ECMAScript expression without back-references and counts such as {2}, of at most 200
@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "attn/base/expression.h"
-#include "attn/report/comparison.h"
-#include "attn/report/metrics.h"
+#include "attn/metrics/comparison.h"
+#include "attn/metrics/metrics.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {

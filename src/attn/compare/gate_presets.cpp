@@ -8,7 +8,7 @@
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
-#include "attn/core/output_table.h"
+#include "attn/problem/output_table.h"
 
 namespace attn {
 namespace {

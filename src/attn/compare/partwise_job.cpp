@@ -8,7 +8,7 @@
 #include "attn/base/error.h"
 #include "attn/compare/compare_hints.h"
 #include "attn/compare/job_variant.h"
-#include "attn/core/layout.h"
+#include "attn/problem/layout.h"
 #include "attn/tensor/gathered_rows.h"
 
 namespace attn {

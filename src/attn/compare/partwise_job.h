@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "attn/bounds/expected_error.h"
 #include "attn/compare/comparison_report.h"
-#include "attn/core/expected_error.h"
 #include "attn/diagnose/evidence.h"
 #include "attn/diagnose/pattern.h"
 #include "attn/diagnose/variant.h"

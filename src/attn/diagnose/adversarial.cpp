@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "attn/core/attention.h"
-#include "attn/core/inputs.h"
-#include "attn/core/score_scale.h"
+#include "attn/attention/attention.h"
+#include "attn/problem/inputs.h"
+#include "attn/problem/score_scale.h"
 
 namespace attn {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "attn/core/output_table.h"
 #include "attn/diagnose/hypotheses.h"
+#include "attn/problem/output_table.h"
 
 namespace attn {
 

@@ -9,16 +9,16 @@
 #include <utility>
 #include <variant>
 
+#include "attn/attention/derivatives.h"
+#include "attn/attention/formula.h"
+#include "attn/attention/fused_gradients.h"
+#include "attn/attention/gemm.h"
+#include "attn/attention/grad_ops.h"
+#include "attn/attention/inputs_part.h"
+#include "attn/attention/score.h"
+#include "attn/attention/tensor_ops.h"
 #include "attn/base/error.h"
-#include "attn/core/derivatives.h"
-#include "attn/core/formula.h"
-#include "attn/core/fused_gradients.h"
-#include "attn/core/gemm.h"
-#include "attn/core/grad_ops.h"
-#include "attn/core/inputs_part.h"
-#include "attn/core/layout.h"
-#include "attn/core/score.h"
-#include "attn/core/tensor_ops.h"
+#include "attn/problem/layout.h"
 #include "attn/tensor/shape.h"
 
 namespace attn {

@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
-#include "attn/core/inputs.h"
-#include "attn/core/output_table.h"
 #include "attn/diagnose/variant.h"
+#include "attn/problem/inputs.h"
+#include "attn/problem/output_table.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "attn/core/inputs.h"
 #include "attn/diagnose/hypotheses.h"
 #include "attn/diagnose/variant.h"
+#include "attn/problem/inputs.h"
 
 namespace attn {
 

@@ -13,12 +13,10 @@
 #include <utility>
 #include <variant>
 
+#include "attn/attention/fused_gradients.h"
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
-#include "attn/core/fused_gradients.h"
-#include "attn/core/layout.h"
-#include "attn/core/threads.h"
 #include "attn/diagnose/arrangements.h"
 #include "attn/diagnose/backward_hypotheses.h"
 #include "attn/diagnose/backward_pass.h"
@@ -29,6 +27,8 @@
 #include "attn/diagnose/pattern.h"
 #include "attn/diagnose/recovered_weights.h"
 #include "attn/diagnose/rounded_weights.h"
+#include "attn/problem/layout.h"
+#include "attn/problem/threads.h"
 #include "attn/tensor/shape.h"
 
 namespace attn {

@@ -4,14 +4,14 @@
 #include <cmath>
 #include <numbers>
 
+#include "attn/attention/attention.h"
+#include "attn/attention/gemm.h"
+#include "attn/attention/inputs_part.h"
+#include "attn/attention/plan.h"
 #include "attn/base/error.h"
-#include "attn/core/attention.h"
-#include "attn/core/gemm.h"
-#include "attn/core/inputs_part.h"
-#include "attn/core/layout.h"
-#include "attn/core/plan.h"
 #include "attn/diagnose/changes.h"
 #include "attn/diagnose/hidden_keys.h"
+#include "attn/problem/layout.h"
 #include "attn/tensor/gathered_rows.h"
 
 namespace attn {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "attn/core/expected_error.h"
+#include "attn/bounds/expected_error.h"
 #include "attn/diagnose/variant.h"
 
 namespace attn {

@@ -5,11 +5,11 @@
 #include <optional>
 #include <vector>
 
-#include "attn/core/axis.h"
-#include "attn/core/expected_error.h"
-#include "attn/core/output_table.h"
+#include "attn/bounds/expected_error.h"
 #include "attn/diagnose/variant.h"
-#include "attn/report/comparison.h"
+#include "attn/metrics/comparison.h"
+#include "attn/problem/axis.h"
+#include "attn/problem/output_table.h"
 
 namespace attn {
 

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <span>
 
+#include "attn/attention/gemm.h"
+#include "attn/attention/normalise.h"
 #include "attn/base/error.h"
-#include "attn/core/gemm.h"
-#include "attn/core/normalise.h"
 #include "attn/diagnose/changes.h"
 
 namespace attn {

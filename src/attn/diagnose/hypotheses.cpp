@@ -9,14 +9,14 @@
 #include <numeric>
 #include <span>
 
+#include "attn/attention/attention.h"
 #include "attn/base/number_text.h"
-#include "attn/core/attention.h"
-#include "attn/core/mask.h"
-#include "attn/core/position_bias.h"
-#include "attn/core/score_scale.h"
 #include "attn/diagnose/changes.h"
 #include "attn/diagnose/hidden_keys.h"
 #include "attn/diagnose/rule_hypotheses.h"
+#include "attn/problem/mask.h"
+#include "attn/problem/position_bias.h"
+#include "attn/problem/score_scale.h"
 
 namespace attn {
 namespace {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "attn/core/inputs.h"
 #include "attn/diagnose/variant.h"
+#include "attn/problem/inputs.h"
 
 namespace attn {
 
@@ -83,10 +83,10 @@ std::optional<Claim> with_factors(Variant& variant, const Inputs& in,
 /// Those about projections, norms and rotary positions.
 std::span<const Hypothesis> projection_hypotheses();
 
-/// Those about how Q, K and V are stored (core/stored_rows.h).
+/// Those about how Q, K and V are stored (cache/stored_rows.h).
 std::span<const Hypothesis> storage_hypotheses();
 
-/// Those about the tables and lengths of a cache in pages (core/pages.h).
+/// Those about the tables and lengths of a cache in pages (cache/pages.h).
 std::span<const Hypothesis> page_hypotheses();
 
 /// Which slots of pages that have keys hold NaN behind the last key of a sequence: a line of text,

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "attn/core/pages.h"
+#include "attn/cache/pages.h"
 #include "attn/diagnose/hypotheses.h"
 
 namespace attn {

@@ -6,7 +6,7 @@
 
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
-#include "attn/core/mask.h"
+#include "attn/problem/mask.h"
 
 namespace attn {
 namespace {

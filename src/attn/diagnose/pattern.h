@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "attn/core/inputs.h"
 #include "attn/diagnose/evidence.h"
 #include "attn/diagnose/variant.h"
+#include "attn/problem/inputs.h"
 
 namespace attn {
 

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <vector>
 
+#include "attn/attention/rotary.h"
 #include "attn/base/number_text.h"
-#include "attn/core/rotary.h"
 #include "attn/diagnose/changes.h"
 #include "attn/diagnose/hypotheses.h"
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "attn/attention/attention.h"
 #include "attn/base/number_text.h"
-#include "attn/core/attention.h"
 #include "attn/diagnose/evaluation.h"
 #include "attn/diagnose/pattern.h"
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <span>
 
+#include "attn/attention/gemm.h"
 #include "attn/base/number_text.h"
-#include "attn/core/gemm.h"
 #include "attn/diagnose/changes.h"
 
 namespace attn {

@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "attn/core/mask_rule.h"
+#include "attn/problem/mask_rule.h"
 
 namespace attn {
 namespace {

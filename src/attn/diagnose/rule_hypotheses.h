@@ -1,4 +1,4 @@
-// Mistakes about the mask rule of a job, and about masks with names (core/named_masks.h): limits
+// Mistakes about the mask rule of a job, and about masks with names (problem/named_masks.h): limits
 // that are off by one, and conditions that are missing.
 #pragma once
 

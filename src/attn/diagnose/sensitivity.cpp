@@ -5,10 +5,10 @@
 #include <limits>
 #include <set>
 
+#include "attn/attention/inputs_part.h"
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
-#include "attn/core/inputs_part.h"
 #include "attn/diagnose/adversarial.h"
 #include "attn/diagnose/evaluation.h"
 #include "attn/diagnose/hypotheses.h"

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "attn/core/expected_error.h"
+#include "attn/bounds/expected_error.h"
 #include "attn/diagnose/diagnosis.h"
 #include "attn/diagnose/evaluation.h"
 #include "attn/diagnose/variant.h"
-#include "attn/report/comparison.h"
+#include "attn/metrics/comparison.h"
 
 namespace attn {
 

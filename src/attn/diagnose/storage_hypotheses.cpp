@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "attn/core/stored_rows.h"
+#include "attn/cache/stored_rows.h"
 #include "attn/diagnose/hypotheses.h"
 
 namespace attn {

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <utility>
 
-#include "attn/core/attention.h"
-#include "attn/core/plan.h"
+#include "attn/attention/attention.h"
+#include "attn/attention/plan.h"
 #include "attn/tensor/gathered_rows.h"
 
 namespace attn {

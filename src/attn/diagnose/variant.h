@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "attn/core/attention_arguments.h"
-#include "attn/core/inputs.h"
-#include "attn/core/output_table.h"
+#include "attn/problem/attention_arguments.h"
+#include "attn/problem/inputs.h"
+#include "attn/problem/output_table.h"
 #include "attn/tensor/gathered_rows.h"
 #include "attn/tensor/tensor.h"
 
@@ -91,7 +91,7 @@ struct Variant : AttentionArguments {
   Join join = Join::transposed;         ///< only of an attention_only()
   BackwardChanges backward = {};        ///< for gradients
   bool is_attention_only = false;       ///< made by attention_only()
-  /// The inputs of a PagedCache (core/pages.h), of which `tensors` has the keys and values;
+  /// The inputs of a PagedCache (cache/pages.h), of which `tensors` has the keys and values;
   /// nullptr: there is none with a table of pages.
   std::shared_ptr<const TensorMap> cache = {};
 

@@ -11,7 +11,7 @@
 #include "attn/examples/evaluate.h"
 #include "attn/examples/printed_numbers.h"
 #include "attn/io/file.h"
-#include "attn/report/numpy_text.h"
+#include "attn/print/numpy_text.h"
 
 namespace attn {
 namespace {

@@ -10,7 +10,7 @@
 #include "attn/examples/printed_numbers.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/job.h"
-#include "attn/result/execution.h"
+#include "attn/run/execution.h"
 
 namespace attn {
 namespace {

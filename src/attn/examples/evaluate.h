@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "attn/core/svd.h"
+#include "attn/attention/svd.h"
 #include "attn/examples/example.h"
 #include "attn/examples/value.h"
 

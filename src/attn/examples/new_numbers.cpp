@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "attn/core/input_table.h"
+#include "attn/problem/input_table.h"
 
 namespace attn {
 namespace {

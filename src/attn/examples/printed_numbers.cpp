@@ -10,8 +10,8 @@
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/io/csv.h"
-#include "attn/report/numpy_text.h"
-#include "attn/report/tensor_text.h"
+#include "attn/print/numpy_text.h"
+#include "attn/print/tensor_text.h"
 
 namespace attn {
 namespace {

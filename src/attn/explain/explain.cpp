@@ -6,9 +6,9 @@
 #include <limits>
 #include <numeric>
 
+#include "attn/attention/attention.h"
 #include "attn/base/error.h"
 #include "attn/base/text.h"
-#include "attn/core/attention.h"
 #include "attn/explain/explain_gradients.h"
 #include "attn/explain/explain_source.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "attn/explain/worked_steps.h"
 #include "attn/job/job.h"
-#include "attn/report/worked_steps.h"
 
 namespace attn {
 

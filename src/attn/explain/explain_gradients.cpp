@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "attn/base/text.h"
-#include "attn/core/score_scale.h"
+#include "attn/problem/score_scale.h"
 
 namespace attn {
 namespace {

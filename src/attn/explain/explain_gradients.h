@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "attn/explain/explain_source.h"
-#include "attn/report/worked_steps.h"
+#include "attn/explain/worked_steps.h"
 
 namespace attn {
 

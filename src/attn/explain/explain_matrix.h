@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "attn/report/markup.h"
+#include "attn/draw/markup.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {

@@ -5,7 +5,7 @@
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
-#include "attn/core/score_scale.h"
+#include "attn/problem/score_scale.h"
 #include "attn/tensor/rearrange.h"
 
 namespace attn {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "attn/core/output_table.h"
+#include "attn/draw/markup.h"
 #include "attn/explain/explain.h"
 #include "attn/explain/explain_matrix.h"
-#include "attn/report/markup.h"
+#include "attn/problem/output_table.h"
 
 namespace attn {
 

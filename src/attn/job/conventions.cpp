@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "attn/core/input_table.h"
-#include "attn/core/latent.h"
+#include "attn/cache/latent.h"
+#include "attn/problem/input_table.h"
 
 namespace attn {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "attn/core/options.h"
+#include "attn/problem/options.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {

@@ -9,8 +9,8 @@
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
-#include "attn/core/inputs.h"
 #include "attn/job/saved_layer.h"
+#include "attn/problem/inputs.h"
 #include "attn/tensor/transposed.h"
 
 namespace attn {

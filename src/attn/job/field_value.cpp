@@ -8,7 +8,7 @@
 #include "attn/base/number_text.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
-#include "attn/core/stored_rows.h"
+#include "attn/cache/stored_rows.h"
 #include "attn/io/json_parse.h"
 #include "attn/io/json_write.h"
 #include "attn/random/generator.h"

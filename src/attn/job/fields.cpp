@@ -11,11 +11,11 @@
 #include "attn/base/moved.h"
 #include "attn/base/name.h"
 #include "attn/base/text.h"
-#include "attn/core/input_table.h"
-#include "attn/core/latent.h"
+#include "attn/cache/latent.h"
 #include "attn/job/conventions.h"
 #include "attn/job/field_value.h"
 #include "attn/job/random_spec.h"
+#include "attn/problem/input_table.h"
 
 namespace attn {
 namespace {

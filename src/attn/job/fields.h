@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "attn/core/options.h"
 #include "attn/io/json_write.h"
 #include "attn/job/job.h"
+#include "attn/problem/options.h"
 
 namespace attn {
 

@@ -9,17 +9,15 @@
 #include <cstring>
 #include <filesystem>
 
+#include "attn/attention/attention.h"
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/base/version.h"
-#include "attn/core/attention.h"
-#include "attn/core/flashmla.h"
-#include "attn/core/inputs.h"
-#include "attn/core/latent.h"
-#include "attn/core/layout.h"
-#include "attn/core/listed_slots.h"
-#include "attn/core/pages.h"
-#include "attn/core/stored_rows.h"
+#include "attn/cache/flashmla.h"
+#include "attn/cache/latent.h"
+#include "attn/cache/listed_slots.h"
+#include "attn/cache/pages.h"
+#include "attn/cache/stored_rows.h"
 #include "attn/io/json_parse.h"
 #include "attn/io/json_tensor.h"
 #include "attn/io/read_budget.h"
@@ -32,6 +30,8 @@
 #include "attn/job/random_spec.h"
 #include "attn/job/recorded_positions.h"
 #include "attn/job/recorded_visibility.h"
+#include "attn/problem/inputs.h"
+#include "attn/problem/layout.h"
 #include "attn/tensor/shape.h"
 #include "attn/tensor/transposed.h"
 

@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "attn/core/attention_arguments.h"
-#include "attn/core/output_table.h"
-#include "attn/core/plan.h"
-#include "attn/core/row_block.h"
+#include "attn/attention/plan.h"
+#include "attn/attention/row_block.h"
 #include "attn/io/file_cache.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/document.h"
+#include "attn/problem/attention_arguments.h"
+#include "attn/problem/output_table.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -117,7 +117,7 @@ Result describe_job(const Job& job, const Inputs& in, const Plan& plan, Document
                     const TensorFiles& files, const std::vector<std::int64_t>& layers = {});
 
 /// Computes the result's outputs. Outputs with a consumer are passed to it instead
-/// (core/attention.h). Errors as prepare_job().
+/// (attention/attention.h). Errors as prepare_job().
 void compute_job(const Job& job, const PreparedJob& prepared, Result& result,
                  const RowConsumers& consumers = {});
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "attn/base/text.h"
-#include "attn/core/layout.h"
+#include "attn/problem/layout.h"
 
 namespace attn {
 namespace {

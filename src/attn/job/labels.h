@@ -4,9 +4,9 @@
 //
 // `axes` has a word for each axis of a tensor, outermost first: layer, batch, head, query, key,
 // token, embedding or feature. A tensor has no entry if its axes are those that readers assume from
-// its name: the last ones of its row in core/output_table.h or core/input_table.h, after an axis of
-// layers if it has one more; contexts, queries, keys and values with four axes have heads as in
-// layout bhld. `layers` has the numbers of the layers of a model whose results were joined.
+// its name: the last ones of its row in problem/output_table.h or problem/input_table.h, after an
+// axis of layers if it has one more; contexts, queries, keys and values with four axes have heads
+// as in layout bhld. `layers` has the numbers of the layers of a model whose results were joined.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "attn/core/plan.h"
+#include "attn/attention/plan.h"
 #include "attn/io/json_write.h"
 #include "attn/job/recorded_positions.h"
 

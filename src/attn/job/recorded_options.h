@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "attn/core/options.h"
 #include "attn/io/json_write.h"
+#include "attn/problem/options.h"
 
 namespace attn {
 

@@ -13,8 +13,8 @@
 #include <optional>
 #include <string_view>
 
-#include "attn/core/query_positions.h"
 #include "attn/io/json_write.h"
+#include "attn/problem/query_positions.h"
 
 namespace attn {
 

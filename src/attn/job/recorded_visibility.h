@@ -14,10 +14,10 @@
 #include <optional>
 #include <string_view>
 
-#include "attn/core/inputs.h"
-#include "attn/core/options.h"
-#include "attn/core/visible_ranges.h"
 #include "attn/io/json_write.h"
+#include "attn/problem/inputs.h"
+#include "attn/problem/options.h"
+#include "attn/problem/visible_ranges.h"
 
 namespace attn {
 

@@ -7,7 +7,7 @@
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
-#include "attn/core/input_table.h"
+#include "attn/problem/input_table.h"
 #include "attn/tensor/transposed.h"
 
 namespace attn {

@@ -4,11 +4,11 @@
 #include <optional>
 #include <span>
 
+#include "attn/attention/gemm.h"
+#include "attn/attention/qk_norm.h"
 #include "attn/base/error.h"
 #include "attn/base/text.h"
-#include "attn/core/gemm.h"
-#include "attn/core/options.h"
-#include "attn/core/qk_norm.h"
+#include "attn/problem/options.h"
 #include "attn/tensor/shape.h"
 
 namespace attn {

@@ -1,6 +1,6 @@
 // Statistics of attention heads: one number for each head, from the weights of its queries. The
-// numbers of each query are outputs of a job (core/row_statistics.h); docs/statistics.md has the
-// formulas.
+// numbers of each query are outputs of a job (attention/row_statistics.h); docs/statistics.md has
+// the formulas.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "attn/core/query_positions.h"
-#include "attn/core/row_statistics.h"
+#include "attn/attention/row_statistics.h"
+#include "attn/problem/query_positions.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "attn/attention/gemm.h"
 #include "attn/base/error.h"
-#include "attn/core/gemm.h"
 
 namespace attn {
 namespace {

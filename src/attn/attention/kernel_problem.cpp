@@ -1,0 +1,280 @@
+#include "attn/attention/kernel_problem.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "attn/attention/normalise.h"
+#include "attn/problem/bias_rule.h"
+#include "attn/problem/key_lists.h"
+#include "attn/problem/mask.h"
+#include "attn/problem/position_bias.h"
+#include "attn/tensor/gathered_rows.h"
+#include "attn/tensor/rearrange.h"
+
+namespace attn {
+namespace {
+
+/// Ranges that contain all keys, for each of in.rows and each entry of in.token_positions. A mask
+/// marks the visible keys.
+std::vector<kernel::KeyRange> whole_ranges(const Inputs& in) {
+  std::vector<kernel::KeyRange> ranges;
+  for (std::size_t b = 0; b < in.token_positions.size(); ++b)
+    for (const std::size_t i : in.rows)
+      ranges.push_back({.end = static_cast<std::int64_t>(in.S), .padding = is_padding(in, b, i)});
+  return ranges;
+}
+
+template <class T>
+void add_mask(KernelProblem<T>& to, const Tensor& mask, bool hides) {
+  auto& problem = to.problem;
+  to.masks.push_back(mask);
+  const auto free = [](const auto& slot) { return slot.data == nullptr; };
+  if (mask.dtype() == DType::boolean)
+    *std::find_if(problem.masks.begin(), problem.masks.end(), free) = {
+        reinterpret_cast<const std::uint8_t*>(mask.raw()), strides_of(mask), hides};
+  else
+    *std::find_if(problem.biases.begin(), problem.biases.end(), free) = {mask.data<T>().data(),
+                                                                         strides_of(mask)};
+}
+
+/// ALiBi and the relative bias as one table of all distances, (B or 1, H, distances). The table has
+/// no distances beyond those that occur, so the centers are moved to the first keys.
+template <class T>
+void add_distances(KernelProblem<T>& to, const Inputs& in) {
+  constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+  std::int64_t min = kNone, max = 0;  // centers
+  for (const kernel::KeyRange& range : *in.key_ranges) {
+    if (range.begin == range.end) continue;
+    max = min == kNone ? range.center : std::max(max, range.center);
+    min = std::min(min, range.center);
+  }
+  if (min == kNone) min = 0;
+  to.own_ranges = *in.key_ranges;
+  for (kernel::KeyRange& range : to.own_ranges)
+    range.center = range.begin == range.end ? 0 : range.center - min;
+  const auto width = in.S + static_cast<std::size_t>(max - min);
+  const std::size_t batches = in[Input::alibi_slopes] ? in[Input::alibi_slopes]->shape()[0] : 1;
+  const Tensor slopes =
+      in[Input::alibi_slopes] ? cast(*in[Input::alibi_slopes], DType::f64) : Tensor();
+  const Tensor bias =
+      in[Input::relative_bias] ? cast(*in[Input::relative_bias], DType::f64) : Tensor();
+  to.distances.resize(batches * in.H * width);
+  for (std::size_t d = 0; d < width; ++d) {
+    const std::int64_t distance = static_cast<std::int64_t>(d) - max;
+    const std::size_t bucket =
+        in[Input::relative_bias] ? bucket_of(distance, bias.shape()[0], in.options) : 0;
+    for (std::size_t bh = 0; bh < batches * in.H; ++bh) {
+      double term = 0;
+      if (in[Input::alibi_slopes])
+        term -= slopes.data<double>()[bh] * std::fabs(static_cast<double>(distance));
+      if (in[Input::relative_bias]) term += bias.data<double>()[bucket * in.H + bh % in.H];
+      to.distances[bh * width + d] = static_cast<T>(term);
+    }
+  }
+  const auto stride = static_cast<std::int64_t>(width);
+  to.problem.distances = {
+      to.distances.data() + (max - min),
+      {batches == 1 ? 0 : stride * static_cast<std::int64_t>(in.H), stride, 0, 1}};
+}
+
+/// unrepresentable_option() for computation in T.
+template <class T>
+const char* beyond(const Inputs& in) {
+  const auto fits = [](double x) { return x == 0 || std::isnormal(static_cast<T>(x)); };
+  const double log2e = 1 / std::log(2.0), unit = log2e / in.options.temperature;
+  const double factor = in.scale.factor();
+  if (!fits(in.options.temperature) || !fits(unit)) return "temperature";
+  if (!fits(factor) || !fits(factor * unit)) return "scale";
+  if (in.options.softcap > 0 &&
+      (!fits(in.options.softcap) || !fits(4 * log2e / in.options.softcap)))
+    return "softcap";
+  if (in[Input::head_scale]) {
+    const Tensor scales = cast(*in[Input::head_scale], DType::f64);
+    for (const double scale : scales.data<double>())
+      if (!fits(scale) || !fits(scale * factor) || !fits(scale * factor * unit))
+        return "head_scale";
+  }
+  if (!in[Input::sinks]) return nullptr;
+  const Tensor sinks = cast(*in[Input::sinks], DType::f64);
+  const auto numbers = sinks.data<double>();
+  const auto is_supported = [&](double sink) {
+    return sink <= std::numeric_limits<T>::max() / log2e;
+  };
+  return std::all_of(numbers.begin(), numbers.end(), is_supported) ? nullptr : "sinks";
+}
+
+}  // namespace
+
+kernel::Strides strides_of(const Tensor& tensor) {
+  const Shape& shape = tensor.shape();
+  std::int64_t strides[4], step = 1;
+  for (std::size_t axis = 4; axis-- > 0;) {
+    strides[axis] = shape[axis] == 1 ? 0 : step;
+    step *= static_cast<std::int64_t>(shape[axis]);
+  }
+  return {strides[0], strides[1], strides[2], strides[3]};
+}
+
+kernel::Operand operand_of(const Tensor& tensor) {
+  return {tensor.raw(), tensor.dtype(), strides_of(tensor)};
+}
+
+namespace {
+
+kernel::Operand operand_of(const RowTable& table) {
+  const DType dtype = table.pool.dtype();
+  kernel::Operand operand{table.pool.raw() + static_cast<std::size_t>(table.first) * size_of(dtype),
+                          dtype,
+                          {0, table.head, 0, 1},
+                          table.rows->data(),
+                          static_cast<std::int64_t>(table.keys)};
+  operand.decoding.is_used = table.is_decoded();
+  operand.decoding.code = table.code;
+  operand.width = table.width;
+  if (table.rest) operand.rest = std::make_shared<const kernel::Operand>(operand_of(*table.rest));
+  if (const auto& factors = table.factors) {
+    operand.decoding.factors = factors->factors.data();
+    if (!factors->zeros.empty()) operand.decoding.zeros = factors->zeros.data();
+    if (!factors->starts.empty()) operand.decoding.starts = factors->starts.data();
+    operand.decoding.head = factors->head, operand.decoding.columns = factors->columns;
+  }
+  return operand;
+}
+
+}  // namespace
+
+kernel::Operand row_operand_of(const Tensor& tensor) {
+  const RowTable* table = row_table_of(tensor);
+  // The kernels read factors by key/value head.
+  const bool has_groups = table != nullptr && table->factors && table->factors->group > 1;
+  return table == nullptr || has_groups ? operand_of(tensor) : operand_of(*table);
+}
+
+namespace {
+
+kernel::Normaliser kernel_normaliser(Normaliser normaliser) {
+  switch (normaliser) {
+    case Normaliser::sparsemax:
+      return kernel::Normaliser::sparsemax;
+    case Normaliser::entmax15:
+      return kernel::Normaliser::entmax15;
+    case Normaliser::hardmax:
+      return kernel::Normaliser::hardmax;
+    case Normaliser::sigmoid:
+      return kernel::Normaliser::sigmoid;
+    case Normaliser::top_k:
+      return kernel::Normaliser::top_k;
+    default:
+      return kernel::Normaliser::softmax;
+  }
+}
+
+}  // namespace
+
+template <class T>
+KernelProblem<T>::KernelProblem(const Inputs& in) {
+  problem.B = in.B, problem.H = in.H, problem.G = in.G;
+  problem.L = in.rows.size(), problem.S = in.S;
+  problem.scale = static_cast<T>(in.scale.factor());
+  problem.softcap = static_cast<T>(in.options.softcap);
+  problem.softcap_last = in.options.softcap_order == SoftcapOrder::after_mask;
+  problem.temperature = static_cast<T>(in.options.temperature);
+  problem.normaliser = kernel_normaliser(in.options.normaliser);
+  problem.top_k = static_cast<std::size_t>(in.options.top_k);
+  problem.empty_weight = static_cast<T>(empty_weight(in.options.empty_rows, in.S));
+  if (!in.key_ranges) {
+    own_ranges = whole_ranges(in);
+    add_mask(*this, visible_by_position(in), false);
+  }
+  problem.key_ranges_batch =
+      in.token_positions.size() == 1 ? 0 : static_cast<std::int64_t>(problem.L);
+  if (in.bias_rule) add_mask(*this, in.bias_rule->values_of_seen_keys(in), false);
+  for (const std::optional<Tensor>* given :
+       {&in[Input::bias], &in[Input::mask], &in[Input::key_mask]})
+    if (*given)
+      add_mask(*this, fitted_mask(**given, in, in.options.mask_polarity),
+               in.options.mask_polarity == MaskPolarity::ignore);
+  if (in[Input::key_indices]) add_mask(*this, in.key_lists->log_counts(in), false);
+  if (in[Input::alibi_slopes] || in[Input::relative_bias]) add_distances(*this, in);
+  const bool has_own = !own_ranges.empty() || !in.key_ranges;
+  problem.key_ranges = has_own ? own_ranges.data() : in.key_ranges->data();
+  if (const std::optional<Tensor>& mask = in[Input::dropout_mask]) {
+    masks.push_back(takes_rows(*mask, in) ? take_rows(*mask, in.rows) : *mask);
+    problem.dropout = {reinterpret_cast<const std::uint8_t*>(masks.back().raw()),
+                       strides_of(masks.back())};
+    problem.dropout_factor = static_cast<T>(1 / (1 - *in.options.dropout_p));
+  }
+  if (in[Input::sinks]) {
+    const Tensor numbers = cast(*in[Input::sinks], dtype_of<T>);
+    sinks.assign(numbers.template data<T>().begin(), numbers.template data<T>().end());
+    problem.sinks = sinks.data();
+  }
+  if (in[Input::head_scale]) {
+    const Tensor numbers = cast(*in[Input::head_scale], dtype_of<T>);
+    const auto scales = numbers.template data<T>();
+    head_scales.assign(scales.begin(), scales.end());
+    problem.head_scales = head_scales.data();
+  }
+}
+
+const char* unrepresentable_option(const Inputs& in) {
+  return in.compute == DType::f32 ? beyond<float>(in) : beyond<double>(in);
+}
+
+bool has_too_many_biases(const Inputs& in) {
+  const auto adds = [&](Input input) { return in[input] && is_added(input, *in[input]); };
+  return (in.bias_rule != nullptr) + adds(Input::bias) + adds(Input::mask) + adds(Input::key_mask) +
+             adds(Input::key_indices) >
+         2;
+}
+
+bool has_kernel_problem(const Inputs& in) {
+  const bool by_distance = in[Input::alibi_slopes] || in[Input::relative_bias];
+  return !by_distance || (in.E == 0 && in.key_ranges.has_value());
+}
+
+namespace {
+
+/// The bytes of a row of the masks and biases by position that a KernelProblem makes.
+double bytes_of_mask_row(const Inputs& in) {
+  const auto bytes = [](Shape shape, std::size_t of_element) {
+    shape[2] = 1;
+    return static_cast<double>(element_count(shape)) * static_cast<double>(of_element);
+  };
+  double sum = in.key_ranges ? 0 : bytes(shape_of_visible_by_position(in), 1);
+  if (in[Input::key_indices])
+    sum += bytes(in.key_lists->shape_of_log_counts(in), size_of(in.compute));
+  if (in.bias_rule) {
+    const Shape shape = in.bias_rule->shape_of_values(in);
+    if (shape[2] == in.rows.size()) sum += bytes(shape, size_of(in.compute));
+    sum += bytes(shape_of_visible_keys(in), 2);  // if an operation has no result for some pairs
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::size_t rows_of_kernel_problem(const Inputs& in) {
+  constexpr double kMostMaskBytes = 0x1p26;
+  const double of_row = bytes_of_mask_row(in);
+  if (of_row == 0 || in.key_part != nullptr) return in.rows.size();
+  return static_cast<std::size_t>(std::max(1.0, kMostMaskBytes / of_row));
+}
+
+std::size_t bytes_of_kernel_problem(const Inputs& in, bool of_all_rows) {
+  const auto real = [](std::size_t n) { return static_cast<double>(n); };
+  const double rows = real(in.token_positions.size()) * real(in.rows.size());
+  double bytes = rows * sizeof(kernel::KeyRange);
+  if (in[Input::alibi_slopes] || in[Input::relative_bias])
+    bytes += real(in.B) * real(in.H) * real(in.L + in.S) * sizeof(double);
+  const std::size_t at_once = of_all_rows ? in.rows.size() : rows_of_kernel_problem(in);
+  bytes += bytes_of_mask_row(in) * real(std::min(in.rows.size(), at_once));
+  return static_cast<std::size_t>(std::min(bytes, 0x1p62));
+}
+
+template struct KernelProblem<float>;
+template struct KernelProblem<double>;
+
+}  // namespace attn

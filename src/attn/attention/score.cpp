@@ -1,0 +1,177 @@
+#include "attn/attention/score.h"
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+#include <xtensor/xmath.hpp>
+#include <xtensor/xnoalias.hpp>
+
+#include "attn/attention/gemm.h"
+#include "attn/problem/output_table.h"
+#include "attn/tensor/array.h"
+
+namespace attn {
+namespace {
+
+/// f(a, b, width), summed in doubles, for each row a of queries (B, H, L, A) and b of the keys
+/// (B, G, S, A) of its group.
+template <class F>
+Tensor for_each_pair(const Tensor& queries, const Tensor& keys, DType compute, F&& f) {
+  const Tensor left = cast(queries, DType::f64), right = cast(keys, DType::f64);
+  const std::size_t L = left.shape()[2], S = right.shape()[2], A = left.shape()[3];
+  const std::size_t sharing = left.shape()[1] / right.shape()[1];
+  Tensor scores(DType::f64, {left.shape()[0], left.shape()[1], L, S});
+  double* out = scores.mutable_data<double>().data();
+  for (std::size_t row = 0; row < left.shape()[0] * left.shape()[1] * L; ++row)
+    for (std::size_t j = 0; j < S; ++j)
+      *out++ = f(left.data<double>().data() + row * A,
+                 right.data<double>().data() + (row / L / sharing * S + j) * A, A);
+  return cast(scores, compute);
+}
+
+/// The rows `first` to `first + count` of a matrix.
+Tensor rows_of(const Tensor& matrix, std::size_t first, std::size_t count) {
+  Tensor rows(matrix.dtype(), {count, matrix.shape()[1]});
+  const std::size_t width = matrix.shape()[1] * size_of(matrix.dtype());
+  if (rows.size() > 0) std::memcpy(rows.mutable_raw(), matrix.raw() + first * width, rows.bytes());
+  return rows;
+}
+
+Tensor through(const Tensor& x, const std::optional<Tensor>& W) {
+  return W ? matmul(x, *W, Second::plain, name_of(Output::scores)) : x;
+}
+
+/// v, or g v / |v|; ones where v is absent.
+std::vector<double> output_weights(const ScoreWeights<Tensor>& weights, std::size_t A) {
+  std::vector<double> v(A, 1);
+  if (weights.v) {
+    const Tensor given = cast(*weights.v, DType::f64);
+    v.assign(given.data<double>().begin(), given.data<double>().end());
+  }
+  if (!weights.g) return v;
+  double squares = 0;
+  for (const double x : v) squares += x * x;
+  const double factor = cast(*weights.g, DType::f64).data<double>()[0] / std::sqrt(squares);
+  for (double& x : v) x *= factor;
+  return v;
+}
+
+}  // namespace
+
+Tensor additive_scores(const Tensor& queries, const Tensor& keys,
+                       const ScoreWeights<Tensor>& weights, Score kind, DType compute) {
+  const std::size_t D = queries.shape()[3], Dk = keys.shape()[3];
+  const bool concat = kind == Score::concat;
+  const Tensor left = through(queries, concat ? rows_of(*weights.W, 0, D) : weights.W_Q);
+  const Tensor right = through(keys, concat ? rows_of(*weights.W, D, Dk) : weights.W_K);
+  const std::vector<double> v = output_weights(weights, left.shape()[3]);
+  const Tensor b = weights.b ? cast(*weights.b, DType::f64) : Tensor(DType::f64, {v.size()});
+  const auto bias = b.data<double>();
+  return for_each_pair(left, right, compute, [&](const double* q, const double* k, std::size_t A) {
+    double sum = 0;
+    for (std::size_t a = 0; a < A; ++a) sum += v[a] * std::tanh(q[a] + k[a] + bias[a]);
+    return sum;
+  });
+}
+
+Tensor negative_square_distances(const Tensor& queries, const Tensor& keys, DType compute) {
+  return for_each_pair(queries, keys, compute, [](const double* q, const double* k, std::size_t D) {
+    double sum = 0;
+    for (std::size_t d = 0; d < D; ++d) sum -= (q[d] - k[d]) * (q[d] - k[d]);
+    return sum;
+  });
+}
+
+namespace {
+
+/// |x| of each row of (..., N, D), in float64.
+std::vector<double> row_norms(const Tensor& tensor) {
+  const std::size_t D = tensor.shape().back();
+  const auto x = tensor.data<double>();
+  std::vector<double> norms(tensor.shape()[0] * tensor.shape()[1] * tensor.shape()[2]);
+  for (std::size_t i = 0; i < norms.size(); ++i) {
+    double squares = 0;
+    for (std::size_t d = 0; d < D; ++d) squares += x[i * D + d] * x[i * D + d];
+    norms[i] = std::sqrt(squares);
+  }
+  return norms;
+}
+
+/// Uses float64 throughout, as squares of float32 and integers may exceed their range.
+Tensor cosines(const Tensor& queries, const Tensor& keys) {
+  const std::size_t L = queries.shape()[2], S = keys.shape()[2];
+  const std::size_t sharing = queries.shape()[1] / keys.shape()[1];
+  const std::vector<double> q = row_norms(queries), k = row_norms(keys);
+  Tensor cosines = matmul(queries, keys, Second::transposed, name_of(Output::scores));
+  double* cosine = cosines.mutable_data<double>().data();
+  for (std::size_t i = 0; i < q.size(); ++i)
+    for (std::size_t j = 0; j < S; ++j) *cosine++ /= q[i] * k[i / L / sharing * S + j];
+  return cosines;
+}
+
+/// Applies f to each element as a double.
+template <class F>
+Tensor map(const Tensor& x, DType dtype, F&& f) {
+  Tensor y = cast(x, DType::f64);
+  auto elements = mutable_array_of<double>(y);
+  xt::noalias(elements) = f(elements);
+  return cast(y, dtype);
+}
+
+Tensor scaled(const Tensor& scores, const ScoreScale& scale, DType compute) {
+  if (scale.is_identity()) return cast(scores, compute);
+  if (scale.root_of > 0)
+    return map(scores, compute, [root = scale.divisor()](const auto& s) { return s / root; });
+  return map(scores, compute, [=](const auto& s) { return scale.multiplier * s; });
+}
+
+}  // namespace
+
+Tensor score(const Tensor& queries, const Tensor& keys, const ScoreWeights<Tensor>& weights,
+             Score kind, DType compute) {
+  switch (kind) {
+    case Score::l2:
+      return negative_square_distances(queries, keys, compute);
+    case Score::additive:
+    case Score::concat:
+      return additive_scores(queries, keys, weights, kind, compute);
+    case Score::general:
+      return matmul(matmul(queries, *weights.W, Second::plain, name_of(Output::scores)), keys,
+                    Second::transposed, name_of(Output::scores));
+    case Score::cosine:
+      return cast(cosines(cast(queries, DType::f64), cast(keys, DType::f64)), compute);
+    case Score::dot:
+      break;
+  }
+  return matmul(queries, keys, Second::transposed, name_of(Output::scores));
+}
+
+Tensor unit_rows(const Tensor& x, DType compute) {
+  Tensor unit = cast(x, DType::f64);
+  const std::vector<double> norms = row_norms(unit);
+  double* element = unit.mutable_data<double>().data();
+  for (const double norm : norms)
+    for (std::size_t d = 0; d < x.shape().back(); ++d) *element++ /= norm;
+  return cast(unit, compute);
+}
+
+Tensor times_by_head(const Tensor& x, const Tensor& scale) {
+  Tensor product = cast(x, DType::f64);
+  const Tensor factors = cast(scale, DType::f64);
+  const auto each = factors.data<double>();
+  const auto out = product.mutable_data<double>();
+  const std::size_t matrix = x.shape()[2] * x.shape()[3];
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] *= each[i / matrix % each.size()];
+  return cast(product, x.dtype());
+}
+
+Tensor scale_scores(const Tensor& scores, const std::optional<Tensor>& head_scale,
+                    const Inputs& in) {
+  const DType compute = in.compute;
+  Tensor s = scaled(scores, in.scale, compute);
+  if (head_scale) s = times_by_head(s, *head_scale);
+  const double c = in.options.softcap_order == SoftcapOrder::before_mask ? in.options.softcap : 0;
+  return c > 0 ? map(s, compute, [=](const auto& x) { return c * xt::tanh(x / c); }) : s;
+}
+
+}  // namespace attn

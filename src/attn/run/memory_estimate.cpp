@@ -1,0 +1,96 @@
+#include "attn/run/memory_estimate.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "attn/base/error.h"
+#include "attn/io/json_write.h"
+#include "attn/job/job.h"
+#include "attn/tensor/shape.h"
+
+namespace attn {
+namespace {
+
+constexpr std::size_t kTextBytes = 50;  // per element: its digits, twice while the buffer grows
+
+/// Adds the number of bytes, since two sizes may round to the same text.
+std::string exact_size(std::size_t bytes) {
+  return size_text(bytes) + (bytes < 1024 ? "" : " (" + std::to_string(bytes) + " bytes)");
+}
+
+std::string scientific(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, number < 1e6 ? "%.0f" : "%.3g", number);
+  return text;
+}
+
+}  // namespace
+
+MemoryEstimate::MemoryEstimate(const Plan& plan, std::string name) {
+  add(std::move(name), plan.bytes);
+}
+
+void MemoryEstimate::add(std::string name, std::size_t bytes) {
+  if (bytes == 0) return;
+  bytes_ = saturating_sum(bytes_, bytes);
+  contributions_.push_back({std::move(name), bytes});
+}
+
+void MemoryEstimate::add_output_text(const Plan& plan) {
+  std::size_t bytes = 0;
+  for (const PlannedOutput& output : plan.outputs)
+    bytes = saturating_sum(bytes,
+                           saturating_product({output.bytes / size_of(output.dtype), kTextBytes}));
+  add("output text", bytes);
+}
+
+void MemoryEstimate::require(const std::string& job, std::size_t limit,
+                             const std::string& flags) const {
+  if (bytes_ <= limit) return;
+  std::string parts;
+  if (contributions_.size() > 1 || contributions_[0].name != kTensors)
+    for (const Contribution& part : contributions_)
+      parts += (parts.empty() ? "" : ", ") + size_text(part.bytes) + " for " + part.name;
+  throw Error(
+      ErrorKind::data,
+      Problem{.where = job.empty() ? std::vector<std::string>{} : std::vector{job},
+              .message = "needs " + exact_size(bytes_) + " of memory, more than the limit of " +
+                         exact_size(limit),
+              .hint = parts + (parts.empty() ? "" : "; ") +
+                      "--max-memory raises the limit; --outputs and --rows reduce the memory" +
+                      (flags.empty() ? "" : ", as does omitting " + flags)});
+}
+
+std::string plan_json(const Plan& plan, const MemoryEstimate& memory) {
+  std::string text = "{\"outputs\":[";
+  for (const PlannedOutput& output : plan.outputs) {
+    if (text.back() != '[') text += ",";
+    text += "{\"name\":" + json_quoted(name_of(output.request)) + ",\"shape\":[";
+    for (const std::size_t extent : output.shape)
+      text += (text.back() == '[' ? "" : ",") + std::to_string(extent);
+    text += "],\"dtype\":" + json_quoted(name_of(output.dtype)) +
+            ",\"bytes\":" + std::to_string(output.bytes) +
+            ",\"flops\":" + scientific(output.flops) +
+            (output.streamed ? ",\"streamed\":true}" : "}");
+  }
+  text += "],\"memory\":" + std::to_string(memory.bytes()) + ",\"flops\":" + scientific(plan.flops);
+  if (plan.path) text += ",\"path\":" + json_quoted(plan.path);
+  if (plan.fallback_reason) text += ",\"fallback_reason\":" + json_quoted(plan.fallback_reason);
+  return text + "}";
+}
+
+std::string plan_text(const Plan& plan, const MemoryEstimate& memory) {
+  std::string text;
+  for (const PlannedOutput& output : plan.outputs)
+    text += std::string(name_of(output.request)) + " " + to_string(output.shape) + " " +
+            std::string(name_of(output.dtype)) + ": " + size_text(output.bytes) + ", " +
+            scientific(output.flops) + " flops" +
+            (output.streamed ? ", written during computation\n" : "\n");
+  text += "total: at most " + size_text(memory.bytes()) + " of memory, " + scientific(plan.flops) +
+          " flops";
+  if (plan.path) text += plan.fallback_reason ? ", reference path" : ", fused kernels";
+  if (plan.fallback_reason) text += std::string(" (because of ") + plan.fallback_reason + ")";
+  return text + "\n";
+}
+
+}  // namespace attn
