@@ -29,7 +29,7 @@ MODULES = {
     "draw": {"stats", "print", "attention", "problem", "kernel", "tensor", "base"},
     "job": {"cache", "attention", "problem", "random", "io", "tensor", "base"},
     "model": {"job", "attention", "problem", "io", "tensor", "base"},
-    "run": {"job", "cache", "attention", "problem", "io", "tensor", "base"},
+    "run": {"model", "job", "cache", "attention", "problem", "io", "tensor", "base"},
     "explain": {"job", "draw", "attention", "problem", "tensor", "base"},
     "examples": {"run", "job", "print", "attention", "problem", "random", "io", "tensor", "base"},
     "diagnose": {"bounds", "cache", "attention", "problem", "metrics", "tensor", "base"},

@@ -665,7 +665,7 @@ def test_batch_refuses_layers_that_cannot_be_joined(folder):
                for name, y in TENSORS.items()}
     write_model(folder / "model", config, tensors)
     done = batch(folder, "--out-dir", "out")
-    assert_error(done, 3, "jobs/a.json: layer 1: output: expected float64 (2, 7, 12) as in the first layer, "
+    assert_error(done, 3, "jobs/a.json: layer 1: output: expected float64 (2, 7, 12) as in layer 0, "
                  "found float64 (2, 7, 24)")
     assert not (folder / "out" / "a.npz").exists()
 

@@ -1,9 +1,9 @@
 #include "attn/batch/work.h"
 
 #include <algorithm>
-#include <map>
 #include <new>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "attn/base/error.h"
@@ -17,11 +17,11 @@
 #include "attn/io/json_write.h"
 #include "attn/io/output_path.h"
 #include "attn/job/job.h"
-#include "attn/job/recorded_visibility.h"
 #include "attn/model/layer_series.h"
 #include "attn/model/model_job.h"
 #include "attn/run/execution.h"
 #include "attn/run/joined_results.h"
+#include "attn/run/layers.h"
 #include "attn/run/memory_estimate.h"
 #include "attn/run/result_writer.h"
 #include "attn/tensor/shape.h"
@@ -158,65 +158,60 @@ void add_copies(const Plan& plan, const BatchContext& context, MemoryEstimate& m
 /// Several layers of a model, one after the other. The outputs of all are kept until the end.
 class LayersOfItem {
  public:
-  LayersOfItem(Attempt& attempt, const BatchContext& context, TensorFiles& files,
+  LayersOfItem(Attempt& attempt, const BatchContext& context, Document document, TensorFiles& files,
                MemoryBudget::Reservation& reservation, Outcome& outcome)
       : attempt_(attempt),
         context_(context),
         files_(files),
         reservation_(reservation),
-        outcome_(outcome) {}
+        outcome_(outcome),
+        series_(std::move(document), files),
+        layers_(series_, files) {}
 
   /// Returns as compute().
-  bool compute(Document document) {
-    const LayerSeries series(std::move(document), files_);
+  bool compute() {
     if (context_.records_inputs && !context_.dry_run)
       outcome_.inputs = digest_of_line(attempt_.item);
     try {
-      for (const std::int64_t number : series.layers())
-        if (!compute(number, series)) return false;
+      for (const std::int64_t number : series_.layers())
+        if (!compute(number)) return false;
     } catch (const ReadBudget::Busy& busy) {
-      throw ReadBudget::Busy{saturating_sum(kept_, busy.bytes)};
+      throw ReadBudget::Busy{saturating_sum(layers_.bytes_kept(), busy.bytes)};
     }
     if (context_.dry_run) {
-      outcome_.text = dry_run_json(attempt_.item, context_, outcome_, &joined_->all(), memory_);
+      outcome_.text = dry_run_json(attempt_.item, context_, outcome_, &layers_.joined(), memory_);
       return true;
     }
-    result_.outputs = results_->outputs();
-    add_inputs(digests_, result_.made_by);
-    outcome_.warning = join(lines_of_layers(warnings_, series.layers().size()), "; ");
+    Result result = layers_.take_description();
+    result.outputs = results_->outputs();
+    outcome_.warning = join(layers_.warnings(series_.layers().size()), "; ");
     std::unique_ptr<ResultWriter> writer;
     if (context_.naming && context_.naming->bundle == 0)
       writer = writer_of_item(attempt_.item, context_, job_);
-    deliver(result_, writer.get(), attempt_, context_, outcome_);
+    deliver(result, writer.get(), attempt_, context_, outcome_);
     return true;
   }
 
  private:
-  bool compute(std::int64_t number, const LayerSeries& series) {
-    const std::string name = "layer " + std::to_string(number);
+  bool compute(std::int64_t number) {
     const std::size_t limit = files_.limits().memory;
     TensorFiles own(files_, files_.limits());
     std::optional<PreparedJob> prepared;
-    std::size_t shared = 0;  // bytes of inputs that all layers use
-    const auto read = [&] {
-      Document document = series.document(number);
-      shared = limit - files_.budget().left();
-      kept_ = saturating_sum(shared, joined_ ? joined_->bytes_kept() : 0);
-      own.budget().share(
-          reservation_.bytes() - std::min(kept_, reservation_.bytes()),
-          [&](std::size_t bytes) { return reservation_.grow_to(saturating_sum(kept_, bytes)); });
+    within(layer_name(number), [&] {
+      Document document = series_.document(number);
+      const std::size_t kept = layers_.bytes_kept();
+      own.budget().share(reservation_.bytes() - std::min(kept, reservation_.bytes()),
+                         [&, kept](std::size_t bytes) {
+                           return reservation_.grow_to(saturating_sum(kept, bytes));
+                         });
       job_ = read_job(std::move(document), own);
       add_batch_axis(job_);
       if (context_.naming) require_one_output(job_, *context_.naming);
       prepared = prepare_job(job_);
-      if (!joined_) joined_.emplace(series.layers().size());
-      joined_->add(prepared->plan, "the first layer");
-    };
-    within(name, read);
-    MemoryEstimate memory(prepared->plan, "tensors of " + name);
-    memory.add("inputs of all layers", shared);
-    memory.add("outputs of all layers", joined_->bytes_kept());
-    add_copies(joined_->all(), context_, memory);
+    });
+    layers_.join(number, prepared->plan);
+    MemoryEstimate memory = layers_.memory(number, prepared->plan);
+    add_copies(layers_.joined(), context_, memory);
     if (memory.bytes() > memory_.bytes()) memory_ = memory;
     if (context_.dry_run) return true;
     memory.require("", limit);
@@ -224,25 +219,19 @@ class LayersOfItem {
     attempt_.needed = std::max(attempt_.needed, memory.bytes());
     if (!reservation_.grow_to(attempt_.needed)) return false;
     if (!results_) {
-      results_.emplace(joined_->all(), nullptr);
-      result_ = describe_job(job_, prepared->inputs, joined_->all(), series.whole(), files_,
-                             series.layers());
-      add_digests_of(files_);
-    } else {
-      keep_common_visibility(prepared->inputs, result_.made_by);
+      results_.emplace(layers_.joined(), nullptr);
+      add_inputs_of(files_);
     }
-    add_digests_of(own);
-    Execution execution = within(name, [&] {
-      return execute({job_, *prepared, nullptr, job_.outputs, context_.nan});
-    });
-    for (const std::string& warning : execution.warnings) warnings_.push_back({number, warning});
-    results_->add(execution.result);
+    layers_.describe(job_, prepared->inputs, own);
+    add_inputs_of(own);
+    results_->add(
+        layers_.compute(number, {job_, *prepared, nullptr, job_.outputs, context_.nan}, nullptr));
     return true;
   }
 
-  void add_digests_of(const TensorFiles& files) {
+  void add_inputs_of(const TensorFiles& files) {
     for (auto& digest : files.digests())
-      if (digests_.insert(digest).second && context_.records_inputs)
+      if (recorded_.insert(digest.first).second && context_.records_inputs)
         outcome_.inputs.push_back(std::move(digest));
   }
 
@@ -251,14 +240,12 @@ class LayersOfItem {
   TensorFiles& files_;  ///< of the document and the hidden states
   MemoryBudget::Reservation& reservation_;
   Outcome& outcome_;
+  const LayerSeries series_;
+  Layers layers_;
   Job job_;  ///< of the last layer
-  std::optional<JoinedPlan> joined_;
   std::optional<JoinedResults> results_;
-  std::size_t kept_ = 0;   ///< bytes of what is in memory besides the current layer
-  MemoryEstimate memory_;  ///< of the layer that needs most
-  Result result_;
-  std::map<std::string, std::string> digests_;  ///< of all inputs, by name
-  std::vector<LayerWarning> warnings_;
+  MemoryEstimate memory_;           ///< of the layer that needs most
+  std::set<std::string> recorded_;  ///< names of the inputs
 };
 
 /// Returns false if it needs more memory than is free now, and has to be started again.
@@ -275,7 +262,8 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
                        [&](std::size_t bytes) { return reservation.grow_to(bytes); });
   Document document = attempt.document.read(context, files, outcome.id);
   if (has_several_layers(document))
-    return LayersOfItem(attempt, context, files, reservation, outcome).compute(std::move(document));
+    return LayersOfItem(attempt, context, std::move(document), files, reservation, outcome)
+        .compute();
   const std::optional<HiddenStates> hidden = expand_model(document, files);
   MemoryEstimate before_reading;
   before_reading.add("the job document", attempt.document.memory());

@@ -14,12 +14,12 @@
 #include "attn/cli/terminal.h"
 #include "attn/io/open_file.h"
 #include "attn/job/field_value.h"
-#include "attn/job/recorded_visibility.h"
 #include "attn/model/layer_job.h"
 #include "attn/model/layer_series.h"
 #include "attn/model/model_job.h"
 #include "attn/run/execution.h"
 #include "attn/run/joined_results.h"
+#include "attn/run/layers.h"
 #include "attn/run/memory_estimate.h"
 #include "attn/run/output_target.h"
 #include "attn/run/result_writer.h"
@@ -27,8 +27,6 @@
 
 namespace attn {
 namespace {
-
-std::string name_of_number(std::int64_t layer) { return "layer " + std::to_string(layer); }
 
 /// A layer whose tensors have been read. It stays in memory only while it is planned or computed.
 struct ReadLayer {
@@ -50,7 +48,8 @@ class LayersRun {
         destination_(destination_of(args)),
         name_(document.name),
         series_(std::move(document), files),
-        layers_(series_.layers()) {
+        layers_(series_, files, "write a file for each layer: -o 'out.{layer}.npz'"),
+        numbers_(series_.layers()) {
     check_targets();
     check_names_of_outputs();
     shown_ = args.show;
@@ -61,7 +60,7 @@ class LayersRun {
   int run() {
     plan_layers();
     for (const std::string& line : lines_of_layers(skipped_, 0)) note(line);
-    if (layers_.empty()) return 0;
+    if (numbers_.empty()) return 0;
     refuse_duplicates(paths_);
     if (args_.dry_run) {
       print(text_ + end_of_plans());
@@ -73,8 +72,7 @@ class LayersRun {
       compute_joined(progress.get());
     else
       compute_each(progress.get());
-    for (const std::string& line : lines_of_layers(warnings_, layers_.size()))
-      note("warning: " + line);
+    for (const std::string& line : layers_.warnings(numbers_.size())) note("warning: " + line);
     return 0;
   }
 
@@ -107,22 +105,18 @@ class LayersRun {
     outputs_named(unknown, job);
   }
 
-  /// Bytes of the document and of the hidden states that are all in one file.
-  std::size_t shared_bytes() const { return limits_.memory - files_.budget().left(); }
-
   std::unique_ptr<ReadLayer> read(std::int64_t number) {
     std::unique_ptr<ReadLayer> layer;
     const auto inside = [&] {
       Document document = series_.document(number);
-      const std::size_t kept = saturating_sum(shared_bytes(), joined_ ? joined_->bytes_kept() : 0);
       ReadLimits rest = limits_;
-      rest.memory -= std::min(kept, rest.memory);
+      rest.memory -= std::min(layers_.bytes_kept(), rest.memory);
       layer = std::make_unique<ReadLayer>(files_, rest);
       layer->job = read_job(std::move(document), layer->files);
       if (is_joined_) add_batch_axis(layer->job);
       layer->job.outputs = outputs_of(layer->job, destination_);
     };
-    within(name_of_number(number), inside);
+    within(layer_name(number), inside);
     if (!by_rows_)
       by_rows_ = destination_.shown ? OutputSet{}
                                     : outputs_for_rows(destination_.targets, layer->job.outputs);
@@ -157,46 +151,25 @@ class LayersRun {
       }
       kept.push_back(number);
       rows_ += counted_rows(layer->prepared), flops_ += plan.flops;
-      if (is_joined_) join(number, plan);
-      MemoryEstimate memory(plan, "tensors of " + name_of_number(number));
-      const Plan& written = is_joined_ ? joined_->all() : plan;
-      memory.add("inputs of all layers", shared_bytes());
-      if (is_joined_) memory.add("outputs of all layers", joined_->bytes_kept());
+      if (is_joined_) layers_.join(number, plan, *by_rows_);
+      MemoryEstimate memory = layers_.memory(number, plan);
+      const Plan& written = is_joined_ ? layers_.joined() : plan;
       if (has_text(destination_, args_.show.format)) memory.add_output_text(written);
       if (!args_.dry_run) memory.require(name_, limits_.memory);
       if (memory.bytes() > memory_.bytes()) memory_ = memory;
       if (is_joined_ && needs_description(destination_, args_) && !args_.dry_run)
-        describe(*layer);
+        layers_.describe(layer->job, layer->prepared.inputs, layer->files);
       else if (!is_joined_)
         for (OutputPath& path : output_paths(targets_of(number), names_))
           paths_.push_back(std::move(path));
       if (args_.dry_run) add_plan(number, *layer, plan, memory);
     }
-    layers_ = std::move(kept);
-    if (is_joined_ && !digests_.empty()) add_inputs(digests_, described_.made_by);
+    numbers_ = std::move(kept);
     if (!is_joined_)
-      for (const std::int64_t number : layers_)
+      for (const std::int64_t number : numbers_)
         require_writable(targets_of(number), names_, policy_of(args_));
     else if (args_.dry_run)
       require_writable(destination_.targets, names_, policy_of(args_));
-  }
-
-  /// Adds a layer to the plan of all.
-  void join(std::int64_t number, const Plan& plan) {
-    if (!joined_) joined_.emplace(layers_.size(), *by_rows_);
-    within(name_of_number(number), [&] {
-      joined_->add(plan, name_of_number(layers_.front()),
-                   "write a file for each layer: -o 'out.{layer}.npz'");
-    });
-  }
-
-  void describe(const ReadLayer& layer) {
-    const Inputs& in = layer.prepared.inputs;
-    if (described_.made_by.find("inputs") == nullptr)
-      described_ = describe_job(layer.job, in, joined_->all(), series_.whole(), files_, layers_);
-    else
-      keep_common_visibility(in, described_.made_by);
-    for (auto& digest : layer.files.digests()) digests_.insert(std::move(digest));
   }
 
   /// Adds a layer to what --dry-run prints.
@@ -209,40 +182,37 @@ class LayersRun {
                std::to_string(number) + "," + plan_json(plan, memory).substr(1);
       text_.replace(text_.size() - 1, 1, ",\"job\":" + job + "}");
     } else {
-      text_ += name_of_number(number) + ":\n" + plan_text(plan, memory) + "job:\n" + job + "\n";
+      text_ += layer_name(number) + ":\n" + plan_text(plan, memory) + "job:\n" + job + "\n";
     }
   }
 
   /// The end of what --dry-run prints: the plan of joined outputs.
   std::string end_of_plans() const {
     if (!prints_json(args_))
-      return is_joined_ ? "all layers:\n" + plan_text(joined_->all(), memory_) : "";
-    return is_joined_ ? "]," + plan_json(joined_->all(), memory_).substr(1) + "\n" : "]}\n";
+      return is_joined_ ? "all layers:\n" + plan_text(layers_.joined(), memory_) : "";
+    return is_joined_ ? "]," + plan_json(layers_.joined(), memory_).substr(1) + "\n" : "]}\n";
   }
 
-  /// Computes a layer; its rows go to `receiver`.
   Result compute(std::int64_t number, ReadLayer& layer, const TensorFiles* described_by,
                  RowReceiver* receiver) {
-    Execution execution = within(name_of_number(number), [&] {
-      return execute(
-          {layer.job, layer.prepared, described_by, layer.job.outputs, args_.nan, shared_inputs_},
-          receiver);
-    });
-    for (const std::string& warning : execution.warnings) warnings_.push_back({number, warning});
-    return std::move(execution.result);
+    return layers_.compute(
+        number,
+        {layer.job, layer.prepared, described_by, layer.job.outputs, args_.nan, shared_inputs_},
+        receiver);
   }
 
   /// `progress` may be nullptr.
   void compute_joined(RunProgress* progress) {
     ResultWriter writer(destination_.targets, names_, policy_of(args_));
-    writer.begin(joined_->all(), described_);
-    JoinedResults joined(joined_->all(), &writer);
-    for (const std::int64_t number : layers_) {
+    Result result;
+    if (needs_description(destination_, args_)) result = layers_.take_description();
+    writer.begin(layers_.joined(), result);
+    JoinedResults joined(layers_.joined(), &writer);
+    for (const std::int64_t number : numbers_) {
       const std::unique_ptr<ReadLayer> layer = read(number);
       joined.add(compute(number, *layer, nullptr, &joined));
     }
     if (progress != nullptr) progress->finish();
-    Result result = std::move(described_);
     result.outputs = joined.outputs();
     writer.write(result);
     writer.commit();
@@ -257,7 +227,7 @@ class LayersRun {
     const bool is_described = needs_description(destination_, args_);
     if (is_described)
       for (auto& digest : files_.digests()) shared_inputs_.insert(std::move(digest));
-    for (const std::int64_t number : layers_) {
+    for (const std::int64_t number : numbers_) {
       const std::unique_ptr<ReadLayer> layer = read(number);
       const std::vector<OutputTarget> targets = targets_of(number);
       ResultWriter& writer = writers.emplace_back(targets, names_, policy_of(args_));
@@ -274,7 +244,8 @@ class LayersRun {
   const Destination destination_;
   const std::string name_;  ///< of the job file; may be ""
   const LayerSeries series_;
-  std::vector<std::int64_t> layers_;  ///< of series_, without those that are skipped
+  Layers layers_;
+  std::vector<std::int64_t> numbers_;  ///< of the layers, without those that are skipped
   std::vector<LayerWarning> skipped_;
   ShowArgs shown_;
   bool is_joined_ = true;
@@ -283,14 +254,10 @@ class LayersRun {
   std::vector<OutputPath> paths_;     ///< of files for each layer
   /// Digests of what was read for all layers, recorded in the file of each layer.
   std::map<std::string, std::string> shared_inputs_;
-  std::optional<JoinedPlan> joined_;
-  std::size_t rows_ = 0;                        ///< of all layers, that the kernels count
-  double flops_ = 0;                            ///< of all layers
-  Result described_;                            ///< of joined outputs
-  std::map<std::string, std::string> digests_;  ///< of their inputs, by name
-  MemoryEstimate memory_;                       ///< of the layer that needs most
-  std::string text_;                            ///< of --dry-run
-  std::vector<LayerWarning> warnings_;
+  std::size_t rows_ = 0;   ///< of all layers, that the kernels count
+  double flops_ = 0;       ///< of all layers
+  MemoryEstimate memory_;  ///< of the layer that needs most
+  std::string text_;       ///< of --dry-run
 };
 
 }  // namespace
