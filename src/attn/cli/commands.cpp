@@ -1,25 +1,11 @@
 #include "attn/cli/commands.h"
 
+#include "attn/cli/all_commands.h"
 #include "attn/cli/batch.h"
 #include "attn/cli/compare.h"
-#include "attn/cli/completions.h"
-#include "attn/cli/conventions.h"
-#include "attn/cli/convert.h"
-#include "attn/cli/examples.h"
 #include "attn/cli/help.h"
-#include "attn/cli/inspect.h"
-#include "attn/cli/man.h"
-#include "attn/cli/mask.h"
-#include "attn/cli/merge.h"
-#include "attn/cli/model.h"
-#include "attn/cli/random.h"
 #include "attn/cli/run.h"
-#include "attn/cli/schema.h"
-#include "attn/cli/sensitivity.h"
-#include "attn/cli/stats.h"
-#include "attn/cli/svd.h"
 #include "attn/cli/terminal.h"
-#include "attn/cli/view.h"
 
 namespace attn {
 namespace {

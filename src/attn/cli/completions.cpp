@@ -1,10 +1,10 @@
-#include "attn/cli/completions.h"
-
+// attn completions: prints scripts for completion in shells.
 #include <algorithm>
 #include <functional>
 #include <memory>
 
 #include "attn/base/text.h"
+#include "attn/cli/all_commands.h"
 #include "attn/cli/commands.h"
 #include "attn/cli/terminal.h"
 

@@ -1,7 +1,8 @@
-#include "attn/cli/conventions.h"
-
-#include "attn/cli/terminal.h"
+// attn conventions: prints a table of the conventions of libraries.
 #include "attn/job/conventions.h"
+
+#include "attn/cli/all_commands.h"
+#include "attn/cli/terminal.h"
 
 namespace attn {
 

@@ -1,9 +1,9 @@
-#include "attn/cli/convert.h"
-
+// attn convert: converts tensor files, or prints them as text.
 #include <memory>
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
+#include "attn/cli/all_commands.h"
 #include "attn/cli/emit.h"
 #include "attn/cli/rendering.h"
 #include "attn/cli/shared_options.h"

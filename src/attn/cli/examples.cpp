@@ -1,5 +1,4 @@
-#include "attn/cli/examples.h"
-
+// attn examples: the worked examples that ship with the program.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -9,6 +8,7 @@
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 #include "attn/base/utf8.h"
+#include "attn/cli/all_commands.h"
 #include "attn/cli/exercise.h"
 #include "attn/cli/run.h"
 #include "attn/cli/terminal.h"

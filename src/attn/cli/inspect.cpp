@@ -1,5 +1,4 @@
-#include "attn/cli/inspect.h"
-
+// attn inspect: lists the tensors in files.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -11,6 +10,7 @@
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
 #include "attn/base/utf8.h"
+#include "attn/cli/all_commands.h"
 #include "attn/cli/rendering.h"
 #include "attn/cli/shared_options.h"
 #include "attn/cli/terminal.h"

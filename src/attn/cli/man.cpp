@@ -1,5 +1,4 @@
-#include "attn/cli/man.h"
-
+// attn man: prints the manual pages, in roff format.
 #include <filesystem>
 #include <memory>
 
@@ -7,6 +6,7 @@
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 #include "attn/base/version.h"
+#include "attn/cli/all_commands.h"
 #include "attn/cli/commands.h"
 #include "attn/cli/help.h"
 #include "attn/cli/terminal.h"

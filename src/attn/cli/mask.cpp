@@ -1,4 +1,5 @@
-#include "attn/cli/mask.h"
+// attn mask: draws or writes which keys each query sees.
+#include "attn/problem/mask.h"
 
 #include <algorithm>
 #include <charconv>
@@ -9,6 +10,7 @@
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
+#include "attn/cli/all_commands.h"
 #include "attn/cli/emit.h"
 #include "attn/cli/job_flags.h"
 #include "attn/cli/rendering.h"
@@ -16,7 +18,6 @@
 #include "attn/cli/terminal.h"
 #include "attn/job/fields.h"
 #include "attn/model/model_job.h"
-#include "attn/problem/mask.h"
 #include "attn/problem/named_masks.h"
 #include "attn/tensor/shape.h"
 

@@ -1,4 +1,5 @@
-#include "attn/cli/merge.h"
+// attn merge: combines attention over parts of the keys.
+#include "attn/attention/merge.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,10 +7,10 @@
 #include <numbers>
 #include <optional>
 
-#include "attn/attention/merge.h"
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
+#include "attn/cli/all_commands.h"
 #include "attn/cli/emit.h"
 #include "attn/cli/shared_options.h"
 #include "attn/cli/tensor_names.h"

@@ -1,5 +1,4 @@
-#include "attn/cli/model.h"
-
+// attn model: shows how attn reads the layers of a model (model/model_job.h).
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -8,6 +7,7 @@
 #include "attn/base/error.h"
 #include "attn/base/grouped.h"
 #include "attn/base/text.h"
+#include "attn/cli/all_commands.h"
 #include "attn/cli/shared_options.h"
 #include "attn/cli/terminal.h"
 #include "attn/io/json_write.h"

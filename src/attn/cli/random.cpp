@@ -1,5 +1,4 @@
-#include "attn/cli/random.h"
-
+// attn random: generates arrays from NumPy's random streams.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -8,6 +7,7 @@
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 #include "attn/cache/pages.h"
+#include "attn/cli/all_commands.h"
 #include "attn/cli/emit.h"
 #include "attn/cli/shared_options.h"
 #include "attn/cli/terminal.h"

@@ -1,5 +1,5 @@
-#include "attn/cli/schema.h"
-
+// attn schema: the JSON Schema of a job.
+#include "attn/cli/all_commands.h"
 #include "attn/cli/terminal.h"
 #include "attn/job/job_schema.h"
 

@@ -1,4 +1,5 @@
-#include "attn/cli/sensitivity.h"
+// attn sensitivity: lists the mistakes of kernels that a test of a job would not notice.
+#include "attn/diagnose/sensitivity.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +11,7 @@
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
 #include "attn/base/utf8.h"
+#include "attn/cli/all_commands.h"
 #include "attn/cli/job_flags.h"
 #include "attn/cli/shared_options.h"
 #include "attn/cli/stop_on_interrupt.h"
@@ -17,7 +19,6 @@
 #include "attn/compare/gate.h"
 #include "attn/compare/gate_presets.h"
 #include "attn/compare/job_variant.h"
-#include "attn/diagnose/sensitivity.h"
 #include "attn/io/mapped_file.h"
 #include "attn/metrics/comparison.h"
 #include "attn/model/model_job.h"

@@ -1,4 +1,5 @@
-#include "attn/cli/svd.h"
+// attn svd: decomposes a matrix into U diag(s) Vt.
+#include "attn/attention/svd.h"
 
 #include <array>
 #include <cmath>
@@ -6,11 +7,11 @@
 #include <memory>
 #include <optional>
 
-#include "attn/attention/svd.h"
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
 #include "attn/base/version.h"
+#include "attn/cli/all_commands.h"
 #include "attn/cli/shared_options.h"
 #include "attn/cli/show.h"
 #include "attn/cli/terminal.h"

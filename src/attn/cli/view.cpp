@@ -1,5 +1,4 @@
-#include "attn/cli/view.h"
-
+// attn view: a tensor of a result as a heat map, on the terminal or as a picture.
 #include <algorithm>
 #include <initializer_list>
 #include <memory>
@@ -7,6 +6,7 @@
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
+#include "attn/cli/all_commands.h"
 #include "attn/cli/job_flags.h"
 #include "attn/cli/layer_tensors.h"
 #include "attn/cli/shared_options.h"
