@@ -210,66 +210,72 @@ int check(const ExampleArgs& args) {
   return agree ? 0 : 1;
 }
 
-}  // namespace
-
-Command examples_command() {
-  const auto args = std::make_shared<ExampleArgs>();
-  Command list_command, run_command, copy_command, exercise_command, check_command;
-  list_command.name = "list";
-  list_command.summary = "print name and title of each example, by source (default)";
-  list_command.description =
+Command list_subcommand(const std::shared_ptr<ExampleArgs>& args) {
+  Command command;
+  command.name = "list";
+  command.summary = "print name and title of each example, by source (default)";
+  command.description =
       "Prints the name and title of each example below the source that it comes from.";
-  list_command.example = "  attn examples list";
-  list_command.action = [args] { return list_examples(*args); };
+  command.example = "  attn examples list";
+  command.action = [args] { return list_examples(*args); };
+  return command;
+}
 
-  run_command.name = "run";
-  run_command.summary = "compute examples and print what their notebooks print";
-  run_command.description =
+Command run_subcommand(const std::shared_ptr<ExampleArgs>& args) {
+  Command command;
+  command.name = "run";
+  command.summary = "compute examples and print what their notebooks print";
+  command.description =
       "Computes examples and prints what their notebooks print; on a terminal, with the names of "
-      "the "
-      "values. With --view or --explain, draws or "
-      "explains the jobs of one example instead, as 'attn run' does.";
-  run_command.example =
+      "the values. With --view or --explain, draws or explains the jobs of one example instead, as "
+      "'attn run' does.";
+  command.example =
       "  attn examples run general-attention --cells\n"
       "  attn examples run general-attention --view\n"
       "  attn examples run encoder-decoder --explain -";
-  run_command.options = {
+  command.options = {
       positional("NAME", args->names, "names of examples"),
       flag("--all", args->all, "run all examples"),
       flag("--cells", args->cells, "print '# In [20]' before the output of each cell"),
       text("--job", args->job, "FILE", "the example's job to draw or explain; default: all")};
-  add_view_options(run_command, args->views);
-  run_command.add(flag("--force", args->force, "overwrite FILE if it exists"));
-  run_command.requirements.push_back(
+  add_view_options(command, args->views);
+  command.add(flag("--force", args->force, "overwrite FILE if it exists"));
+  command.requirements.push_back(
       {{"--job"}, "--view or --explain", [args = args.get()] { return !args->views.empty(); }});
-  run_command.requirements.push_back({{"--force"},
-                                      "--view=FILE or --explain FILE",
-                                      [args = args.get()] { return args->views.has_file(); }});
-  run_command.conflicts = {{"--cells", "--view"}, {"--cells", "--explain"}};
-  run_command.action = [args] { return run_examples(*args); };
+  command.requirements.push_back({{"--force"},
+                                  "--view=FILE or --explain FILE",
+                                  [args = args.get()] { return args->views.has_file(); }});
+  command.conflicts = {{"--cells", "--view"}, {"--cells", "--explain"}};
+  command.action = [args] { return run_examples(*args); };
+  return command;
+}
 
-  copy_command.name = "copy";
-  copy_command.summary = "copy the jobs of an example, as a starting point for your own";
-  copy_command.description =
+Command copy_subcommand(const std::shared_ptr<ExampleArgs>& args) {
+  Command command;
+  command.name = "copy";
+  command.summary = "copy the jobs of an example, as a starting point for your own";
+  command.description =
       "Copies the job files of an example to the folder DIR, which is created. Change the copies, "
       "and run them with 'attn run'.";
-  copy_command.example = "  attn examples copy encoder-decoder mine";
-  copy_command.options = {required(positional("NAME", args->name, "name of an example")),
-                          required(positional("DIR", args->target, "folder for the jobs")),
-                          flag("--force", args->force, "overwrite existing files")};
-  copy_command.action = [args] { return copy_example(*args); };
+  command.example = "  attn examples copy encoder-decoder mine";
+  command.options = {required(positional("NAME", args->name, "name of an example")),
+                     required(positional("DIR", args->target, "folder for the jobs")),
+                     flag("--force", args->force, "overwrite existing files")};
+  command.action = [args] { return copy_example(*args); };
+  return command;
+}
 
+Command exercise_subcommand(const std::shared_ptr<ExampleArgs>& args) {
   ExerciseArgs& exercise = args->exercise;
-  exercise_command.name = "exercise";
-  exercise_command.summary =
-      "write an example with other numbers to solve by hand, and its solution";
-  exercise_command.description =
+  Command command;
+  command.name = "exercise";
+  command.summary = "write an example with other numbers to solve by hand, and its solution";
+  command.description =
       "Writes the steps of an example with other numbers and blanks for the results to FILE, and "
       "the same with the results to a second file. The same seed gives the same numbers. They are "
       "of the kind of the example's: integers, or with as many digits.";
-  exercise_command.example =
-      "  attn examples exercise illustrated-self-attention --seed 7 -o sheet.html";
-  exercise_command.options = {
+  command.example = "  attn examples exercise illustrated-self-attention --seed 7 -o sheet.html";
+  command.options = {
       required(positional("NAME", args->name, "name of an example")),
       required(
           text("-o,--output", exercise.sheet, "FILE",
@@ -282,18 +288,27 @@ Command examples_command() {
               "query whose numbers are worked out; default: the first, or the last if the job is "
               "causal"),
       flag("--force", exercise.force, "overwrite files that exist")};
-  exercise_command.action = [args] { return write_exercise_of(*args); };
+  command.action = [args] { return write_exercise_of(*args); };
+  return command;
+}
 
-  check_command.name = "check";
-  check_command.summary =
-      "compute examples and compare with the expected output; exit 1 if any differ";
-  check_command.description =
+Command check_subcommand(const std::shared_ptr<ExampleArgs>& args) {
+  Command command;
+  command.name = "check";
+  command.summary = "compute examples and compare with the expected output; exit 1 if any differ";
+  command.description =
       "Computes examples and compares them with the expected output. The exit code is 1 if any "
       "differ.";
-  check_command.example = "  attn examples check encoder-decoder head-split";
-  check_command.options = {positional("NAME", args->names, "names of examples")};
-  check_command.action = [args] { return check(*args); };
+  command.example = "  attn examples check encoder-decoder head-split";
+  command.options = {positional("NAME", args->names, "names of examples")};
+  command.action = [args] { return check(*args); };
+  return command;
+}
 
+}  // namespace
+
+Command examples_command() {
+  const auto args = std::make_shared<ExampleArgs>();
   Command command;
   command.description =
       "Lists, runs, copies and checks the worked examples that are installed with attn: "
@@ -305,8 +320,9 @@ Command examples_command() {
       "  attn examples check";
   command.add(text("--data", args->data, "DIR",
                    "folder of the examples; default: $ATTN_DATA, or the installed ones"));
-  command.subcommands = {list_command, run_command, copy_command, exercise_command, check_command};
-  command.action = list_command.action;
+  command.subcommands = {list_subcommand(args), run_subcommand(args), copy_subcommand(args),
+                         exercise_subcommand(args), check_subcommand(args)};
+  command.action = command.subcommands.front().action;
   return command;
 }
 
