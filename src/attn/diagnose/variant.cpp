@@ -203,6 +203,72 @@ Tensor logits(const Tensor& gates) {
   return result;
 }
 
+/// Inputs from which queries, keys, values and gates are computed, and of derivatives.
+constexpr Input kInputsOfHeads[] = {Input::embeddings,
+                                    Input::memory,
+                                    Input::memory_V,
+                                    Input::W_Q,
+                                    Input::W_K,
+                                    Input::W_V,
+                                    Input::b_Q,
+                                    Input::b_K,
+                                    Input::b_V,
+                                    Input::q_norm,
+                                    Input::k_norm,
+                                    Input::q_norm_bias,
+                                    Input::k_norm_bias,
+                                    Input::cos,
+                                    Input::sin,
+                                    Input::position_ids,
+                                    Input::key_position_ids,
+                                    Input::short_factor,
+                                    Input::long_factor,
+                                    Input::W_gate,
+                                    Input::b_gate,
+                                    Input::gate,
+                                    Input::input_norm_weight,
+                                    Input::input_norm_bias,
+                                    Input::grad_context,
+                                    Input::grad_output,
+                                    Input::grad_weights,
+                                    Input::grad_logsumexp};
+
+/// Masks, biases and past keys in the shapes that users give.
+void set_biases(const Inputs& in, Variant& variant) {
+  for (const Input input : {Input::past_K, Input::past_V, Input::mask, Input::bias,
+                            Input::dropout_mask, Input::relative_bias})
+    if (in[input]) variant.set(input, *in[input]);
+  if (in[Input::key_mask]) {
+    const Tensor& mask = *in[Input::key_mask];
+    const std::size_t items = mask.shape()[0], keys = mask.shape()[3];
+    variant.set(Input::key_mask, mask.reshaped(items == 1 ? Shape{keys} : Shape{items, keys}));
+  }
+  if (in[Input::alibi_slopes]) {
+    const Tensor& slopes = *in[Input::alibi_slopes];
+    variant.set(Input::alibi_slopes,
+                slopes.shape()[0] == 1 ? slopes.reshaped({slopes.size()}) : slopes);
+  }
+}
+
+/// The options of a job that gives the heads' queries, keys and values.
+void set_options_of_heads(const Inputs& in, Options& options) {
+  options.heads = static_cast<std::int64_t>(in.H),
+  options.kv_heads = static_cast<std::int64_t>(in.G);
+  options.layout = Layout::bhld;
+  options.batch_second = false;
+  options.short_mask = ShortMask::refuse;
+  options.position = {};
+  options.clip_qkv = 0;
+  options.input_norm = options.qk_norm = QkNorm::none;
+  options.norm_offset = 0;
+  options.rotary = {};
+  options.query_scale = {};
+  options.alibi = false;
+  if (options.relative.direction == RelativeBias::Direction::automatic)
+    options.relative.direction =
+        options.causal ? RelativeBias::Direction::past : RelativeBias::Direction::both;
+}
+
 }  // namespace
 
 bool are_used_as_given(const Inputs& in) {
@@ -229,34 +295,7 @@ Variant attention_only(const Variant& given) {
     return taken(tensor, matrices_of(tensor.shape(), shapes.outputs[i].axes, heads));
   };
 
-  variant.erase({Input::embeddings,
-                 Input::memory,
-                 Input::memory_V,
-                 Input::W_Q,
-                 Input::W_K,
-                 Input::W_V,
-                 Input::b_Q,
-                 Input::b_K,
-                 Input::b_V,
-                 Input::q_norm,
-                 Input::k_norm,
-                 Input::q_norm_bias,
-                 Input::k_norm_bias,
-                 Input::cos,
-                 Input::sin,
-                 Input::position_ids,
-                 Input::key_position_ids,
-                 Input::short_factor,
-                 Input::long_factor,
-                 Input::W_gate,
-                 Input::b_gate,
-                 Input::gate,
-                 Input::input_norm_weight,
-                 Input::input_norm_bias,
-                 Input::grad_context,
-                 Input::grad_output,
-                 Input::grad_weights,
-                 Input::grad_logsumexp});
+  for (const Input input : kInputsOfHeads) variant.erase({input});
   if (is_given) {
     const auto numbers = [&](Input input) { return cast(*in[input], DType::f64); };
     variant.set(Input::Q, numbers(Input::Q));
@@ -268,35 +307,8 @@ Variant attention_only(const Variant& given) {
     variant.set(Input::V, computed_matrix(2, in.G));
   }
   if (has_gate) variant.set(Input::gate, logits(computed_matrix(requests.size() - 1, in.H)));
-  for (const Input input : {Input::past_K, Input::past_V, Input::mask, Input::bias,
-                            Input::dropout_mask, Input::relative_bias})
-    if (in[input]) variant.set(input, *in[input]);
-  if (in[Input::key_mask]) {
-    const Tensor& mask = *in[Input::key_mask];
-    const std::size_t items = mask.shape()[0], keys = mask.shape()[3];
-    variant.set(Input::key_mask, mask.reshaped(items == 1 ? Shape{keys} : Shape{items, keys}));
-  }
-  if (in[Input::alibi_slopes]) {
-    const Tensor& slopes = *in[Input::alibi_slopes];
-    variant.set(Input::alibi_slopes,
-                slopes.shape()[0] == 1 ? slopes.reshaped({slopes.size()}) : slopes);
-  }
-  Options& options = variant.options;
-  options.heads = static_cast<std::int64_t>(in.H),
-  options.kv_heads = static_cast<std::int64_t>(in.G);
-  options.layout = Layout::bhld;
-  options.batch_second = false;
-  options.short_mask = ShortMask::refuse;
-  options.position = {};
-  options.clip_qkv = 0;
-  options.input_norm = options.qk_norm = QkNorm::none;
-  options.norm_offset = 0;
-  options.rotary = {};
-  options.query_scale = {};
-  options.alibi = false;
-  if (options.relative.direction == RelativeBias::Direction::automatic)
-    options.relative.direction =
-        options.causal ? RelativeBias::Direction::past : RelativeBias::Direction::both;
+  set_biases(in, variant);
+  set_options_of_heads(in, variant.options);
   return variant;
 }
 
