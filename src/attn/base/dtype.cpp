@@ -66,10 +66,6 @@ Half::operator float() const {
 
 BFloat16::BFloat16(double value) : bits(round_to_bits(value, 7, 127)) {}
 
-BFloat16::operator float() const {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-}
-
 bool is_float(DType dtype) {
   return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
 }

@@ -1,6 +1,7 @@
 // Element types of tensors.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -26,7 +27,9 @@ struct BFloat16 {
   std::uint16_t bits = 0;
   BFloat16() = default;
   explicit BFloat16(double value);  ///< rounds once, to nearest even; overflow gives infinity
-  explicit operator float() const;
+  explicit operator float() const {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+  }
   explicit operator double() const { return float(*this); }
 };
 

@@ -1,21 +1,29 @@
 #include "attn/tensor/transposed.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 
 namespace attn {
 namespace {
 
-/// In square blocks, so that rows of both matrices stay in the cache.
+/// In square blocks, whose rows are one or a few cache lines. A line is read and written as a
+/// whole: if the length of a row is a power of 2, lines of neighbouring rows evict each other.
 template <class Bits>
 void transpose(const std::byte* from, std::byte* to, std::size_t rows, std::size_t columns) {
   constexpr std::size_t kBlock = 32;
   const auto* const in = reinterpret_cast<const Bits*>(from);
   auto* const out = reinterpret_cast<Bits*>(to);
-  for (std::size_t top = 0; top < rows; top += kBlock)
-    for (std::size_t left = 0; left < columns; left += kBlock)
-      for (std::size_t i = top; i < std::min(top + kBlock, rows); ++i)
-        for (std::size_t j = left; j < std::min(left + kBlock, columns); ++j)
-          out[j * rows + i] = in[i * columns + j];
+  std::array<std::array<Bits, kBlock>, kBlock> block;
+  for (std::size_t left = 0; left < columns; left += kBlock)
+    for (std::size_t top = 0; top < rows; top += kBlock) {
+      const std::size_t tall = std::min(kBlock, rows - top),
+                        wide = std::min(kBlock, columns - left);
+      for (std::size_t i = 0; i < tall; ++i)
+        for (std::size_t j = 0; j < wide; ++j) block[j][i] = in[(top + i) * columns + left + j];
+      for (std::size_t j = 0; j < wide; ++j)
+        std::copy_n(block[j].begin(), tall, out + (left + j) * rows + top);
+    }
 }
 
 }  // namespace
