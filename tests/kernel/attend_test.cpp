@@ -96,12 +96,13 @@ void check_alone(const Case<T>& c, std::mt19937_64& random, ThreadPool& pool, Is
 }
 
 template <class T>
-void sweep(std::uint64_t seed, int problems) {
+void sweep(std::uint64_t seed, int problems, bool bf16_scores = false) {
   std::mt19937_64 random(seed);
   ThreadPool pool(4);
   for (int n = at_most(problems); n > 0; --n) {
     Case<T> c;
     fill_random(c, random);
+    c.problem.bf16_scores = bf16_scores;
     const Expected<T> expected = expect(c);
     for (Isa isa : kernel::available_isas()) check(c, expected, pool, isa);
     check_alone(c, random, pool, kernel::available_isas().back());
@@ -114,6 +115,72 @@ TEST_CASE("kernel: random problems in f32, first half", "[kernel]") { sweep<floa
 TEST_CASE("kernel: random problems in f32, second half", "[kernel]") { sweep<float>(2, 700); }
 TEST_CASE("kernel: random problems in f64, first half", "[kernel]") { sweep<double>(3, 400); }
 TEST_CASE("kernel: random problems in f64, second half", "[kernel]") { sweep<double>(4, 400); }
+
+TEST_CASE("kernel: random problems with scores in bfloat16", "[kernel]") {
+  sweep<float>(11, 400, true);
+}
+
+namespace {
+
+/// Whether all instruction sets compute scores of these queries and keys within the tolerance.
+void check_bf16_scores(std::array<std::size_t, 7> shape, DType dtype, double spread) {
+  std::mt19937_64 random(12);
+  ThreadPool pool(2);
+  Case<float> c;
+  fill_plain(c, random, shape, dtype, spread);
+  c.problem.bf16_scores = true;
+  const Expected<float> expected = expect(c);
+  for (const Isa isa : kernel::available_isas()) {
+    check(c, expected, pool, isa);
+    check_alone(c, random, pool, isa);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("kernel: scores in bfloat16 of every width and number of rows", "[kernel]") {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    for (const std::size_t rows : {1, 2, 5, 6, 7, 13, 50, 100}) {
+      check_bf16_scores({1, 2, 1, rows, 70, 31 + rows, 8}, dtype, 1);
+      check_bf16_scores({1, 1, 1, rows, 600, rows % 2 == 0 ? 129u : 64u, 8}, dtype, 0.5);
+    }
+}
+
+TEST_CASE("kernel: scores of numbers that are subnormal or overflow in bfloat16", "[kernel]") {
+  ThreadPool pool(1);
+  constexpr float kTiny = 1e-39F, kBelowOverflow = 3.3895e38F;
+  for (const std::size_t rows : {1, 24}) {
+    std::mt19937_64 random(13);
+    Case<float> c;
+    fill_plain(c, random, {1, 1, 1, rows, 40, 8, 4}, DType::f32);
+    c.problem.bf16_scores = true;
+    c.q.set(0, 0, 0, 3, kTiny);
+    c.k.set(0, 0, 1, 3, 1e38);
+    c.k.set(0, 0, 2, 5, kTiny);
+    c.k.set(0, 0, 3, 5, kBelowOverflow);
+    for (std::size_t row = 0; row < rows; ++row) c.q.set(0, 0, row, 5, 1e-38 * double(row + 1));
+    const Expected<float> expected = expect(c);
+    for (const Isa isa : kernel::available_isas()) check(c, expected, pool, isa);
+  }
+}
+
+TEST_CASE("kernel: scores in bfloat16 are exact sums of rounded factors", "[kernel]") {
+  // 1 + 2^-8 is halfway between two numbers and rounds to 1; 1 + 3/256 rounds to 1 + 1/64.
+  constexpr std::size_t kKeys = 3;
+  const std::array<float, 2 * kKeys> keys = {1 + 0x1p-8F, 0, 1 + 3 * 0x1p-8F, 0, 0, -3};
+  const std::array<float, 2> query = {2, 1};
+  const std::array<float, kKeys> expected = {2, 2 + 0x1p-5F, -3};
+  kernel::Problem<float> p;
+  p.L = 1, p.S = kKeys, p.D = 2, p.Dv = 0;
+  p.q = {query.data(), DType::f32, {0, 0, 2, 1}};
+  p.k = {keys.data(), DType::f32, {0, 0, 2, 1}};
+  p.bf16_scores = true;
+  ThreadPool pool(1);
+  for (const Isa isa : kernel::available_isas()) {
+    const Answer<float> found = compute(p, Ask::ends, pool, isa);
+    CHECK(std::equal(expected.begin(), expected.end(), found.scores.begin()));
+  }
+}
 
 TEST_CASE("kernel: problems large enough for three threads", "[kernel][threads]") {
   // Numbers of segments not divisible by three, so that threads get unequal shares.

@@ -1,10 +1,12 @@
 #include "attn/kernel/isa.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <string>
 
 #include "attn/base/error.h"
+#include "attn/kernel/kernels.h"
 
 using namespace attn;
 using namespace attn::kernel;
@@ -26,6 +28,14 @@ TEST_CASE("isa: ATTN_ISA selects any supported instruction set", "[kernel]") {
   }
   const Forced empty("");
   CHECK(active_isa() == available_isas().back());
+}
+
+TEST_CASE("isa: instructions for bfloat16 come with AVX-512", "[kernel]") {
+  const auto& isas = available_isas();
+  const auto has = [&](Isa isa) { return std::find(isas.begin(), isas.end(), isa) != isas.end(); };
+  CHECK((!has(Isa::avx512_bf16) || has(Isa::avx512)));
+  CHECK(kernels<float>(isas.back()).geometry.multiplies_pairs == has(Isa::avx512_bf16));
+  CHECK(!kernels<double>(isas.back()).geometry.multiplies_pairs);
 }
 
 TEST_CASE("isa: an unknown name is refused with a list of the known ones", "[kernel]") {

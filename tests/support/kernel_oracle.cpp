@@ -29,8 +29,10 @@ double dot_tolerance(const Case<T>& c, std::size_t b, std::size_t h, std::size_t
   double size = 0;
   for (std::size_t d = 0; d < p.D; ++d)
     size += std::abs(c.q.at(b, h, l, d) * c.k.at(b, h / (p.H / p.G), j, d));
-  return size * kRounding<T> * (static_cast<double>(p.D) + 2) +
-         static_cast<double>(std::numeric_limits<T>::denorm_min());
+  // Products of bfloat16 numbers, and their sums, may become 0 where they are subnormal.
+  const double least = p.bf16_scores ? static_cast<double>(p.D) * std::numeric_limits<T>::min()
+                                     : std::numeric_limits<T>::denorm_min();
+  return size * kRounding<T> * (static_cast<double>(p.D) + 2) + least;
 }
 
 /// The error that c tanh(x / c) adds, in a few rounded steps; its slope is at most 1.

@@ -26,11 +26,12 @@
 namespace attn::kernel {
 
 /// Computes `results` of `problem`; T is float or double. Dot products and sums over keys add at
-/// most 32 terms (128 of double) one by one; these partial sums are added within each block of 512
-/// keys, and then the sums of the blocks. Exponentials are within 1 unit in the last place; results
-/// that would be subnormal (below e^-87 and e^-708) are 0. Scaled scores of float beyond 2.3e38
-/// times the temperature count as infinite, whatever the biases. Throws Error (internal) if H is
-/// not a multiple of G, std::bad_alloc, and what `on_rows` throws; results are then undefined.
+/// most 32 terms (128 of double, 64 of pairs of bfloat16) one by one; these partial sums are added
+/// within each block of 512 keys, and then the sums of the blocks. Exponentials are within 1 unit
+/// in the last place; results that would be subnormal (below e^-87 and e^-708) are 0. Scaled scores
+/// of float beyond 2.3e38 times the temperature count as infinite, whatever the biases. Throws
+/// Error (internal) if H is not a multiple of G, std::bad_alloc, and what `on_rows` throws; results
+/// are then undefined.
 template <class T>
 void attend(const Problem<T>& problem, const Results<T>& results, ThreadPool& pool,
             Isa isa = active_isa());

@@ -35,13 +35,29 @@ bool have_same_keys(const Problem<T>& p, const Row<T>* row, std::size_t rows) {
   return alike;
 }
 
+/// The rows' queries as pairs, contiguous.
+template <class T>
+HWY_NOINLINE const T* load_query_pairs(const Problem<T>& p, const Row<T>* row, std::size_t rows,
+                                       T* buffer) {
+  if constexpr (kMultipliesPairs<T>) {
+    const std::size_t depth = depth_of(ScoreFactors::pairs, p.D);
+    for (std::size_t i = 0; i < rows; ++i) {
+      const Matrix query{row[i].query, p.q.dtype, 0, p.q.strides.column};
+      read_pairs(Rows<T>(query, p.D), 0, p.D, buffer + i * p.D, buffer + i * depth);
+    }
+  }
+  return buffer;
+}
+
 /// The rows' queries, contiguous: in place if possible, otherwise copied to `buffer`. If `scaled`,
 /// times the scale of their head.
 template <class T>
-const T* load_queries(const Problem<T>& p, const Row<T>* row, std::size_t rows, bool scaled,
-                      T* buffer) {
+const T* load_queries(const Problem<T>& p, ScoreFactors factors, const Row<T>* row,
+                      std::size_t rows, bool scaled, T* buffer) {
+  if (factors == ScoreFactors::pairs) return load_query_pairs(p, row, rows, buffer);
   const auto size = static_cast<std::ptrdiff_t>(p.D * sizeof(T));
-  bool in_place = p.q.dtype == dtype_of<T> && p.q.strides.column == 1 && !scaled;
+  const bool rounded = factors == ScoreFactors::rounded;
+  bool in_place = p.q.dtype == dtype_of<T> && p.q.strides.column == 1 && !scaled && !rounded;
   for (std::size_t i = 1; i < rows; ++i)
     in_place = in_place && row[i].query - row[i - 1].query == size;
   if (in_place) return reinterpret_cast<const T*>(row[0].query);
@@ -50,6 +66,7 @@ const T* load_queries(const Problem<T>& p, const Row<T>* row, std::size_t rows, 
     const Matrix query{row[i].query, p.q.dtype, 0, p.q.strides.column};
     const T* from = Rows<T>(query, p.D).at(0, to);
     for (std::size_t j = 0; from != to && j < p.D; ++j) to[j] = from[j];
+    if (rounded) round_to_bfloat16(to, p.D);
     for (std::size_t j = 0; scaled && j < p.D; ++j) to[j] *= row[i].head_scale;
   }
   return buffer;
@@ -63,7 +80,7 @@ void load_rows(QueryBlock<T>& block, const Results<T>& results) {
   const Scratch<T>& s = block.scratch;
   make_rows(p, results, block.first, block.rows, s.row);
   const bool scaled = p.head_scales != nullptr && s.raw == nullptr;  // finish_run() scales raw ones
-  block.query = load_queries(p, s.row, block.rows, scaled, s.query);
+  block.query = load_queries(p, block.kv.factors, s.row, block.rows, scaled, s.query);
   const bool alike = have_same_keys(p, s.row, block.rows);
   const std::size_t rows = block.group_rows = alike ? kGroupRows : kTileRows;
   for (std::size_t i = 0; i < block.rows; i += rows)

@@ -112,10 +112,12 @@ bool has(Isa isa) {
                         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
                         has_rest_of_v3();
   if (isa == Isa::avx2) return has_avx2;
-  if (isa == Isa::avx512)
-    return has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl");
+  const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") &&
+                          __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512cd") &&
+                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (isa == Isa::avx512) return has_avx512;
+  if (isa == Isa::avx512_bf16) return has_avx512 && __builtin_cpu_supports("avx512bf16");
 #endif
   return isa == Isa::baseline;
 }
@@ -130,6 +132,7 @@ constexpr Isa kCompiled[] = {
 #endif
 #ifdef ATTN_HAS_AVX512
     Isa::avx512,
+    Isa::avx512_bf16,
 #endif
 };
 
@@ -150,6 +153,8 @@ std::vector<Isa> find_isas() {
 
 std::string_view name_of(Isa isa) {
   switch (isa) {
+    case Isa::avx512_bf16:
+      return "avx512_bf16";
     case Isa::avx512:
       return "avx512";
     case Isa::avx2:

@@ -18,12 +18,13 @@ namespace attn::kernel {
 
 /// From the least to the most capable.
 enum class Isa {
-  baseline,  ///< supported by every machine of this architecture
-  avx2,      ///< x86-64-v3: AVX2, FMA, F16C, BMI 1 and 2, LZCNT, MOVBE
-  avx512,    ///< F, BW, CD, DQ, VL
+  baseline,     ///< supported by every machine of this architecture
+  avx2,         ///< x86-64-v3: AVX2, FMA, F16C, BMI 1 and 2, LZCNT, MOVBE
+  avx512,       ///< F, BW, CD, DQ, VL
+  avx512_bf16,  ///< likewise with BF16, which only products of bfloat16 factors use
 };
 
-/// "baseline", "avx2", "avx512".
+/// "baseline", "avx2", "avx512", "avx512_bf16".
 std::string_view name_of(Isa isa);
 
 /// The instruction sets that this machine supports, least capable first.

@@ -1,5 +1,7 @@
 #include "attn/kernel/kernels.h"
 
+#include <type_traits>
+
 #include "attn/base/error.h"
 
 namespace attn::kernel {
@@ -8,6 +10,17 @@ namespace {
 template <class T, Kernels<T> (*make)()>
 const Kernels<T>& made_once() {
   static const Kernels<T> kernels = make();
+  return kernels;
+}
+
+/// The same functions, which then multiply pairs.
+template <class T, Kernels<T> (*make)()>
+const Kernels<T>& made_once_for_pairs() {
+  static const Kernels<T> kernels = [] {
+    Kernels<T> with_pairs = make();
+    with_pairs.geometry.multiplies_pairs = std::is_same_v<T, float>;
+    return with_pairs;
+  }();
   return kernels;
 }
 
@@ -29,6 +42,11 @@ const Kernels<T>& kernels(Isa isa) {
     case Isa::avx512:
 #ifdef ATTN_HAS_AVX512
       return made_once<T, avx512_kernels<T>>();
+#endif
+      break;
+    case Isa::avx512_bf16:
+#ifdef ATTN_HAS_AVX512
+      return made_once_for_pairs<T, avx512_kernels<T>>();
 #endif
       break;
   }

@@ -2,7 +2,7 @@
 // block of query rows.
 //
 // Layout of packed operands (zero-padded):
-//   keys    [key / panel][D][panel]
+//   keys    [key / panel][D][panel], or [key / panel][ceil(D / 2)][panel] of pairs (ScoreFactors)
 //   values  [column / panel][key][panel], where the last panel is only as wide as needed, in whole
 //           vectors. A NaN or infinite value is packed as 0, because 0 * NaN = NaN would reach rows
 //           to which the key is hidden; rows that see the key add it separately.
@@ -28,12 +28,25 @@ constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
   return (n + unit - 1) / unit * unit;
 }
 
+/// What scores are products of.
+enum class ScoreFactors : std::uint8_t {
+  numbers,  ///< queries and keys as T
+  rounded,  ///< the same rounded to bfloat16
+  pairs,  ///< two neighbouring columns as bfloat16 in the bits of one float, the first in the lower
+};
+
+/// The elements of T that a query or key takes.
+constexpr std::size_t depth_of(ScoreFactors factors, std::size_t D) {
+  return factors == ScoreFactors::pairs ? (D + 1) / 2 : D;
+}
+
 struct Geometry {
   std::size_t lanes = 1;          ///< elements of a vector
   std::size_t panel = 1;          ///< keys of a key panel, columns of a value panel
   std::size_t tile_rows = 1;      ///< query rows of the micro-kernel
   std::size_t group_rows = 1;     ///< most rows of a group, which are computed together
   std::size_t backward_keys = 1;  ///< keys of a step of the backward pass
+  bool multiplies_pairs = false;  ///< the processor has instructions for ScoreFactors::pairs
 };
 
 /// Keys [first, last); empty by default.
@@ -60,6 +73,7 @@ enum class ValueKind : std::uint8_t {
 template <class T>
 struct KeyValues {
   Matrix k, v;
+  ScoreFactors factors = ScoreFactors::numbers;
   const T* keys = nullptr;
   const T* values = nullptr;
   const ValueKind* kinds = nullptr;  ///< per key block
@@ -82,7 +96,7 @@ struct Scratch {
   Row<T>* row = nullptr;    ///< (rows)
   Reach* reach = nullptr;   ///< of each group
   Span* visible = nullptr;  ///< of each group
-  T* query = nullptr;       ///< (rows, D), if queries cannot be read in place
+  T* query = nullptr;       ///< (rows, depth), if queries cannot be read in place
   bool full_rows = false;   ///< `scores` holds all rows and keys, not only a group and a key block
   T* scores = nullptr;      ///< scores, then 2^(score - max), finally weights
   /// (rows, score_stride), if requested: raw, scaled and masked scores in units of 1. `scaled`
@@ -111,7 +125,7 @@ struct QueryBlock {
   bool has_sinks = true;  ///< begin() adds the sinks to the softmax state
 
   // Set by begin():
-  const T* query = nullptr;    ///< (rows, D), in scratch memory or in place
+  const T* query = nullptr;    ///< (rows, depth), in scratch memory or in place
   std::size_t group_rows = 0;  ///< rows of a group: kTileRows or kGroupRows
 };
 
@@ -120,8 +134,8 @@ struct Kernels {
   Geometry geometry;
 
   /// Packs keys [first, first + count) of `all`, count <= panel, into one panel.
-  void (*pack_keys)(const Matrix& k, std::size_t first, std::size_t count, std::size_t all,
-                    std::size_t D, T* widened, T* panel);
+  void (*pack_keys)(const Matrix& k, ScoreFactors factors, std::size_t first, std::size_t count,
+                    std::size_t all, std::size_t D, T* widened, T* panel);
 
   /// Packs values [first, first + count) as keys [at, at + count) of panels with `keys` keys,
   /// unless they can be read in place.

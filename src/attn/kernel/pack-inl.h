@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "attn/kernel/kernels.h"
+#include "attn/kernel/pairs-inl.h"
 #include "attn/kernel/simd-inl.h"
 #include "attn/kernel/tile-inl.h"
 
@@ -275,6 +276,11 @@ class Rows {
     });
   }
 
+  /// Whether rows are contiguous elements of this dtype, which are numbers.
+  bool is_plain(DType dtype) const {
+    return matrix_.dtype == dtype && matrix_.column == 1 && !matrix_.rest && !matrix_.decoding;
+  }
+
   /// Where row i is; nullptr: a row of zeros.
   const std::byte* start(std::size_t i) const {
     if (matrix_.rows == nullptr) return matrix_.data + static_cast<std::int64_t>(i) * row_bytes_;
@@ -366,6 +372,26 @@ HWY_NOINLINE void copy_rows(const Rows<T>& rows, std::size_t first, std::size_t 
       read(first + i, to);
     }
   });
+}
+
+/// Row i as pairs, ceil(columns / 2) of them. `numbers` (columns) may overlap with `to` if it does
+/// not start before it.
+template <class T>
+HWY_INLINE void read_pairs(const Rows<T>& rows, std::size_t i, std::size_t columns, T* numbers,
+                           T* to) {
+  const std::byte* const row = rows.start(i);
+  if (row != nullptr && rows.is_plain(DType::bf16)) return copy_pairs_of_row(row, columns, to);
+  round_to_pairs(rows.at(i, numbers), columns, to);
+}
+
+/// copy_rows() of pairs, with memory for a row of `numbers`.
+template <class T>
+HWY_INLINE void copy_pairs(const Rows<T>& rows, std::size_t first, std::size_t count,
+                           std::size_t all, std::size_t columns, T* numbers, T* to) {
+  for (std::size_t i = 0; i < count; ++i, to += depth_of(ScoreFactors::pairs, columns)) {
+    prefetch_ahead(rows, first + count + i, all);
+    read_pairs(rows, first + i, columns, numbers, to);
+  }
 }
 
 /// Prefetches the first rows; later rows are prefetched while these are read.

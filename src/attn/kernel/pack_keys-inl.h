@@ -7,13 +7,13 @@ namespace attn::kernel::HWY_NAMESPACE {
 
 /// Packs keys into a panel, where keys_at(at) are those from key `at` of the panel on.
 template <class T, class Keys>
-HWY_INLINE void pack_panel(std::size_t D, Keys keys_at, T* panel) {
+HWY_INLINE void pack_panel(std::size_t depth, Keys keys_at, T* panel) {
   constexpr std::size_t kColumns = kColumnsAtOnce<T>;
   for (std::size_t at = 0; at < kPanel<T>; at += kKeysAtOnce<T>, panel += kKeysAtOnce<T>) {
     const KeyRows<T> keys = keys_at(at);
     KeyCursor<T> cursor(keys);
     std::size_t column = 0;
-    for (; column + kColumns <= D; column += kColumns) {
+    for (; column + kColumns <= depth; column += kColumns) {
       if (keys.next) prefetch_keys(keys.next, keys.step, column);
       Vec<T> columns[kKeyVectors][kColumns];
       transpose_keys<0>(cursor, columns[0]);
@@ -24,29 +24,36 @@ HWY_INLINE void pack_panel(std::size_t D, Keys keys_at, T* panel) {
         for (std::size_t j = 0; j < kKeyVectors; ++j)
           hn::Store(columns[j][i], Tag<T>(), panel + (column + i) * kPanel<T> + j * kLanes<T>);
     }
-    for (; column < D; ++column)
+    for (; column < depth; ++column)
       for (std::size_t i = 0; i < kKeysAtOnce<T>; ++i)
         panel[column * kPanel<T> + i] = keys.at(i)[column];
   }
 }
 
+template <class T, class Panel>
+HWY_NOINLINE void pack_copies(const Panel& keys, T* panel) {
+  pack_panel(
+      keys.depth(), [&](std::size_t at) { return keys.copied(at); }, panel);
+}
+
+/// pack_keys() for keys that only one block uses, which come from main memory.
 template <class T>
-void pack_keys(const Matrix& k, std::size_t first, std::size_t count, std::size_t all,
-               std::size_t D, T* widened, T* panel) {
+void pack_copied_keys(const KeyPanel<T>& keys, ScoreFactors factors, T* panel) {
+  if (factors == ScoreFactors::numbers) return pack_copies(keys, panel);
+  if constexpr (std::is_same_v<T, float>) pack_copies(RoundedPanel<T>{keys, factors}, panel);
+}
+
+template <class T>
+void pack_keys(const Matrix& k, ScoreFactors factors, std::size_t first, std::size_t count,
+               std::size_t all, std::size_t D, T* widened, T* panel) {
   const KeyPanel<T> keys{k, D, first, count, all, widened};
+  if (factors != ScoreFactors::numbers) return pack_copied_keys(keys, factors, panel);
   pack_panel(
       D,
       [&](std::size_t at) {
         return keys.in_place_or_copied(at, std::numeric_limits<std::int64_t>::max(), 0);
       },
       panel);
-}
-
-/// pack_keys() for keys that only one block uses, which come from main memory.
-template <class T>
-HWY_NOINLINE void pack_copied_keys(const KeyPanel<T>& keys, T* panel) {
-  pack_panel(
-      keys.D, [&](std::size_t at) { return keys.copied(at); }, panel);
 }
 
 }  // namespace attn::kernel::HWY_NAMESPACE

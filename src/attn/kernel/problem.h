@@ -107,6 +107,10 @@ struct Problem {
   const KeyRange* key_ranges = nullptr;  ///< (B or 1, L); nullptr: every query sees [0, S)
   std::int64_t key_ranges_batch = 0;     ///< batch stride of key_ranges; 0: shared by all items
 
+  /// Scores are products of queries and keys that are rounded to bfloat16. Requires T = float.
+  /// Subnormal numbers, before or after rounding, may count as 0.
+  bool bf16_scores = false;
+
   T scale = 1;                     ///< any sign
   const T* head_scales = nullptr;  ///< (H), any sign; nullptr: all 1
   T softcap = 0;                   ///< c > 0; 0: off

@@ -51,6 +51,15 @@ inline double element(const Operand& x, std::size_t b, std::size_t h, std::size_
   }
 }
 
+/// A query or key as a factor of scores. Subnormal numbers count as 0 in bfloat16.
+template <class T>
+double factor(const Problem<T>& p, double x) {
+  if (!p.bf16_scores) return x;
+  const auto number = static_cast<float>(x);
+  if (std::fabs(number) < std::numeric_limits<float>::min()) return std::copysign(0.0, x);
+  return double(BFloat16(number));
+}
+
 template <class T>
 KeyRange key_range(const Problem<T>& p, Query q) {
   if (!p.key_ranges) return {0, static_cast<std::int64_t>(p.S), 0, false};
@@ -186,7 +195,8 @@ Outputs<N> attend(const Problem<T>& p) {
 
     for (std::size_t j = 0; j < p.S; ++j) {
       for (std::size_t d = 0; d < p.D; ++d)
-        scores[j] += N(element(p.q, q.b, q.h, q.l, d)) * element(p.k, q.b, g, j, d);
+        scores[j] +=
+            N(factor(p, element(p.q, q.b, q.h, q.l, d))) * factor(p, element(p.k, q.b, g, j, d));
       scaled[j] = p.scale * head_scale(p, q) * scores[j];
       if (p.softcap > 0 && !p.softcap_last) scaled[j] = cap(scaled[j]);
       masked[j] = scaled[j];

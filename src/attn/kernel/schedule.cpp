@@ -47,6 +47,14 @@ std::size_t row_elements(const Schedule& schedule, const Geometry& geometry) {
   return round_up(schedule.block_rows, geometry.lanes) + geometry.lanes;
 }
 
+/// Pairs have no place for a factor of each head.
+template <class T>
+ScoreFactors factors_of(const Problem<T>& p, const Geometry& geometry) {
+  if (!p.bf16_scores) return ScoreFactors::numbers;
+  const bool pairs = geometry.multiplies_pairs && p.head_scales == nullptr;
+  return pairs ? ScoreFactors::pairs : ScoreFactors::rounded;
+}
+
 }  // namespace
 
 template <class T>
@@ -66,7 +74,8 @@ Schedule make_schedule(const Problem<T>& p, const Results<T>& results, const Geo
   schedule.score_stride =
       (schedule.full_rows ? padded_keys : std::min(padded_keys, kKeyBlock)) + geometry.lanes;
   schedule.value_stride = round_up(p.Dv, geometry.lanes);
-  schedule.packed_keys = padded_keys * p.D;
+  schedule.factors = factors_of(p, geometry);
+  schedule.packed_keys = padded_keys * depth_of(schedule.factors, p.D);
   schedule.packed_values = p.S * schedule.value_stride;
 
   const bool few_rows = schedule.pair_rows <= kMaxRows && !schedule.full_rows;

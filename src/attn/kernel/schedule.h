@@ -23,6 +23,7 @@ struct Schedule {
   std::size_t block_rows = 0;  ///< at most this many rows of a block
   std::size_t task_rows = 0;   ///< likewise if each block is a task
   std::size_t key_blocks = 0;
+  ScoreFactors factors = ScoreFactors::numbers;
   bool packed = false;      ///< pack each pair once, for all its blocks
   bool rows_first = false;  ///< a task is the same rows of several heads, which share masks
   bool split = false;       ///< compute key blocks independently, then merge

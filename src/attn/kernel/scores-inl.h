@@ -44,9 +44,11 @@ struct RowGroup {
   const Scratch<T>& s;
   std::size_t i, rows;  ///< rows [i, i + rows) of the block
   const Reach& reach;
-  const T* query;  ///< of the first row
-  T* scores;       ///< of the first row
-  bool fused;      ///< modifiers can be applied in registers
+  ScoreFactors factors;
+  std::size_t depth;  ///< elements of a query or key
+  const T* query;     ///< of the first row
+  T* scores;          ///< of the first row
+  bool fused;         ///< modifiers can be applied in registers
 
   RowGroup(const QueryBlock<T>& block, std::size_t row)
       : p(block.problem),
@@ -54,7 +56,9 @@ struct RowGroup {
         i(row),
         rows(HWY_MIN(block.group_rows, block.rows - row)),
         reach(s.reach[row / block.group_rows]),
-        query(block.query + row * p.D),
+        factors(block.kv.factors),
+        depth(depth_of(factors, p.D)),
+        query(block.query + row * depth),
         scores(s.scores + (s.full_rows ? row * s.score_stride : 0)),
         fused(s.raw == nullptr && rows % kTileRows == 0 && can_fuse_modifiers(p)) {}
 
@@ -117,10 +121,34 @@ struct RunKeys {
   const Matrix& unpacked;
 };
 
+#if ATTN_HAS_PAIRS
+/// multiply_run() of pairs.
+HWY_NOINLINE void multiply_run_of_pairs(const RowGroup<float>& group, const Run& run,
+                                        std::size_t vectors, const RunKeys<float>& keys,
+                                        float scale, float* out, float* running_max) {
+  const Problem<float>& p = group.p;
+  const Scratch<float>& s = group.s;
+  if (keys.packed)
+    return score_rows<float, true>(group.rows, vectors, run.panels, group.depth, group.query,
+                                   keys.packed, scale, out, s.score_stride, running_max);
+  const auto first = static_cast<std::size_t>(run.first);
+  const std::size_t count = HWY_MIN(kPanel<float>, p.S - first);
+  const RoundedPanel<float> panel{{keys.unpacked, p.D, first, count, p.S, s.widened},
+                                  group.factors};
+  score_keys<float, true>(group.rows, vectors, group.query, panel, scale, out, s.score_stride,
+                          running_max);
+}
+#endif
+
 /// out = scale * (q . k) for a run of panels.
 template <class T>
 void multiply_run(const RowGroup<T>& group, const Run& run, std::size_t vectors,
                   const RunKeys<T>& keys, T scale, T* out, T* running_max) {
+#if ATTN_HAS_PAIRS
+  if constexpr (kMultipliesPairs<T>)
+    if (group.factors == ScoreFactors::pairs)
+      return multiply_run_of_pairs(group, run, vectors, keys, scale, out, running_max);
+#endif
   const Problem<T>& p = group.p;
   const Scratch<T>& s = group.s;
   if (keys.packed)
@@ -133,23 +161,32 @@ void multiply_run(const RowGroup<T>& group, const Run& run, std::size_t vectors,
                 s.score_stride, running_max);
 }
 
-/// Scores with all modifiers, for a run of whole panels and whole tiles of rows.
-template <class T>
-void score_fused_run(const RowGroup<T>& group, const Run& run, const T* keys, T* out) {
+/// score_fused_run() of pairs or numbers.
+template <class T, bool kPairs>
+void score_fused_run_of(const RowGroup<T>& group, const Run& run, const T* keys, T* out) {
   const Problem<T>& p = group.p;
   const Scratch<T>& s = group.s;
   const WholePanels<T> panels{s.row + group.i,  run.first,      run.panels,
                               p.masks[0].hides, score_scale(p), softmax_unit(p)};
   const auto score = [&](auto tiles) {
-    tiles(group.rows, panels, p.D, group.query, keys, out, s.score_stride,
+    tiles(group.rows, panels, group.depth, group.query, keys, out, s.score_stride,
           s.running_max + group.i * kLanes<T>);
   };
   if (has_biases(p))
-    return has_masks(p) ? score(score_fused_tiles<T, true, Marks::either>)
-                        : score(score_fused_tiles<T, true, Marks::none>);
-  if (!has_masks(p)) return score(score_fused_tiles<T, false, Marks::none>);
-  p.masks[0].hides ? score(score_fused_tiles<T, false, Marks::hidden>)
-                   : score(score_fused_tiles<T, false, Marks::shown>);
+    return has_masks(p) ? score(score_fused_tiles<T, kPairs, true, Marks::either>)
+                        : score(score_fused_tiles<T, kPairs, true, Marks::none>);
+  if (!has_masks(p)) return score(score_fused_tiles<T, kPairs, false, Marks::none>);
+  p.masks[0].hides ? score(score_fused_tiles<T, kPairs, false, Marks::hidden>)
+                   : score(score_fused_tiles<T, kPairs, false, Marks::shown>);
+}
+
+/// Scores with all modifiers, for a run of whole panels and whole tiles of rows.
+template <class T>
+void score_fused_run(const RowGroup<T>& group, const Run& run, const T* keys, T* out) {
+  if constexpr (kMultipliesPairs<T>)
+    if (group.factors == ScoreFactors::pairs)
+      return score_fused_run_of<T, true>(group, run, keys, out);
+  score_fused_run_of<T, false>(group, run, keys, out);
 }
 
 /// Computes the scores of a run from column `column` on.
@@ -209,13 +246,14 @@ Run longest_run(const RowGroup<T>& group, std::int64_t first, std::int64_t end) 
 }
 
 /// The packed panels of key block `number`; nullptr if only one tile of rows uses the keys, which
-/// are then read a few at a time.
+/// are then read a few at a time, unless they have to be rounded to numbers.
 template <class T>
 const T* key_panels(const QueryBlock<T>& block, std::size_t number) {
   const Problem<T>& p = block.problem;
   const std::size_t from = number * kKeyBlock, to = HWY_MIN(p.S, from + kKeyBlock);
-  if (block.kv.keys != nullptr) return block.kv.keys + from * p.D;
-  if (block.rows <= kTileRows) {
+  const std::size_t depth = depth_of(block.kv.factors, p.D);
+  if (block.kv.keys != nullptr) return block.kv.keys + from * depth;
+  if (block.rows <= kTileRows && block.kv.factors != ScoreFactors::rounded) {
     const std::size_t first = HWY_MIN(kKeysAtOnce<T>, to - from);
     prefetch_rows(Rows<T>(block.kv.k, p.D), from, first);
     return nullptr;
@@ -224,7 +262,7 @@ const T* key_panels(const QueryBlock<T>& block, std::size_t number) {
   for (std::size_t key = from, next; key < to; key = next) {
     next = HWY_MIN(to, key + kPanel<T>);
     pack_copied_keys(KeyPanel<T>{block.kv.k, p.D, key, next - key, p.S, block.scratch.widened},
-                     panels + (key - from) * p.D);
+                     block.kv.factors, panels + (key - from) * depth);
   }
   return panels;
 }
@@ -242,7 +280,7 @@ Span score_keys_of(const RowGroup<T>& group, Span all, const T* keys, const Matr
                                     : longest_run(group, first, end);
     first = run.last<T>();
     const auto at = static_cast<std::size_t>(run.first - all.first);
-    score_run(group, run, {keys ? keys + at * group.p.D : nullptr, unpacked}, column + at);
+    score_run(group, run, {keys ? keys + at * group.depth : nullptr, unpacked}, column + at);
     if (!run.is_visible()) continue;
     visible = {min64(visible.first, run.first), min64(first, end)};
   }

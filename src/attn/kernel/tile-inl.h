@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "attn/kernel/kernels.h"
+#include "attn/kernel/pairs-inl.h"
 #include "attn/kernel/simd-inl.h"
 #include "attn/kernel/tile_avx2-inl.h"
 
@@ -40,9 +41,10 @@ HWY_INLINE void each_sum(Vec<T> (&sums)[Rows][Vectors], At* at, F f) {
 /// rows a_stride apart) times vector j of the columns of B (depth rows, b_stride apart). Terms are
 /// added in the order of the depth for every tile size, so that a row's result does not depend on
 /// its neighbours. `earlier`: the sums of earlier terms, as in each_sum(), or nullptr. B is
-/// prefetched `ahead` elements before it is used, unless that is Constant<0>.
-template <class T, std::size_t Rows, std::size_t Vectors, class BStride, class Finish,
-          class Ahead = Constant<0>>
+/// prefetched `ahead` elements before it is used, unless that is Constant<0>. kPairs: elements are
+/// pairs.
+template <class T, std::size_t Rows, std::size_t Vectors, bool kPairs = false, class BStride,
+          class Finish, class Ahead = Constant<0>>
 HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_stride, const T* b,
                               BStride b_stride, const T* earlier, Finish finish, Ahead ahead = {}) {
   const Tag<T> d;
@@ -55,7 +57,7 @@ HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_strid
     each_sum<T>(sums, earlier,
                 [&](Vec<T>& sum, const T* at) ATTN_INLINE { sum = hn::Load(d, at); });
 #if ATTN_UNROLLED_TILES
-  if constexpr (Rows == 6 && Vectors == 2) {
+  if constexpr (Rows == 6 && Vectors == 2 && !kPairs) {
     const std::size_t whole = depth - depth % kSteps;
     multiply_unrolled<T>(whole, a, a_stride, b, b_stride, sums);
     a += whole;
@@ -75,7 +77,7 @@ HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_strid
       const Vec<T> a_element = hn::Set(d, a[i * a_stride + k]);
 #pragma GCC unroll 8
       for (std::size_t j = 0; j < Vectors; ++j)
-        sums[i][j] = hn::MulAdd(a_element, b_row[j], sums[i][j]);
+        sums[i][j] = add_product<T, kPairs>(a_element, b_row[j], sums[i][j]);
     }
   }
   finish(sums);
@@ -122,16 +124,16 @@ HWY_INLINE void sum_parts(std::size_t from, std::size_t to, T* buffer, std::size
 }
 
 /// multiply_tile() over [from, to) of the depth, in parts.
-template <class T, std::size_t Rows, std::size_t Vectors, class BStride, class Finish,
-          class Ahead = Constant<0>>
+template <class T, std::size_t Rows, std::size_t Vectors, bool kPairs = false, class BStride,
+          class Finish, class Ahead = Constant<0>>
 HWY_INLINE void multiply_in_parts(std::size_t from, std::size_t to, const T* a,
                                   std::size_t a_stride, const T* b, BStride b_stride, T* buffer,
                                   std::size_t buffer_stride, Finish finish, Ahead ahead = {}) {
   sum_parts<T, Rows, Vectors>(
       from, to, buffer, buffer_stride,
       [&](std::size_t part, std::size_t next, auto f) ATTN_INLINE {
-        multiply_tile<T, Rows, Vectors>(next - part, a + part, a_stride, b + part * b_stride,
-                                        b_stride, nullptr, f, ahead);
+        multiply_tile<T, Rows, Vectors, kPairs>(next - part, a + part, a_stride,
+                                                b + part * b_stride, b_stride, nullptr, f, ahead);
       },
       finish);
 }
@@ -183,19 +185,19 @@ HWY_INLINE void in_tiles(std::size_t rows, F f) {
 /// Multiplies queries and `panels` panels of keys and calls finish(row, panel, sums, at) for each
 /// row of each panel, where `at` is the row's address in `out`. One call computes all tiles,
 /// because its prologue costs as much as several steps of a product.
-template <class T, std::size_t Rows, std::size_t Vectors, class Finish>
+template <class T, bool kPairs, std::size_t Rows, std::size_t Vectors, class Finish>
 HWY_INLINE void multiply_panels(const TileRows& rows, std::size_t panels, std::size_t depth,
                                 const T* query, const T* keys, T* out, std::size_t out_stride,
                                 Finish finish) {
   const auto multiply = [&](std::size_t row, std::size_t panel) ATTN_INLINE {
     T* at = out + row * out_stride + panel * kPanel<T>;
-    multiply_in_parts<T, Rows, Vectors>(0, depth, query + row * depth, depth,
-                                        keys + panel * kPanel<T> * depth, Constant<kPanel<T>>(), at,
-                                        out_stride, [&](auto& sums) ATTN_INLINE {
+    multiply_in_parts<T, Rows, Vectors, kPairs>(
+        0, depth, query + row * depth, depth, keys + panel * kPanel<T> * depth,
+        Constant<kPanel<T>>(), at, out_stride, [&](auto& sums) ATTN_INLINE {
 #pragma GCC unroll 16
-                                          for (std::size_t i = 0; i < Rows; ++i)
-                                            finish(row + i, panel, sums[i], at + i * out_stride);
-                                        });
+          for (std::size_t i = 0; i < Rows; ++i)
+            finish(row + i, panel, sums[i], at + i * out_stride);
+        });
   };
   if constexpr (kPanelsFirst)
     for (std::size_t panel = 0; panel < panels; ++panel)
@@ -207,13 +209,13 @@ HWY_INLINE void multiply_panels(const TileRows& rows, std::size_t panels, std::s
 
 /// score_rows() for some rows. Tiles with few rows always compute all vectors: these additions are
 /// hidden by the latency of the others, and fewer variants compile faster.
-template <class T>
+template <class T, bool kPairs>
 HWY_NOINLINE void score_tiles(const TileRows& rows, std::size_t vectors, std::size_t panels,
                               std::size_t depth, const T* query, const T* keys, const T& scale,
                               T* out, std::size_t out_stride, T* running_max) {
   const auto tiles = [=, &rows, &scale](auto r, auto v) {
     constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
-    multiply_panels<T, kRows, kVectors>(
+    multiply_panels<T, kPairs, kRows, kVectors>(
         rows, panels, depth, query, keys, out, out_stride,
         [&](std::size_t row, std::size_t, auto& sums, T* at) ATTN_INLINE {
           store_scores<T>(sums, hn::Set(Tag<T>(), scale), at,
@@ -226,13 +228,14 @@ HWY_NOINLINE void score_tiles(const TileRows& rows, std::size_t vectors, std::si
 }
 
 /// out = scale * (A B) for `panels` panels of keys, at least the first `vectors` vectors of each.
-/// Updates running_max, one vector for each row, unless it is nullptr.
-template <class T>
+/// Updates running_max, one vector for each row, unless it is nullptr. kPairs: A and B are pairs.
+template <class T, bool kPairs = false>
 void score_rows(std::size_t rows, std::size_t vectors, std::size_t panels, std::size_t depth,
                 const T* query, const T* keys, T scale, T* out, std::size_t out_stride,
                 T* running_max) {
   in_tiles(rows, [=](const TileRows& some) {
-    score_tiles(some, vectors, panels, depth, query, keys, scale, out, out_stride, running_max);
+    score_tiles<T, kPairs>(some, vectors, panels, depth, query, keys, scale, out, out_stride,
+                           running_max);
   });
 }
 

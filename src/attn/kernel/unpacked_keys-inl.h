@@ -13,7 +13,7 @@ inline constexpr std::size_t kKeyVectors = 2;
 template <class T>
 inline constexpr std::size_t kKeysAtOnce = kKeyVectors* kLanes<T>;
 
-/// kKeysAtOnce keys in memory, `step` bytes apart, each with D contiguous elements.
+/// kKeysAtOnce keys in memory, `step` bytes apart, each with `depth` contiguous elements.
 template <class T>
 struct KeyRows {
   const T* first;
@@ -31,7 +31,9 @@ template <class T>
 struct KeyPanel {
   const Matrix& k;
   std::size_t D, first, count, all;
-  T* buffer;  ///< (kKeysAtOnce, D)
+  T* buffer;  ///< (kPanel, D)
+
+  std::size_t depth() const { return D; }
 
   /// kKeysAtOnce keys from key `at` of the panel on, copied to the buffer. Transposing them where
   /// they are reads many rows at the same time, which is slow if they are in main memory and not
@@ -63,6 +65,45 @@ struct KeyPanel {
     else
       for (std::size_t i = next; i < next + count_of_next; ++i) prefetch_ahead(source, i, all);
     return keys;
+  }
+};
+
+/// The same for keys in bfloat16, as numbers or pairs. Only pairs that are stored are read in
+/// place.
+template <class T>
+struct RoundedPanel {
+  KeyPanel<T> keys;
+  ScoreFactors factors;
+
+  std::size_t depth() const { return depth_of(factors, keys.D); }
+
+  HWY_NOINLINE KeyRows<T> copied(std::size_t at) const {
+    const std::size_t from = keys.first + at;
+    const std::size_t present = at < keys.count ? HWY_MIN(kKeysAtOnce<T>, keys.count - at) : 0;
+    [[maybe_unused]] T* const rest = keys.buffer + kKeysAtOnce<T> * depth();
+    const Rows<T> source(keys.k, keys.D);
+    if (factors == ScoreFactors::pairs) {
+      if constexpr (kMultipliesPairs<T>)
+        copy_pairs(source, from, present, keys.all, keys.D, rest, keys.buffer);
+    } else {
+      copy_rows(source, from, present, keys.all, keys.D, keys.buffer);
+      round_to_bfloat16(keys.buffer, present * keys.D);
+    }
+    set_zeros((kKeysAtOnce<T> - present) * depth(), keys.buffer + present * depth());
+    return {keys.buffer, static_cast<std::ptrdiff_t>(depth() * sizeof(T))};
+  }
+
+  KeyRows<T> in_place_or_copied(std::size_t at, std::int64_t most, std::size_t ahead) const {
+    const Rows<T> source(keys.k, keys.D);
+    const bool may_stay = factors == ScoreFactors::pairs && source.is_plain(DType::bf16) &&
+                          !source.is_table() && keys.D % 2 == 0 &&
+                          at + kKeysAtOnce<T> <= keys.count;
+    const std::int64_t step = may_stay ? source.step(keys.first + at, kKeysAtOnce<T>) : 0;
+    if (step <= 0 || step > most) return copied(at);
+    KeyRows<T> rows{reinterpret_cast<const T*>(source.start(keys.first + at)), step};
+    const std::size_t later = ahead / static_cast<std::size_t>(step);
+    rows.next = rows.at(round_up(HWY_MAX(later, 1), kKeysAtOnce<T>));
+    return rows;
   }
 };
 
@@ -170,7 +211,7 @@ HWY_INLINE void prefetch_keys(const T* next, std::ptrdiff_t step_of_keys, std::s
 }
 
 /// Adds query elements [column, column + count) times the keys' columns to the sums.
-template <class T, std::size_t Rows, std::size_t Columns>
+template <class T, bool kPairs, std::size_t Rows, std::size_t Columns>
 HWY_INLINE void add_products(const T* query, std::size_t depth,
                              const Vec<T> (&columns)[kKeyVectors][Columns],
                              Vec<T> (&sums)[Rows][kKeyVectors]) {
@@ -181,13 +222,13 @@ HWY_INLINE void add_products(const T* query, std::size_t depth,
       const Vec<T> element = hn::Set(Tag<T>(), query[i * depth + k]);
 #pragma GCC unroll 8
       for (std::size_t j = 0; j < kKeyVectors; ++j)
-        sums[i][j] = hn::MulAdd(element, columns[j][k], sums[i][j]);
+        sums[i][j] = add_product<T, kPairs>(element, columns[j][k], sums[i][j]);
     }
 }
 
 /// multiply_tile() for `keys` and columns [from, to); `cursor` is at
 /// column `from`.
-template <class T, std::size_t Rows, class Finish>
+template <class T, bool kPairs, std::size_t Rows, class Finish>
 HWY_INLINE void multiply_keys(std::size_t from, std::size_t to, const T* query, std::size_t depth,
                               const KeyRows<T>& keys, KeyCursor<T>& cursor, Finish finish) {
   constexpr std::size_t kColumns = kColumnsAtOnce<T>;
@@ -202,7 +243,7 @@ HWY_INLINE void multiply_keys(std::size_t from, std::size_t to, const T* query, 
     transpose_keys<0>(cursor, columns[0]);
     transpose_keys<1>(cursor, columns[1]);
     cursor.advance(kColumns);
-    add_products(query + column, depth, columns, sums);
+    add_products<T, kPairs>(query + column, depth, columns, sums);
   }
   for (; column < to; ++column) {
     HWY_ALIGN T elements[kKeysAtOnce<T>];
@@ -210,26 +251,26 @@ HWY_INLINE void multiply_keys(std::size_t from, std::size_t to, const T* query, 
     const Tag<T> d;
     const Vec<T> columns[kKeyVectors][1] = {{hn::Load(d, elements)},
                                             {hn::Load(d, elements + kLanes<T>)}};
-    add_products(query + column, depth, columns, sums);
+    add_products<T, kPairs>(query + column, depth, columns, sums);
   }
   finish(sums);
 }
 
 /// score_rows() for one panel of unpacked keys.
-template <class T>
-void score_keys(std::size_t rows, std::size_t vectors, const T* query, const KeyPanel<T>& panel,
-                T scale, T* out, std::size_t out_stride, T* running_max) {
+template <class T, bool kPairs = false, class Panel = KeyPanel<T>>
+void score_keys(std::size_t rows, std::size_t vectors, const T* query, const Panel& panel, T scale,
+                T* out, std::size_t out_stride, T* running_max) {
   with_constant<kTileRows>(rows, [=, &panel](auto r) {
     constexpr std::size_t kRows = decltype(r)::value;
     const Vec<T> factor = hn::Set(Tag<T>(), scale);
-    const std::size_t depth = panel.D;
+    const std::size_t depth = panel.depth();
     for (std::size_t at = 0; at < vectors * kLanes<T>; at += kKeysAtOnce<T>) {
       const KeyRows<T> keys = panel.in_place_or_copied(at, most_step_in_place(rows), kBytesAhead);
       KeyCursor<T> cursor(keys);
       sum_parts<T, kRows, kKeyVectors>(
           0, depth, out + at, out_stride,
           [&](std::size_t part, std::size_t next, auto f) {
-            multiply_keys<T, kRows>(part, next, query, depth, keys, cursor, f);
+            multiply_keys<T, kPairs, kRows>(part, next, query, depth, keys, cursor, f);
           },
           [&](auto& sums) {
 #pragma GCC unroll 16

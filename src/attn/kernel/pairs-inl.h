@@ -1,0 +1,100 @@
+// Factors of scores as bfloat16: rounding, pairs (see ScoreFactors), and the product of pairs.
+//
+// Instructions of AVX-512 BF16 are written as assembly, because the file is compiled for processors
+// without them; only Isa::avx512_bf16 uses pairs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "attn/kernel/kernels.h"
+#include "attn/kernel/simd-inl.h"
+
+#if HWY_TARGET == HWY_AVX3
+#define ATTN_HAS_PAIRS 1
+#else
+#define ATTN_HAS_PAIRS 0
+#endif
+
+namespace attn::kernel::HWY_NAMESPACE {
+
+template <class T>
+inline constexpr bool kMultipliesPairs = ATTN_HAS_PAIRS ? std::is_same_v<T, float> : false;
+
+/// Rounds elements to bfloat16, to nearest with ties to even. Subnormal numbers become 0.
+template <class T>
+HWY_NOINLINE void round_to_bfloat16(T* x, std::size_t count) {
+  if constexpr (std::is_same_v<T, float>) {
+    const auto rounded = [](auto d, float* at) {
+      const hn::RebindToUnsigned<decltype(d)> d32;
+      const auto from = hn::LoadU(d, at);
+      const auto bits = hn::BitCast(d32, from);
+      const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1u));
+      const auto up = hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fffu)));
+      const auto is_nan = hn::RebindMask(d32, hn::Ne(from, from));
+      const auto quiet = hn::Or(bits, hn::Set(d32, 0x400000u));
+      const auto upper = hn::And(hn::IfThenElse(is_nan, quiet, up), hn::Set(d32, 0xffff0000u));
+      const auto small = hn::Lt(hn::Abs(from), hn::Set(d, std::numeric_limits<float>::min()));
+      const auto sign = hn::And(bits, hn::Set(d32, 0x80000000u));
+      const auto kept = hn::IfThenElse(hn::RebindMask(d32, small), sign, upper);
+      hn::StoreU(hn::BitCast(d, kept), d, at);
+    };
+    std::size_t i = 0;
+    for (; i + kLanes<float> <= count; i += kLanes<float>) rounded(Tag<float>(), x + i);
+    for (; i < count; ++i) rounded(hn::CappedTag<float, 1>(), x + i);
+  }
+}
+
+#if ATTN_HAS_PAIRS
+/// Rounds `columns` numbers as round_to_bfloat16() does.
+HWY_INLINE void round_to_pairs(const float* from, std::size_t columns, float* to) {
+  const Tag<float> d;
+  constexpr std::size_t kNumbers = 2 * kLanes<float>;
+  const auto rounded = [](Vec<float> lower, Vec<float> upper) ATTN_INLINE {
+    Vec<float> pairs;
+    asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(pairs.raw) : "v"(upper.raw), "v"(lower.raw));
+    return pairs;
+  };
+  std::size_t i = 0;
+  for (; i + kNumbers <= columns; i += kNumbers)
+    hn::StoreU(rounded(hn::LoadU(d, from + i), hn::LoadU(d, from + i + kLanes<float>)), d,
+               to + i / 2);
+  if (i == columns) return;
+  HWY_ALIGN float rest[kNumbers] = {}, pairs[kLanes<float>];
+  std::memcpy(rest, from + i, (columns - i) * sizeof(float));
+  hn::Store(rounded(hn::Load(d, rest), hn::Load(d, rest + kLanes<float>)), d, pairs);
+  std::memcpy(to + i / 2, pairs, (columns - i + 1) / 2 * sizeof(float));
+}
+
+/// Copies `columns` bfloat16 numbers.
+HWY_INLINE void copy_pairs_of_row(const std::byte* from, std::size_t columns, float* to) {
+  const hn::ScalableTag<std::uint8_t> d;
+  constexpr std::size_t kBytes = hn::MaxLanes(d);
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(from);
+  auto* const out = reinterpret_cast<std::uint8_t*>(to);
+  const std::size_t count = 2 * columns;
+  std::size_t i = 0;
+  for (; i + kBytes <= count; i += kBytes) hn::StoreU(hn::LoadU(d, bytes + i), d, out + i);
+  if (i < count) std::memcpy(out + i, bytes + i, count - i);
+  if (columns % 2 != 0) std::memset(out + count, 0, 2);
+}
+#endif
+
+/// a * b + sum. Pairs: the sum of both products is added, with one rounding or two; subnormal
+/// factors and results count as 0.
+template <class T, bool kPairs>
+HWY_INLINE Vec<T> add_product(Vec<T> a, Vec<T> b, Vec<T> sum) {
+  if constexpr (!kPairs) {
+    return hn::MulAdd(a, b, sum);
+  } else {
+#if ATTN_HAS_PAIRS
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+#endif
+    return sum;
+  }
+}
+
+}  // namespace attn::kernel::HWY_NAMESPACE
