@@ -162,6 +162,39 @@ def measure_backward(arguments):
     return rows
 
 
+def measure_bf16(arguments):
+    """Time with `compute: bf16`, and multiples of it: attn without the key, and PyTorch in bfloat16 and float32."""
+    columns = ["attn float32", "torch bfloat16", "torch float32"]
+    print("| problem | inputs | attn, ms | " + " | ".join(columns) + " |")
+    print("| --- | --- | ---: |" + " ---: |" * len(columns))
+    rows, peer = [], Peer("torch", arguments.threads)
+    square = [(problem(8, 8, n, n, d, causal=causal), dtype) for n in (512, 2048) for d in (64, 128)
+              for causal, dtype in ((False, "float32"), (True, "float32"), (False, "bfloat16"))]
+    decoding = [(problem(8, 8, 1, 8192, d), dtype) for d in (64, 128) for dtype in ("float32", "bfloat16")]
+    for p, dtype in square + decoding:
+        ours = (name(p).replace("full", "bf16") if dtype == "bfloat16" else name(p)) + " bf16-scores"
+        row = {"name": ours, "problem": p, "inputs": dtype, "seconds": [], "times": {column: [] for column in columns}}
+        for number in range(arguments.rounds):
+            seconds = {}
+            for side in in_turn(["attn", *columns], number):
+                if side.startswith("attn"):
+                    key = ours if side == "attn" else name(p)
+                    # The name of one may be part of that of the other.
+                    seconds[side] = bench([f"{'bf16 ' if side == 'attn' else 'size ' if p['L'] > 1 else 'decode '}{key}"],
+                                          arguments.threads)[key]["seconds"]
+                else:
+                    seconds[side] = peer.seconds(p | {"torch_dtype": side.split()[1]}, 0.5)
+            row["seconds"].append(seconds.pop("attn"))
+            for column, value in seconds.items():
+                if value is not None:
+                    row["times"][column].append(value / row["seconds"][-1])
+        rows.append(row)
+        print(f"| {name(p)} | {dtype} | {1e3 * statistics.median(row['seconds']):.3g} | "
+              + " | ".join(map(spread, row["times"].values())) + " |", flush=True)
+    peer.close()
+    return rows
+
+
 def spread(values):
     if not values:
         return "–"

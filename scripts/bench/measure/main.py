@@ -15,7 +15,7 @@ import memory
 import processes
 
 PARTS = {"kernels": kernels.measure, "options": kernels.measure_options, "fallbacks": fallbacks.measure,
-         "backward": kernels.measure_backward,
+         "backward": kernels.measure_backward, "bf16": kernels.measure_bf16,
          "threads": kernels.measure_threads,
          "errors": errors.measure, "processes": processes.measure, "memory": memory.measure}
 

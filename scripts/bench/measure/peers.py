@@ -3,7 +3,8 @@
     peers.py NAME THREADS      reads one problem per line (JSON), prints its times
 
 A problem is {"H", "G", "L", "S", "D", "dtype", "causal", "budget"}: heads, key/value heads, queries, keys,
-head width. With "backward", the time is that of the gradients of queries, keys and values (torch only). The answer is {"seconds": [...]} for calls that took about `budget` seconds in total, or
+head width. With "backward", the time is that of the gradients of queries, keys and values, with "torch_dtype" that of
+arrays converted to it before (both torch only). The answer is {"seconds": [...]} for calls that took about `budget` seconds in total, or
 {"skip": reason}. Arrays are allocated beforehand in the layout that suits the library best, including the
 result if the library supports it (onnxruntime's bindings). As in attn-bench, calls shorter than 4 ms are
 timed in groups. Times include Python's call overhead, well below a microsecond plus the library's own
@@ -55,7 +56,8 @@ def torch(p):
     import torch
     from torch.nn.functional import scaled_dot_product_attention
     torch.set_num_threads(THREADS)
-    q, k, v = (torch.from_numpy(a)[None] for a in arrays(p))
+    dtype = getattr(torch, p.get("torch_dtype", p["dtype"]))
+    q, k, v = (torch.from_numpy(a)[None].to(dtype) for a in arrays(p))
     if p.get("backward"):
         for x in (q, k, v):
             x.requires_grad_()
@@ -65,8 +67,7 @@ def torch(p):
 
     def call():
         with torch.inference_mode():
-            return scaled_dot_product_attention(q, k, v, is_causal=p["causal"],
-                                                enable_gqa=p["G"] != p["H"]).numpy()[0]
+            return scaled_dot_product_attention(q, k, v, is_causal=p["causal"], enable_gqa=p["G"] != p["H"])[0]
     return call
 
 
