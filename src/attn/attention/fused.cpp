@@ -445,6 +445,7 @@ const char* fallback_reason(const Inputs& in) {
   unknown.query_scale = {};
   unknown.rows.clear();
   unknown.compute = Compute::automatic;
+  unknown.bf16_scores = false;
   if (!is_product(in.options.score) || (in.options.score != Score::dot && in.D == 0))
     return "score";
   unknown.score = Score::dot;

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "attn/attention/normalise.h"
+#include "attn/attention/score.h"
 #include "attn/problem/bias_rule.h"
 #include "attn/problem/key_lists.h"
 #include "attn/problem/mask.h"
@@ -177,6 +178,7 @@ template <class T>
 KernelProblem<T>::KernelProblem(const Inputs& in) {
   problem.B = in.B, problem.H = in.H, problem.G = in.G;
   problem.L = in.rows.size(), problem.S = in.S;
+  problem.bf16_scores = rounds_scores_to_bf16(in);
   problem.scale = static_cast<T>(in.scale.factor());
   problem.softcap = static_cast<T>(in.options.softcap);
   problem.softcap_last = in.options.softcap_order == SoftcapOrder::after_mask;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 #include <xtensor/xmath.hpp>
 #include <xtensor/xnoalias.hpp>
@@ -127,8 +128,26 @@ Tensor scaled(const Tensor& scores, const ScoreScale& scale, DType compute) {
 
 }  // namespace
 
+Tensor rounded_to_bf16(const Tensor& x) {
+  Tensor rounded = cast(x, DType::f32);
+  for (float& element : rounded.mutable_data<float>())
+    element = std::fabs(element) < std::numeric_limits<float>::min()
+                  ? std::copysign(0.0F, element)
+                  : static_cast<float>(BFloat16(static_cast<double>(element)));
+  return rounded;
+}
+
 Tensor score(const Tensor& queries, const Tensor& keys, const ScoreWeights<Tensor>& weights,
-             Score kind, DType compute) {
+             Score kind, DType compute, bool in_bf16) {
+  if (in_bf16) {
+    if (kind == Score::general)
+      return score(rounded_to_bf16(through(queries, weights.W)), rounded_to_bf16(keys), {},
+                   Score::dot, compute);
+    const auto factor = [&](const Tensor& x) {
+      return rounded_to_bf16(kind == Score::cosine ? unit_rows(x, compute) : x);
+    };
+    return score(factor(queries), factor(keys), {}, Score::dot, compute);
+  }
   switch (kind) {
     case Score::l2:
       return negative_square_distances(queries, keys, compute);

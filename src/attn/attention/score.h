@@ -33,8 +33,17 @@ Tensor negative_square_distances(const Tensor& queries, const Tensor& keys, DTyp
 ///             (D, A) and W_score_K (Dk, A) default to the identity, b_score (A) to 0, v_score (A)
 ///             to 1; with g_score, v is g v / |v| (Salimans and Kingma 2016)
 ///   concat:   v . tanh([q k] W_score + b)    Luong et al. 2015; W_score (D + Dk, A)
+/// `in_bf16`: dot, cosine and general are products of rounded_to_bf16() factors.
 Tensor score(const Tensor& queries, const Tensor& keys, const ScoreWeights<Tensor>& weights,
-             Score kind, DType compute);
+             Score kind, DType compute, bool in_bf16 = false);
+
+/// Whether score() rounds the factors of products to bfloat16.
+inline bool rounds_scores_to_bf16(const Inputs& in) {
+  return in.options.bf16_scores && in.compute == DType::f32;
+}
+
+/// A floating-point tensor rounded to bfloat16, as float32; subnormal numbers become 0.
+Tensor rounded_to_bf16(const Tensor& x);
 
 /// x / |x| of each row of (..., N, D), in float64, rounded once to `compute`; NaN if a row is zero.
 Tensor unit_rows(const Tensor& x, DType compute);

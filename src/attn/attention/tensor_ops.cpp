@@ -101,7 +101,8 @@ Tensor TensorOps::append_zero(const Tensor& x) const {
 
 Tensor TensorOps::score(const Tensor& queries, const Tensor& keys,
                         const ScoreWeights<Tensor>& weights) const {
-  return attn::score(queries, keys, weights, in_.options.score, in_.compute);
+  return attn::score(queries, keys, weights, in_.options.score, in_.compute,
+                     rounds_scores_to_bf16(in_));
 }
 
 Tensor TensorOps::scale(const Tensor& scores, const std::optional<Tensor>& head_scale) const {

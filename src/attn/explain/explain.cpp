@@ -141,6 +141,7 @@ class Explainer {
         adds_mask || !options.bias_rule.empty())
       return "numbers that are added to the scores or multiply those of a head";
     if (!plain_softmax(from_)) return "another normaliser than softmax";
+    if (options.bf16_scores) return "scores in another precision";
     if (from_.has(Output::gates) || any_of({Input::W_UV}) || options.input_norm != QkNorm::none)
       return "gates, norms or values from latent vectors";
     const bool is_projected = from_.has(Output::inputs);
@@ -368,8 +369,11 @@ class Explainer {
           "Before that, queries and keys are clipped, normalised or rotated by position, or "
           "scaled, "
           "as the job specifies.");
+    const bool is_rounded = from_.options().bf16_scores;
+    if (is_rounded)
+      words("The elements of Q and K are rounded to bfloat16 before they are multiplied.");
     std::vector<Math> rights = score_formula(from_.options());
-    const bool known = !rights.empty() && plain_vectors(from_);
+    const bool known = !rights.empty() && plain_vectors(from_) && !is_rounded;
     rights.push_back(of_queries_and_keys(scores_));
     lines({{name("S"), std::move(rights)}});
     const Matrix q = from_.matrix(Output::queries), k = keys();

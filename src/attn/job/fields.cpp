@@ -114,17 +114,22 @@ Field stored_type(std::string key, std::string help, StoredType& (*member)(Optio
 /// The precision of the arithmetic, which is not the dtype of inputs and results.
 Field precision_of_arithmetic() {
   Field field =
-      choice<Compute>("compute", "precision of the arithmetic",
+      choice<Compute>("compute", "precision of the arithmetic (bf16: of queries times keys only)",
                       {{"auto", Compute::automatic}, {"f32", Compute::f32}, {"f64", Compute::f64}},
-                      [](Options& o) -> Compute& { return o.compute; });
+                      [](Options& o) -> Compute& { return o.compute; },
+                      {when({"bf16"}, needs_value("score", {"dot", "cosine", "general"}))});
+  field.words.emplace_back("bf16");
+  field.apply = [apply = field.apply](const Json& value, Options& options) {
+    options.bf16_scores = *word_of(value) == "bf16";
+    if (options.bf16_scores)
+      options.compute = Compute::automatic;
+    else
+      apply(value, options);
+  };
   const std::string reason =
       "inputs of this dtype are computed in f32, and their results have it; 'attn convert --dtype ";
-  for (const auto& [word, dtype] : {std::pair("f16", "f16"),
-                                    {"float16", "f16"},
-                                    {"fp16", "f16"},
-                                    {"half", "f16"},
-                                    {"bf16", "bf16"},
-                                    {"bfloat16", "bf16"}})
+  for (const auto& [word, dtype] :
+       {std::pair("f16", "f16"), {"float16", "f16"}, {"fp16", "f16"}, {"half", "f16"}})
     field.refused.emplace_back(word, reason + dtype + "' converts inputs");
   return field;
 }
