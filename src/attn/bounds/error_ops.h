@@ -188,6 +188,7 @@ class ErrorOps {
 
   /// Score::dot only, which has no weights.
   Bounded score(const Bounded& queries, const Bounded& keys, const ScoreWeights<Bounded>&) const {
+    if (in_.options.bf16_scores) return bf16_score(as_bf16(queries), as_bf16(keys));
     const Tensor q = bounds::magnitude(queries.value);
     const Bounded::Sizes k = sizes_of(keys);
     const Tensor of_queries = bounds::each(
@@ -541,6 +542,34 @@ class ErrorOps {
 
   [[noreturn]] static void throw_unbounded() {
     throw Error(ErrorKind::internal, "no error bound is known for this operation");
+  }
+
+  /// A factor of scores after rounding to bfloat16. What is known exactly is rounded by a known
+  /// amount, and what is stored in bfloat16 not at all.
+  Bounded as_bf16(const Bounded& x) const {
+    constexpr double kUnit = 0x1p-8, kLeast = 0x1p-126;  // smaller numbers may count as 0
+    const bool is_kept = precision_.stored == DType::bf16 && x.is_stored;
+    const auto error = [is_kept](double e, double v) {
+      const double size = std::abs(v);
+      if (size < kLeast) return e + (size + e < kLeast ? size + e : kLeast);
+      if (e == 0) return bounds::finite(std::abs(v - static_cast<double>(BFloat16(v))));
+      return is_kept ? e : e + kUnit * (bounds::finite(size) + e) + kLeast;
+    };
+    return {x.value, bounds::each(error, x.error, bounds::wide(x.value)), x.is_stored};
+  }
+
+  /// The score of factors in bfloat16. The product of two roundings counts beside those of sums.
+  /// Sums that are smaller than normal numbers may become 0.
+  Bounded bf16_score(const Bounded& queries, const Bounded& keys) const {
+    const Tensor q = bounds::magnitude(queries.value), k = bounds::magnitude(keys.value);
+    const Tensor of_queries = bounds::each(
+        [c = sum_of_products(in_.D)](double e, double x) { return e + c * x; }, queries.error, q);
+    Tensor total = bounds::product(of_queries, bounds::plus(k, keys.error), Second::transposed);
+    total = bounds::plus(std::move(total), bounds::product(q, keys.error, Second::transposed));
+    const double least = static_cast<double>(in_.D) * 0x1p-126;
+    for (double& e : total.mutable_data<double>())
+      if (e != 0) e += least;
+    return {exact_.score(queries.value, keys.value, {}), std::move(total)};
   }
 
   /// |x - x rounded to the stored dtype|. Errors: data, if x overflows it.

@@ -24,7 +24,9 @@
 //             + r |.|; e(cos) = m (min(2, e(angle)) + 2 s) + e(m) + r |m cos|, where m is the
 //             attention factor and running error analysis gives e(angle) and e(m); |a| r because
 //             cosines, sines and products may be stored
-//   scores    e(Q) |K|' + |Q| e(K)' + c(D) |Q| |K|'
+//   scores    e(Q) |K|' + |Q| e(K)' + c(D) |Q| |K|'; with factors in bfloat16: after
+//             e(x) + 2^-8 (|x| + e(x)), or the distance of an exact x to its rounded value, with
+//             e(Q) e(K)' and D 2^-126 more
 //   scaled    the scale times that, + 4 s |.|; softcap: + 4 s |.| more; with a scale h of each
 //   head,
 //             |h| times that, + e(h) |scaled without h|
