@@ -17,7 +17,7 @@ function(attn_join_modules folder file out)
   string(REGEX REPLACE "\nimport {[^}]*} from '\\./[a-z_]+\\.mjs';" "" text "${text}")
   string(REGEX REPLACE "/\\*\\*([^*]|\\*[^/])*\\*/" "" text "${text}")  # comments would be a third of the page
   string(REGEX REPLACE "\n *//[^\n]*" "" text "${text}")
-  string(REGEX REPLACE "\n[ \n]*\n" "\n" text "${text}")
+  string(REGEX REPLACE "\n[ \n]+" "\n" text "${text}")  # indentation would be a sixteenth
   string(REGEX REPLACE "\nexport (const|let|function|async|class) " "\n\\1 " text "${text}")
   file(APPEND ${out} "// ${file}\n${text}")
 endfunction()
