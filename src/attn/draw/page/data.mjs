@@ -50,7 +50,7 @@ export class Pauses {
  * Five base-85 digits, the most significant first, encode a little-endian 32-bit word (draw/markup.h).
  * @param {string} text
  */
-export async function decodedBase85(text) {
+async function decodedBase85(text) {
   const words = new Uint32Array(Math.floor(text.length / 5)), pauses = new Pauses();
   for (let k = 0, at = 0; k < words.length; ++k, at += 5) {
     words[k] = (((digits[text.charCodeAt(at)] * 85 + digits[text.charCodeAt(at + 1)]) * 85 +
@@ -65,7 +65,7 @@ export async function decodedBase85(text) {
  * Expands a zlib stream that follows its length.
  * @param {Uint8Array} bytes
  */
-export async function inflated(bytes) {
+async function inflated(bytes) {
   const length = new DataView(bytes.buffer).getUint32(0, true);
   const packed = new ReadableStream({start(control) { control.enqueue(bytes.subarray(4, 4 + length)); control.close(); }});
   const stream = packed.pipeThrough(new DecompressionStream('deflate'));
@@ -348,8 +348,6 @@ export class Data {
     const {groups, groupEnds} = this.facts;
     return groups[this.tile(head)?.group ?? groupEnds.findIndex(end => head < end)] ?? '';
   }
-  /** Those that may be shown. */
-  get setCount() { return this.compares ? 3 : 1; }
 
   /** @param {string} id */
   async bytes(id) { return inflated(await decodedBase85(await this.textOf(id))); }

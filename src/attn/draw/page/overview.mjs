@@ -188,7 +188,7 @@ export class Overview {
     const width = this.box.clientWidth, height = this.box.clientHeight;
     const context = sized(this.base, width, height);
     const marks = {ground: hexColour('--ground'), hatch: hexColour('--hatch'), nan: hexColour('--nan')};
-    const frame = colour('--frame'), ink = colour('--ink'), soft = colour('--soft'), {letters} = this;
+    const frame = colour('--frame'), soft = colour('--soft'), {letters} = this;
     const view = {x: 0, y: 0, width: facts.columns.length, height: facts.rows.length};
     /** @type {number[][]} row, column and head */
     const slots = [];
@@ -237,7 +237,7 @@ export class Overview {
       if (next < slots.length) {
         nextTask().then(some);
       } else {
-        this.drawTitles(context, ink, soft);
+        this.drawTitles(context, soft);
         const complete = slots.every(([, , head]) => data.tile(head) !== undefined || data.overviews[state.set][head] !== undefined);
         document.body.dataset.overview = complete ? 'complete' : 'loading';
         if (complete) performance.mark('overview');
@@ -272,12 +272,8 @@ export class Overview {
     return `${initialed(group)} ${initialed(name)}`.trim();
   }
 
-  /**
-   * @param {CanvasRenderingContext2D} context
-   * @param {string} ink
-   * @param {string} soft
-   */
-  drawTitles(context, ink, soft) {
+  /** Of rows and columns. @param {CanvasRenderingContext2D} context @param {string} soft */
+  drawTitles(context, soft) {
     if (!this.byLayer) return;
     const {camera} = this, {ratio} = device;
     context.clearRect(0, 0, this.base.width / ratio, this.top - 1);

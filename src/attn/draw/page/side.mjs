@@ -71,7 +71,7 @@ export class Lines {
   get isAxis() { return this.data.facts.columns.length > kListedKeys; }
   /** Whose lines are pale; '' if none are. */
   get pale() {
-    const {rows, columns, rowAxis, columnAxis} = this.data.facts;
+    const {rows, rowAxis, columnAxis} = this.data.facts;
     return this.isAxis ? `weaker ${columnAxis}` : rows.length > 1 && rows.length <= kFaintLines ? `other ${rowAxis}` : '';
   }
   get side() { return Math.min(130 * em(), this.width * .34); }

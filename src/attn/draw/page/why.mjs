@@ -41,7 +41,7 @@ const capped = (cap, x) => cap === 0 ? x : cap * Math.tanh(x / cap);
 /** What multiplies the values: a, or a' after dropout. @param {Why} why */
 export const weightLetter = why => why.dropout === null ? 'a' : "a'";
 /** Whether the softcap follows the biases. @param {Why} why */
-export const capsAfter = why => why.capsMasked && why.softcap > 0;
+const capsAfter = why => why.capsMasked && why.softcap > 0;
 /** Whether the scores are scaled in heads with these scales. @param {Why} why @param {number[] | null} headScales */
 const isScaled = (why, headScales) => (why.root > 0 ? why.root : why.factor) !== 1 || (why.softcap > 0 && !why.capsMasked) ||
     (headScales ?? []).some(scale => scale !== 1);
