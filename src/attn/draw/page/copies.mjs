@@ -2,9 +2,10 @@
 
 import {blockLabels, isSingle, rowOf} from './cells.mjs';
 import {kZero} from './codes.mjs';
-import {Matrix, Pauses} from './data.mjs';
+import {Matrix} from './data.mjs';
 import {distinct, one} from './dom.mjs';
 import {shortest32} from './scale.mjs';
+import {Pauses} from './tasks.mjs';
 
 /** @typedef {import('./data.mjs').Facts} Facts */
 /** @typedef {import('./data.mjs').Head['matrix']} AnyMatrix */

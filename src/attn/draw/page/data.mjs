@@ -1,6 +1,7 @@
 // The data of the page. draw/page.h lists the elements that have them.
 
 import {codeOf, codesFrom, kZero, levelOf} from './codes.mjs';
+import {Pauses} from './tasks.mjs';
 import {Scores, vectorsOf} from './why.mjs';
 
 /** @typedef {import('./codes.mjs').Level} Level */
@@ -25,26 +26,6 @@ export const kDifference = 2;
 const digits = new Uint8Array(128);
 '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%()*+,-./:;=?@[]^_{|'
     .split('').forEach((letter, digit) => { digits[letter.charCodeAt(0)] = digit; });
-
-/** The next task of the page, after input that waits. Timers would wait for the end of a document that is being read. */
-export const nextTask = () => new Promise(resume => {
-  const {port1, port2} = new MessageChannel();
-  port1.onmessage = () => {
-    port1.close();
-    resume(null);
-  };
-  port2.postMessage(null);
-});
-
-/** Ends the task if it has taken long, so that the browser can handle input. */
-export class Pauses {
-  constructor() { this.start = performance.now(); }
-  async pause() {
-    if (performance.now() - this.start < 12) return;
-    await nextTask();
-    this.start = performance.now();
-  }
-}
 
 /**
  * Five base-85 digits, the most significant first, encode a little-endian 32-bit word (draw/markup.h).

@@ -3,11 +3,12 @@
 
 import {Camera} from './camera.mjs';
 import {levelFor} from './codes.mjs';
-import {matrixName, nextTask} from './data.mjs';
+import {matrixName} from './data.mjs';
 import {colour, contextOf, cutTo, device, em, headColour, hexColour, isStacked, kFont, ring, sized, targetOf, widest} from './pen.mjs';
 import {CanvasPainter} from './paint.mjs';
 import {rowsOfHeads, statistic} from './order.mjs';
 import {brief} from './scale.mjs';
+import {nextTask} from './tasks.mjs';
 
 /** @typedef {import('./data.mjs').Data} Data */
 /** @typedef {import('./state.mjs').State} State */

@@ -2,7 +2,7 @@
 
 import {blockNote} from './cells.mjs';
 import {copy, saveAs} from './copies.mjs';
-import {Data, Matrix, StageMatrix, aMatrix, kDifference, kEntropy, kSum, matrixName, nextTask} from './data.mjs';
+import {Data, Matrix, StageMatrix, aMatrix, kDifference, kEntropy, kSum, matrixName} from './data.mjs';
 import {byId, input, named, one, select, shortened} from './dom.mjs';
 import {Figure} from './figure.mjs';
 import {draggable, longPress, wheel} from './gestures.mjs';
@@ -22,6 +22,7 @@ import {Sheet} from './sheet.mjs';
 import {SideBox} from './side_box.mjs';
 import {Source} from './source.mjs';
 import {State, placesOf} from './state.mjs';
+import {nextTask} from './tasks.mjs';
 import {TileMatrix, Tiles} from './tiles.mjs';
 import {strongest} from './strongest.mjs';
 import {kStages, stagesOf, whyNot} from './why.mjs';

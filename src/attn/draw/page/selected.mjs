@@ -1,7 +1,7 @@
 // The selected weight in all heads, as a statistic that the overview can be ordered by.
 
-import {Pauses} from './data.mjs';
 import {written} from './scale.mjs';
+import {Pauses} from './tasks.mjs';
 import {errorOf} from './tiles.mjs';
 
 /** @typedef {import('./data.mjs').Facts} Facts */

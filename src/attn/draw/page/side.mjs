@@ -1,10 +1,10 @@
 // Beside the matrix: lines from the selected query to its keys, or the tokens as text, shaded by weight.
 
 import {blockLabels, endsOf, rowOf, within} from './cells.mjs';
-import {Pauses} from './data.mjs';
 import {colour, cutTo, em, headColour, hexColour, kFont, sized, tint} from './pen.mjs';
 import {inkOn} from './scale.mjs';
 import {strongest} from './strongest.mjs';
+import {Pauses} from './tasks.mjs';
 
 /** @typedef {import('./data.mjs').Data} Data */
 /** @typedef {import('./data.mjs').Matrix | import('./data.mjs').Difference} Values */

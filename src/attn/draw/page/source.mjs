@@ -2,7 +2,8 @@
 // knows where they are in the file (Facts.sources). Nothing is sent anywhere.
 
 import {codeOf} from './codes.mjs';
-import {Matrix, Pauses} from './data.mjs';
+import {Matrix} from './data.mjs';
+import {Pauses} from './tasks.mjs';
 
 /** @typedef {import('./data.mjs').Facts} Facts */
 

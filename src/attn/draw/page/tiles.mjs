@@ -2,7 +2,8 @@
 // (Abnar and Zuidema 2020, arXiv:2005.00928), as stats/rollout.h.
 
 import {kHidden, kZero} from './codes.mjs';
-import {Pauses, aMatrix, kEntropy, kSum, levelFrom, matrixName} from './data.mjs';
+import {aMatrix, kEntropy, kSum, levelFrom, matrixName} from './data.mjs';
+import {Pauses} from './tasks.mjs';
 
 /** @typedef {import('./data.mjs').Facts} Facts */
 /** A computed matrix of a group of heads. @typedef {{kind: 'mean' | 'rollout', group: number, title: string}} Tile */
