@@ -32,8 +32,8 @@ export function codeOf(value, unit) {
   return 2 * (kFirstRank + half) + (value < 0 ? 1 : 0);
 }
 
-/** @param {number} half */
-function halfValue(half) {
+/** @param {number} half bits of an IEEE 754 binary16 without sign */
+export function halfValue(half) {
   const power = half >> 10, part = half & 1023;
   if (power === 31) return part ? NaN : Infinity;
   return power ? 2 ** (power - 15) * (1 + part / 1024) : part * 2 ** -24;

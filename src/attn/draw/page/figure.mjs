@@ -1,7 +1,7 @@
 // A head as a matrix with its tokens, or as bars if it has one query, and the colour bar.
 
 import {levelFor} from './codes.mjs';
-import {arrow, colour, contextOf, cutTo, device, em, hexColour, isStacked, kFont, ring, sized, stepFor, targetOf, widest} from './pen.mjs';
+import {arrow, cellMarks, colour, contextOf, cutTo, device, em, isStacked, kFont, ring, sized, stepFor, targetOf, widest} from './pen.mjs';
 import {drawBars} from './bars.mjs';
 import {Camera} from './camera.mjs';
 import {brief, inkOn} from './scale.mjs';
@@ -97,7 +97,7 @@ export class Figure {
     const context = sized(this.base, this.box.clientWidth, this.box.clientHeight);
     const {view} = camera, width = camera.shownWidth, height = camera.shownHeight;
     const target = targetOf(left, top, width, height);
-    const marks = {ground: hexColour('--ground'), hatch: hexColour('--hatch'), nan: hexColour('--nan')};
+    const marks = cellMarks();
     if (this.isBars) {
       drawBars(context, this, scale, this.state.dark);
     } else if (this.head.levels.length > 0) {

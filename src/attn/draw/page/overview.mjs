@@ -4,7 +4,7 @@
 import {Camera} from './camera.mjs';
 import {levelFor} from './codes.mjs';
 import {matrixName} from './data.mjs';
-import {colour, contextOf, cutTo, device, em, headColour, hexColour, isStacked, kFont, ring, sized, targetOf, widest} from './pen.mjs';
+import {cellMarks, colour, contextOf, cutTo, device, em, headColour, isStacked, kFont, ring, sized, targetOf, widest} from './pen.mjs';
 import {CanvasPainter} from './paint.mjs';
 import {rowsOfHeads, statistic} from './order.mjs';
 import {brief} from './scale.mjs';
@@ -188,7 +188,7 @@ export class Overview {
     this.box.style.touchAction = x ? y ? 'pinch-zoom' : 'pan-y pinch-zoom' : y ? 'pan-x pinch-zoom' : '';
     const width = this.box.clientWidth, height = this.box.clientHeight;
     const context = sized(this.base, width, height);
-    const marks = {ground: hexColour('--ground'), hatch: hexColour('--hatch'), nan: hexColour('--nan')};
+    const marks = cellMarks();
     const frame = colour('--frame'), soft = colour('--soft'), {letters} = this;
     const view = {x: 0, y: 0, width: facts.columns.length, height: facts.rows.length};
     /** @type {number[][]} row, column and head */

@@ -18,6 +18,9 @@ export function hexColour(name) {
   return style.startsWith('#') ? style.slice(0, 7) : '#000000';
 }
 
+/** The colours of cells that have no colour of the scale. */
+export const cellMarks = () => ({ground: hexColour('--ground'), hatch: hexColour('--hatch'), nan: hexColour('--nan')});
+
 /**
  * An opaque mixture of two colours #rrggbb; canvases round the channels of weak transparent colours.
  * @param {string} colour @param {string} ground @param {number} share of the colour

@@ -1,7 +1,7 @@
 // Reads exact values from the original file, if the user opens it on a page that has rounded ones. The page
 // knows where they are in the file (Facts.sources). Nothing is sent anywhere.
 
-import {codeOf} from './codes.mjs';
+import {codeOf, halfValue} from './codes.mjs';
 import {Matrix} from './data.mjs';
 import {Pauses} from './tasks.mjs';
 
@@ -9,12 +9,8 @@ import {Pauses} from './tasks.mjs';
 
 const word = new DataView(new ArrayBuffer(4));
 
-/** @param {number} bits */
-function half(bits) {
-  const power = bits >> 10 & 31, part = bits & 1023, sign = bits >> 15 ? -1 : 1;
-  if (power === 31) return part ? NaN : sign * Infinity;
-  return sign * (power ? 2 ** (power - 15) * (1 + part / 1024) : 2 ** -14 * part / 1024);
-}
+/** @param {number} bits of a binary16 */
+const half = bits => (bits >> 15 ? -1 : 1) * halfValue(bits & 0x7FFF);
 
 /** Size and reader of an element, for each dtype. @type {Record<string, [number, (v: DataView, at: number) => number]>} */
 const kReaders = {
