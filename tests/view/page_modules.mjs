@@ -21,6 +21,11 @@ const {OpenFile, Source} = await load('source');
 const {ShownNumbers} = await load('shown_numbers');
 const {SelectedWeights} = await load('selected');
 const {Names} = await load('names');
+const {Finder} = await load('finder');
+const {cellBetween} = await load('controls');
+const {HeadScales} = await load('head_scales');
+const {Heads} = await load('heads');
+const {headWords} = await load('head_words');
 const {Tiles} = await load('tiles');
 const {Difference, Matrix, matrixName} = await load('data');
 
@@ -548,4 +553,89 @@ test('of two files that are opened, the last chosen one is open', async () => {
   resume();
   assert.equal(await slow, false, 'the error of the first is not reported');
   assert.ok(source.file instanceof OpenFile && source.file.blob === second);
+});
+
+test('the next token that is found is a query, or a key with Shift, and no hidden one', () => {
+  const labels = ['the', 'cat', 'The', 'dog', 'the'], one = state(), weights = {value: (i, j) => j > i ? null : j === 1 ? .9 : .1};
+  const finder = new Finder({rows: labels, columns: labels}, one, () => {});
+  assert.deepEqual(finder.among(labels), [], 'nothing is searched');
+  one.find = 'THE';
+  assert.deepEqual(finder.among(labels), [0, 2, 4]);
+  one.select(1, 3);
+  assert.deepEqual([false, true].map(ofKeys => finder.next(ofKeys, weights)), [[2, 1], [1, 4]], 'query 2 does not see key 3, and reads key 1 most');
+  assert.equal(finder.findsKeys, true);
+  one.select(4, 3);
+  assert.deepEqual([finder.next(false, weights), finder.next(false, null)], [[0, 0], [0, 3]], 'the first one follows the last one');
+  assert.deepEqual(new Finder({rows: ['a'], columns: labels}, one, () => {}).next(false, null), [4, 4], 'a key if no query is found');
+  one.find = 'bird';
+  assert.equal(finder.next(false, weights), null);
+});
+
+test('the cell between two sentences is the selected one, if it is inside', () => {
+  const labels = ['a', '[SEP]', 'b', 'c', '[SEP]'], one = state(), facts = {rows: labels, columns: labels};
+  const cell = (row, column, weights) => { one.select(row, column); return cellBetween(facts, one, weights); };
+  one.between = 'BA';
+  const weights = {value: (_, j) => [.2, .3, .9, .1, .1][j]};
+  assert.deepEqual([cell(3, 0, weights), cell(0, 3, weights), cell(3, 4, null)], [[3, 0], [2, 1], [3, 0]]);
+});
+
+/** Scales of a page of two results. */
+function scalesOf(...sets) {
+  const colours = Object.fromEntries(['paper', 'night', 'diverging', 'divergingNight'].map((name, k) => [name, `00000${k}`.repeat(256)]));
+  const found = {...facts, sets, maps: colours, limits: [0, .9], largest: [[.1, .2, .3, .4], [.5, .1, .1, .1]], signed: false, curve: 'root', unit: 1};
+  const one = state(), data = {facts: found, compares: sets.length > 1, tile: head => head > 3 ? {kind: 'mean'} : undefined};
+  return {one, data, scales: new HeadScales(data, one, {stage: 'weights'})};
+}
+
+test('a scale ends at the largest value of the head in both results, or of all heads', () => {
+  const {one, scales} = scalesOf('a', 'b');
+  assert.deepEqual([0, 1].map(set => scales.of(set, 0).high), [.5, .5]);
+  assert.deepEqual([scales.of(2, 1).high, scales.of(2, 1).low], [3, -3]);
+  assert.equal(scales.differ, true);
+  assert.deepEqual([scales.of(0, 0).mode, scales.of(2, 0).mode], ['root', 'linear']);
+  one.scale = 'shared';
+  assert.deepEqual([0, 2].map(set => scales.of(set, 1).high), [.9, 3]);
+  assert.equal(scales.of(0, 1, true).high, .2);
+  const light = scales.of(0, 1);
+  one.dark = true;
+  assert.notEqual(scales.of(0, 1).palette, light.palette);
+});
+
+test('the scale of a tile is known when it is computed', () => {
+  const {scales} = scalesOf('a');
+  assert.equal(scales.of(0, 4).high, 1);
+  scales.addTile(4, .25);
+  assert.equal(scales.of(0, 4).high, .25);
+});
+
+test('the tooltip of a head has its statistics and scale', () => {
+  const {data, scales} = scalesOf('a', 'b'), names = {title: head => `head ${head}`, sharing: () => ''};
+  Object.assign(data, {overviews: [[]], facts: {...data.facts, statistics: facts.statistics.map(one => ({...one, title: one.name}))}});
+  const words = (head, set) => headWords(head, data, set, names, scales.of(set, head), null);
+  assert.equal(words(1, 0), 'head 1\nentropy: 4\ndifference: 3\ncolours from 0 to 0.2');
+  assert.equal(words(1, 2), 'head 1\nchange of entropy: 3\ndifference: 3\ncolours from -3 to 3');
+  assert.equal(words(2, 0), 'head 2\ndifference: 1\ncolours from 0 to 0.3', 'no statistic of NaN');
+});
+
+test('the tooltip of a mean of heads has the means of their statistics', () => {
+  const {scales} = scalesOf('a'), data = pageOf(1, 2, () => .5), names = {title: () => 'mean', sharing: () => ''};
+  data.facts.statistics = [{name: 'entropy', title: 'entropy', of: [[1, 2]]}, {name: 'largest', title: 'largest', of: [[1, 1]]}];
+  Object.assign(data, {overviews: [[]]});
+  const words = () => headWords(2, data, 0, names, scales.of(0, 4), null).split('\n');
+  assert.deepEqual(words(), ['mean', 'entropy: 1.5 (mean of the heads)', 'keys that a head hides count as 0', 'a click computes it']);
+  data.overviews[0][2] = {};
+  assert.equal(words()[3], 'colours from 0 to 1');
+});
+
+test('a sentence says which heads the overview has, and in what order', () => {
+  const one = state(), overview = {heads: [0, 1, 2, 3], initials: '', hasMore: false}, data = {facts, headCount: 4, compares: true, tile: () => undefined, overviews: [[]]};
+  const heads = Object.assign(Object.create(Heads.prototype), {data, state: one, names: {stage: 'weights'}, overview, matrices: 'heads', refused: ''});
+  assert.equal(heads.words, '4 heads');
+  Object.assign(one, {order: 'entropy', set: 2});
+  Object.assign(overview, {heads: [3, 1], hasMore: true});
+  assert.equal(heads.words, '2 of 4 heads, the largest change first, first minus second, scroll for more');
+  Object.assign(one, {lowestFirst: true, set: 0});
+  assert.equal(heads.words, '2 of 4 heads, the lowest first, scroll for more');
+  heads.refused = 'x is not a number';
+  assert.equal(heads.words, 'x is not a number');
 });

@@ -1,4 +1,4 @@
-// Elements of the page, and names of its rows and columns.
+// Elements of the page and what their controls say, and names of its rows and columns.
 
 /** @param {string} id @returns {HTMLElement} */
 export const byId = id => /** @type {HTMLElement} */ (document.getElementById(id));
@@ -6,6 +6,26 @@ export const byId = id => /** @type {HTMLElement} */ (document.getElementById(id
 export const input = id => /** @type {HTMLInputElement} */ (byId(id));
 /** @param {string} id */
 export const select = id => /** @type {HTMLSelectElement} */ (byId(id));
+
+export const menu = () => /** @type {HTMLDetailsElement} */ (byId('menu'));
+
+/** The selected option of a control. @param {string} id */
+export const chosenText = id => select(id).selectedOptions[0].text;
+
+/** @param {string} name @param {string} value */
+export function checkRadios(name, value) {
+  for (const radio of document.querySelectorAll(`input[name=${name}]`))
+    if (radio instanceof HTMLInputElement) radio.checked = radio.value === value;
+}
+
+/** The place of an event in a box. @param {HTMLElement} box @param {{clientX: number, clientY: number}} event */
+export function placeIn(box, {clientX, clientY}) {
+  const {left, top} = box.getBoundingClientRect();
+  return [clientX - left, clientY - top];
+}
+
+/** Tells assistive technology. @param {string} words */
+export const say = words => { byId('status').textContent = words; };
 
 /** The name of one element of an axis. @param {string} axis */
 export const one = axis => ({queries: 'query', keys: 'key', batches: 'batch'})[axis] ?? axis.replace(/s$/, '');

@@ -4,6 +4,7 @@ import {levelFor} from './codes.mjs';
 import {arrow, cellMarks, colour, contextOf, cutTo, device, em, isStacked, kFont, ring, sized, stepFor, targetOf, widest} from './pen.mjs';
 import {drawBars} from './bars.mjs';
 import {Camera} from './camera.mjs';
+import {placeIn} from './dom.mjs';
 import {brief, inkOn} from './scale.mjs';
 import {CanvasPainter} from './paint.mjs';
 
@@ -252,7 +253,7 @@ export class Figure {
 
   /** The row or column whose label is at a pointer's position. @param {PointerEvent | MouseEvent} event @returns {{row?: number, column?: number}} */
   labelAt(event) {
-    const box = this.box.getBoundingClientRect(), x = event.clientX - box.left - this.left, y = event.clientY - box.top - this.top;
+    const [left, top] = placeIn(this.box, event), x = left - this.left, y = top - this.top;
     if (x < 0 && !this.isBars) return {row: this.camera.at(0, y)?.row};
     return y < 0 ? {column: this.camera.at(x, 0)?.column} : {};
   }

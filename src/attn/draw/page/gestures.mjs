@@ -1,18 +1,24 @@
 // Zooming and moving a drawing with the mouse wheel and by dragging; long presses.
 
+import {placeIn} from './dom.mjs';
+
 /** @typedef {import('./camera.mjs').Camera} Camera */
 
-/** @param {WheelEvent} event @param {Camera} of @param {number} left @param {number} top @param {() => void} draw */
-export function wheel(event, of, left, top, draw) {
-  if (event.ctrlKey || event.metaKey) of.zoomBy(Math.exp(-event.deltaY * (event.deltaMode === 1 ? .05 : .002)), left, top);
-  else if (of.pans.x || of.pans.y) {
-    const factor = event.deltaMode === 1 ? 18 : 1, [x, y] = event.shiftKey ? [event.deltaY, 0] : [event.deltaX, event.deltaY];
-    const before = [of.x, of.y];
-    of.pan(-x * factor, -y * factor);
-    if (before[0] === of.x && before[1] === of.y) return;
-  } else return;
-  event.preventDefault();
-  draw();
+/** Zooms and moves with the wheel. @param {HTMLElement} box @param {Camera} of @param {{left: number, top: number}} origin of the drawing in the box @param {() => void} draw */
+export function wheeled(box, of, origin, draw) {
+  box.addEventListener('wheel', event => {
+    if (event.ctrlKey || event.metaKey) {
+      const [left, top] = placeIn(box, event);
+      of.zoomBy(Math.exp(-event.deltaY * (event.deltaMode === 1 ? .05 : .002)), left - origin.left, top - origin.top);
+    } else if (of.pans.x || of.pans.y) {
+      const factor = event.deltaMode === 1 ? 18 : 1, [x, y] = event.shiftKey ? [event.deltaY, 0] : [event.deltaX, event.deltaY];
+      const before = [of.x, of.y];
+      of.pan(-x * factor, -y * factor);
+      if (before[0] === of.x && before[1] === of.y) return;
+    } else return;
+    event.preventDefault();
+    draw();
+  }, {passive: false});
 }
 
 /**

@@ -32,6 +32,9 @@ export class SelectedWeights {
     return true;
   }
 
+  /** Whether the value of a head has not been read. @param {number} head */
+  lacks(head) { return this.statistic.of[0][head] === null; }
+
   /** The value of a head as text, with its error. @param {number} set @param {number} head */
   text(set, head) {
     const value = this.statistic.of[set]?.[head] ?? null;

@@ -2,7 +2,7 @@
 
 import {blockLabels, columnOf, rowOf, within} from './cells.mjs';
 import {blankName, kDifference} from './data.mjs';
-import {byId, named, one, select, titled} from './dom.mjs';
+import {byId, checkRadios, named, one, select, titled} from './dom.mjs';
 import {headColour} from './pen.mjs';
 import {insideOf, sentencesOf} from './sentences.mjs';
 import {Lines, TokenText} from './side.mjs';
@@ -48,6 +48,14 @@ export class SideBox {
   get shown() {
     const {state: {side, head}, data} = this;
     return side !== 'why' || !data.tile(head) ? side : data.facts.rows.length > 1 ? 'lines' : 'text';
+  }
+
+  /** @param {import('./state.mjs').State['side']} shown */
+  choose(shown) {
+    this.state.side = shown;
+    this.revealed = false;
+    checkRadios('side', shown);
+    this.draw();
   }
 
   /**

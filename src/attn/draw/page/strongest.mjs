@@ -33,6 +33,13 @@ export function strongest(count, valueOf, most, errorAt = () => 0) {
   return items;
 }
 
+/** Of a matrix, if it is known. @typedef {{value: (i: number, j: number) => number | null} | null} AnyWeights */
+
+/** The strongest key of a query among those inside, if there is one. @param {AnyWeights} weights @param {number} row @param {number} count of keys @param {(key: number) => boolean} inside */
+export function strongestKey(weights, row, count, inside = () => true) {
+  return strongest(count, key => inside(key) ? weights?.value(row, key) ?? null : null, 1)[0]?.index;
+}
+
 /** Why cells have no strongest ones. @param {Cells} cells @param {string} blank what null means */
 export function whyNone(cells, blank) {
   const values = Array.from({length: cells.count}, (_, block) => cells.value(block)).filter(value => value !== null);

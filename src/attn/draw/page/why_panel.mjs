@@ -3,6 +3,7 @@
 import {named, one, shortened} from './dom.mjs';
 import {colour, device, em, kFont, sized} from './pen.mjs';
 import {Scale, paletteOf, written} from './scale.mjs';
+import {hideTip, showTip} from './tip.mjs';
 import {agrees, stepsOf, weightLetter, writtenSteps} from './why.mjs';
 
 /** @typedef {import('./why.mjs').Steps} Steps */
@@ -133,9 +134,6 @@ export class WhyPanel {
                    context: new Strip((d, event, isClick) => this.point('context', d, event, isClick))};
     /** @type {Steps | null} */
     this.steps = null;
-    /** Shows words at a position, or hides them. @type {(words: string, x: number, y: number, isAbove: boolean) => void} */
-    this.showTip = () => {};
-    this.hideTip = () => {};
     this.run = 0;
   }
 
@@ -263,8 +261,8 @@ export class WhyPanel {
     this.pointed[which] = d;
     if (isClick) this.chosen[which] = d;
     this.drawStrip(which);
-    if (d === null || !event) return this.hideTip();
-    this.showTip([this.place(which), ...this.elements(which).map(([name, value]) => `${name} = ${this.digits(value)}`)].join('\n'), event.clientX, event.clientY, true);
+    if (d === null || !event) return hideTip();
+    showTip([this.place(which), ...this.elements(which).map(([name, value]) => `${name} = ${this.digits(value)}`)].join('\n'), event, true);
   }
 
   mark() {
