@@ -25,6 +25,18 @@ def test_modules():
     assert re.search(rb"# pass \d+", run.stdout)
 
 
+@NEEDS_NODE
+def test_joined_modules_are_one_module(tmp_path):
+    """Without imports, exports and two things of the same name."""
+    np.save(tmp_path / "w.npy", np.eye(2))
+    assert attn("view", "w.npy", "-o", "page.html", cwd=tmp_path).returncode == 0
+    module = re.search(r'<script type="module" async>(.*?)</script>', (tmp_path / "page.html").read_text(), re.DOTALL)[1]
+    assert re.findall(r"^(?:import|export)\b.*", module, re.MULTILINE) == []
+    (tmp_path / "page.mjs").write_text(module)
+    run = subprocess.run(["node", "--check", tmp_path / "page.mjs"], capture_output=True, timeout=100)
+    assert run.returncode == 0, run.stderr.decode()
+
+
 def printed_steps(page):
     run = subprocess.run(["node", FOLDER / "page_steps.mjs", page], capture_output=True, timeout=100)
     assert run.returncode == 0, run.stderr.decode()
