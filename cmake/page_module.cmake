@@ -9,6 +9,7 @@ function(attn_join_modules folder file out)
   set_property(GLOBAL APPEND PROPERTY attn_joined_modules ${file})
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${folder}/${file})
   file(READ ${folder}/${file} text)
+  string(PREPEND text "\n")  # so that each line follows one
   string(REGEX MATCHALL "\nimport {[^}]*} from '\\./[a-z_]+\\.mjs'" imports "${text}")
   foreach(import IN LISTS imports)
     string(REGEX REPLACE ".*'\\./([a-z_]+\\.mjs)'" "\\1" imported "${import}")
