@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "attn/base/error.h"
+#include "attn/base/shortest_decimal.h"
 
 namespace attn {
 namespace {
@@ -61,22 +62,58 @@ double double_with_digits(std::string_view text) {
   return value;
 }
 
-/// Without std::chars_format::fixed, std::to_chars writes 100000.0 as "1e+05". With it, it writes
-/// all digits of whole numbers, of which floats from 2^24 on need fewer.
+/// "00" to "99".
+constexpr auto kPairs = [] {
+  std::array<std::array<char, 2>, 100> pairs{};
+  for (std::size_t i = 0; i < pairs.size(); ++i)
+    pairs[i] = {static_cast<char>('0' + i / 10), static_cast<char>('0' + i % 10)};
+  return pairs;
+}();
+
+/// Writes the last digits of a number, two for each pair.
+void write_pairs(char* end, std::uint32_t number, int pairs) {
+  for (; pairs > 0; --pairs, number /= 100)
+    end = std::copy_n(&kPairs[number % 100][0], 2, end - 2) - 2;
+}
+
+/// Writes a number from 1e-4 to 1e16, or 0, without an exponent.
+void append_positional(std::string& out, bool is_negative, const ShortDecimal& number) {
+  constexpr std::size_t kRoom = 6, kDigits = 18;  // for "-0.000"; with zeros in front
+  std::array<char, 48> text;
+  text.fill('0');  // those around the digits
+  char* digits = text.data() + kRoom;
+  char* end = digits + kDigits;
+  constexpr std::uint32_t kHalf = 100'000'000;  // 8 digits
+  write_pairs(end, static_cast<std::uint32_t>(number.digits % kHalf), 4);
+  write_pairs(end - 8, static_cast<std::uint32_t>(number.digits / kHalf), 5);
+  while (digits + 1 < end && *digits == '0') ++digits;
+  const std::ptrdiff_t before_point = end - digits + number.exponent;
+  while (end - 1 > digits && end[-1] == '0') --end;
+  char* begin = digits;
+  if (before_point <= 0) {
+    begin += before_point - 2;
+    begin[1] = '.';
+  } else if (before_point < end - digits) {
+    std::copy_n(digits, before_point, --begin);
+    begin[before_point] = '.';
+  } else {
+    end = digits + before_point + 2;
+    end[-2] = '.';
+  }
+  if (is_negative) *--begin = '-';
+  out.append(begin, end);
+}
+
 template <class T>
 void append_float(std::string& out, T value) {
   const T size = std::fabs(value);
-  if ((size > 0 && size < static_cast<T>(1e-4)) || size >= static_cast<T>(1e16)) {
+  if ((size > 0 && size < static_cast<T>(1e-4)) || size >= static_cast<T>(1e16))
     out += Scientific(value).text();
-    return;
-  }
-  if constexpr (std::is_same_v<T, float>)
-    if (size >= 0x1p24F) return append_float(out, double_with_digits(Scientific(value).text()));
-  std::array<char, 32> text;
-  char* const begin = text.data();
-  char* end = std::to_chars(begin, begin + text.size(), value, std::chars_format::fixed).ptr;
-  if (std::trunc(value) == value) end = std::copy_n(".0", 2, end);
-  out.append(begin, end);
+  else if constexpr (std::is_same_v<T, float>)
+    append_float(out, double_with_digits(Scientific(value).text()));
+  else
+    append_positional(out, std::signbit(value),
+                      size == 0 ? ShortDecimal{0, 0} : shortest_decimal(size));
 }
 
 /// d.ddd * 10^exponent, without zeros at the end; zero is "0" and 0.

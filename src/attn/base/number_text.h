@@ -5,6 +5,8 @@
 // to 0.1 is "0.1", and so is the f16 nearest to it.
 #pragma once
 
+#include <array>
+#include <charconv>
 #include <concepts>
 #include <cstdint>
 #include <optional>
@@ -23,7 +25,10 @@ void append_number(std::string& out, double value);
 void append_number(std::string& out, float value);
 void append_number(std::string& out, Half value);
 
-void append_number(std::string& out, std::integral auto value) { out += std::to_string(value); }
+void append_number(std::string& out, std::integral auto value) {
+  std::array<char, 20> text;  // of the longest, -9223372036854775808
+  out.append(text.data(), std::to_chars(text.begin(), text.end(), value).ptr);
+}
 
 /// The same for any value of `dtype` (f64, f32 or f16): also "nan", "inf" and "-inf". Magnitudes of
 /// `limit` and more have an exponent; it is at most 1e16.
