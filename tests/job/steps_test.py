@@ -224,7 +224,7 @@ class TestMemory:
         job = {"seed": 1, "Q": self.HALF, "K": "k.npy"}
         (tmp_path / "job.json").write_text(json.dumps(job))
         assert_error(attn("run", "job.json", "--max-memory", "4M", cwd=tmp_path), 65,
-                     "K: k.npy: expected at most 1633369 bytes")
+                     "K: k.npy: expected at most 1633217 bytes")
 
 
 class TestFileOfSteps:

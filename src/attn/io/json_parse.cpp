@@ -48,9 +48,7 @@ void JsonRow::add(Json&& element) {
 
 void JsonRow::add(std::int64_t integer) {
   if (empty_) {
-    constexpr std::size_t kShort = 4;  // most rows are short, and growing is slow
-    charge_->add(MemoryCharge::kBlock + kShort * sizeof integer);
-    row_.emplace<JsonIntegers>().reserve(kShort);
+    charge_->reserve(row_.emplace<JsonIntegers>(), kFewElements);
     empty_ = false;
   }
   if (const auto integers = row_.get<JsonIntegers>()) {

@@ -16,6 +16,9 @@ namespace attn {
 /// Levels of nesting that are read: an array of Shape::kMaxAxes axes and the objects around it.
 inline constexpr std::size_t kMaxJsonDepth = Shape::kMaxAxes + 8;
 
+/// Room for the first elements of arrays and objects: most are short, and growing is slow.
+inline constexpr std::size_t kFewElements = 4;
+
 /// Collects the elements of an array in the most compact form that holds them.
 class JsonRow {
  public:
@@ -28,6 +31,7 @@ class JsonRow {
  private:
   template <class T>
   void append(std::vector<T>& elements, T&& element) {
+    if (elements.empty()) charge_->reserve(elements, kFewElements);
     charge_->grow(elements);
     elements.push_back(std::move(element));
   }

@@ -1,5 +1,6 @@
 #include "attn/io/json_plain.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "attn/io/json_parse.h"
@@ -56,6 +57,7 @@ class PlainJsonReader {
     ++next_;
     if (take('}')) return true;
     JsonKeys keys;
+    charge_.reserve(members, kFewElements);
     do {
       skip_space();
       std::string key;
@@ -90,10 +92,15 @@ class PlainJsonReader {
   }
 
   bool string(std::string& text) {
+    constexpr unsigned char kFirst = 0x20;  // that is no control character
+    const auto is_special = [](char c) {
+      return c == '"' || c == '\\' || static_cast<unsigned char>(c) < kFirst;
+    };
     bool is_charged = false;
-    for (const char* start = ++next_;; ++next_) {
-      if (next_ == end_ || static_cast<unsigned char>(*next_) < 0x20) return false;
-      if (*next_ != '"' && *next_ != '\\') continue;
+    for (++next_;; ++next_) {
+      const char* const start = next_;
+      next_ = std::find_if(start, end_, is_special);
+      if (next_ == end_ || static_cast<unsigned char>(*next_) < kFirst) return false;
       if (!is_charged) {  // before memory is allocated
         const std::size_t size =
             *next_ == '"' ? static_cast<std::size_t>(next_ - start) : size_in_quotes({start, end_});
@@ -108,7 +115,6 @@ class PlainJsonReader {
       const std::size_t escape = kNames.find(*next_);
       if (escape == std::string_view::npos) return false;
       text += kCharacters[escape];
-      start = next_ + 1;
     }
     ++next_;
     return true;
@@ -170,8 +176,10 @@ class PlainJsonReader {
   }
 
   void skip_space() {
-    while (next_ != end_ && (*next_ == ' ' || *next_ == '\n' || *next_ == '\r' || *next_ == '\t'))
-      ++next_;
+    const auto is_space = [](char c) {  // most characters are above ' '
+      return c <= ' ' && (c == ' ' || c == '\n' || c == '\r' || c == '\t');
+    };
+    while (next_ != end_ && is_space(*next_)) ++next_;
   }
 
   const char* next_;

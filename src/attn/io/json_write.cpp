@@ -148,12 +148,13 @@ class JsonWriter {
 
   template <class List>
   void list(char open, const List& items, char close, bool on_lines) {
-    const std::string_view separator = on_lines_ && !on_lines ? ", " : ",";
+    const bool is_spaced = on_lines_ && !on_lines;
     out_ += open;
     column_ += 2;
     bool first = true;
     for (const auto& item : items) {
-      if (!first) out_ += separator;
+      if (!first) out_ += ',';
+      if (!first && is_spaced) out_ += ' ';
       if (on_lines) break_line();
       element(item);
       first = false;
@@ -171,7 +172,8 @@ class JsonWriter {
       append_cell(out_, item);
     } else {  // a member of an object
       append_quoted(out_, item.first);
-      out_ += std::string_view(on_lines_ ? ": " : ":");
+      out_ += ':';
+      if (on_lines_) out_ += ' ';
       write(item.second);
     }
   }
@@ -196,10 +198,11 @@ class TensorWriter {
   void write(std::size_t axis = 0) {
     if (axis == shape_.size()) return append_cell(out_, *next_++);
     const bool on_lines = indent_ >= 0 && axis + 1 < shape_.size() && shape_[axis] > 0;
-    const std::string_view separator = on_lines || indent_ < 0 ? "," : ", ";
+    const bool is_spaced = !on_lines && indent_ >= 0;
     out_ += '[';
     for (std::size_t i = 0; i < shape_[axis]; ++i) {
-      if (i > 0) out_ += separator;
+      if (i > 0) out_ += ',';
+      if (i > 0 && is_spaced) out_ += ' ';
       if (on_lines) break_line(static_cast<int>(axis));
       write(axis + 1);
     }

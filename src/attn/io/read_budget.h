@@ -93,6 +93,13 @@ class MemoryCharge {
     add(kBlock + std::max<std::size_t>(1, 2 * vector.size()) * sizeof(typename Vector::value_type));
   }
 
+  /// Reserves room for `count` elements in an empty vector. Errors: data.
+  template <class Vector>
+  void reserve(Vector& vector, std::size_t count) {
+    add(kBlock + count * sizeof(typename Vector::value_type));
+    vector.reserve(count);
+  }
+
   /// A string of `size` characters, beyond the ones stored inline.
   void add_string(std::size_t size) {
     constexpr std::size_t kInline = 15;

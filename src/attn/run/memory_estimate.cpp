@@ -33,6 +33,7 @@ MemoryEstimate::MemoryEstimate(const Plan& plan, std::string name) {
 void MemoryEstimate::add(std::string name, std::size_t bytes) {
   if (bytes == 0) return;
   bytes_ = saturating_sum(bytes_, bytes);
+  if (contributions_.empty()) contributions_.reserve(4);  // growing is slow
   contributions_.push_back({std::move(name), bytes});
 }
 
