@@ -41,6 +41,8 @@ std::byte* aligned(std::byte* block) {
 }
 
 std::shared_ptr<const std::byte> allocate_zeroed(std::size_t bytes) {
+  alignas(kAlignment) static std::byte none;
+  if (bytes == 0) return {std::shared_ptr<const std::byte>(), &none};
   if (bytes < kLarge) {
     auto block = std::make_shared_for_overwrite<std::byte[]>(bytes + kAlignment);
     std::byte* const data = aligned(block.get());
@@ -107,6 +109,18 @@ void Shape::refuse_axes(std::size_t count) {
                                    std::to_string(kMaxAxes) + " are supported");
 }
 
+namespace {
+
+// Not inline: the functions that check shapes are called for each tensor.
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_size(const Shape& shape) {
+  throw Error(ErrorKind::data, "shape " + to_string(shape) + " has more than 2^63 elements");
+}
+[[noreturn, gnu::cold, gnu::noinline]] void fail_reshape(const Shape& from, const Shape& to) {
+  throw Error(ErrorKind::internal, "reshape " + to_string(from) + " to " + to_string(to));
+}
+
+}  // namespace
+
 std::size_t element_count(const Shape& shape) {
   // Even if an axis is 0, the product of the others must be representable, because strides use it.
   std::size_t count = 1, product = 1;
@@ -115,7 +129,7 @@ std::size_t element_count(const Shape& shape) {
     if (extent != 0 && __builtin_mul_overflow(product, extent, &product))
       product = std::numeric_limits<std::size_t>::max();
     if (product > static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max()))
-      throw Error(ErrorKind::data, "shape " + to_string(shape) + " has more than 2^63 elements");
+      refuse_size(shape);
   }
   return count;
 }
@@ -179,8 +193,7 @@ std::byte* Tensor::mutable_raw() {
 }
 
 Tensor Tensor::reshaped(Shape shape) const {
-  if (element_count(shape) != size_)
-    throw Error(ErrorKind::internal, "reshape " + to_string(shape_) + " to " + to_string(shape));
+  if (element_count(shape) != size_) fail_reshape(shape_, shape);
   Tensor result = *this;
   result.shape_ = std::move(shape);
   return result;
