@@ -57,7 +57,22 @@ void multiply(const T* a, const T* b, T* c, const Extents& size, Second second, 
                  transposed);
 }
 
-/// Integers are summed in 128 bits, so that only a result that does not fit is an error.
+/// The scalar product of a row and a column, whose elements are `step` apart. Returns false if a
+/// product or a sum does not fit.
+template <class T>
+bool add_products(const std::int64_t* row, const std::int64_t* column, std::size_t step,
+                  std::size_t count, T& sum) {
+  for (std::size_t l = 0; l < count; ++l) {
+    T product = 0;
+    if (__builtin_mul_overflow(row[l], column[l * step], &product) ||
+        __builtin_add_overflow(sum, product, &sum))
+      return false;
+  }
+  return true;
+}
+
+/// Integers that do not fit are summed in 128 bits, so that only a result that does not fit is an
+/// error.
 void multiply(const std::int64_t* a, const std::int64_t* b, std::int64_t* c, const Extents& size,
               Second second, std::string_view stage) {
   const bool transposed = second == Second::transposed;
@@ -66,17 +81,20 @@ void multiply(const std::int64_t* a, const std::int64_t* b, std::int64_t* c, con
     for (std::size_t j = 0; j < size.n; ++j) {
       const std::int64_t* row = a + i * size.k;
       const std::int64_t* column = transposed ? b + j * size.k : b + j;
+      std::int64_t& element = c[i * size.n + j];
+      if (std::int64_t sum = 0; add_products(row, column, step, size.k, sum)) {
+        element = sum;
+        continue;
+      }
       Wide sum = 0;
-      bool overflow = false;
-      for (std::size_t l = 0; l < size.k; ++l)
-        overflow |= __builtin_add_overflow(sum, Wide{row[l]} * column[l * step], &sum);
-      if (overflow || sum < std::numeric_limits<std::int64_t>::min() ||
+      if (!add_products(row, column, step, size.k, sum) ||
+          sum < std::numeric_limits<std::int64_t>::min() ||
           sum > std::numeric_limits<std::int64_t>::max())
         throw Error(ErrorKind::data, Problem{.subject = std::string(stage),
                                              .expected = "integers within int64",
                                              .found = "an overflow",
                                              .hint = "give the tensors as floating-point numbers"});
-      c[i * size.n + j] = static_cast<std::int64_t>(sum);
+      element = static_cast<std::int64_t>(sum);
     }
 }
 
@@ -138,13 +156,13 @@ Tensor multiply_all(const Tensor& a, const Tensor& b, Second second, std::string
 
 Tensor matmul(const Tensor& a, const Tensor& b, Second second, std::string_view stage) {
   const DType dtype = a.dtype() == DType::i64 ? b.dtype() : a.dtype();
-  const Tensor left = cast(a, dtype), right = cast(b, dtype);
-  if (dtype == DType::f64) return multiply_all<double>(left, right, second, stage);
-  if (dtype == DType::f32) return multiply_all<float>(left, right, second, stage);
-  if (is_large(a, b) && exact_in_double(a, b, a.shape().back()))
+  if (dtype == DType::i64 && is_large(a, b) && exact_in_double(a, b, a.shape().back()))
     return cast(multiply_all<double>(cast(a, DType::f64), cast(b, DType::f64), second, stage),
                 DType::i64);
-  return multiply_all<std::int64_t>(a, b, second, stage);
+  if (dtype == DType::i64) return multiply_all<std::int64_t>(a, b, second, stage);
+  const Tensor left = cast(a, dtype), right = cast(b, dtype);
+  return dtype == DType::f64 ? multiply_all<double>(left, right, second, stage)
+                             : multiply_all<float>(left, right, second, stage);
 }
 
 }  // namespace attn
