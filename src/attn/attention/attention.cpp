@@ -67,10 +67,10 @@ class Computation {
   /// Integers use the reference path, where they are exact up to the scale.
   bool is_fused() {
     if (!is_fused_)
-      is_fused_ = outputs_.needs_scores() && fallback_reason(in_) == nullptr &&
-                  formula_.at(Output::queries).dtype() == in_.compute &&
+      is_fused_ = outputs_.needs_scores() && formula_.at(Output::queries).dtype() == in_.compute &&
                   formula_.at(Output::present_K).dtype() == in_.compute &&
-                  (!wants_context() || formula_.at(Output::present_V).dtype() == in_.compute);
+                  (!wants_context() || formula_.at(Output::present_V).dtype() == in_.compute) &&
+                  fallback_reason(in_) == nullptr;
     return *is_fused_;
   }
 

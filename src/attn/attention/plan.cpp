@@ -31,6 +31,14 @@ double real_product(const Shape& factors) {
   return result;
 }
 
+/// The bytes of a tensor, saturating.
+std::size_t bytes_of(const Shape& shape, std::size_t element) {
+  std::size_t bytes = saturating_product(shape);
+  if (__builtin_mul_overflow(bytes, element, &bytes))
+    return std::numeric_limits<std::size_t>::max();
+  return bytes;
+}
+
 /// The cost of a tensor of the formula.
 struct Cost {
   Shape shape;  ///< with all axes
@@ -241,8 +249,7 @@ CostOps costs_of(const OutputSet& outputs, const Inputs& in) {
 
 std::size_t bytes_of(Output output, const Cost& cost, const Inputs& in) {
   const std::size_t visible = output == Output::masked_scores ? 1 : 0;  // a boolean for each score
-  return saturating_product({saturating_product(cost.shape),
-                             size_of(cost.is_integer ? DType::i64 : in.compute) + visible});
+  return bytes_of(cost.shape, size_of(cost.is_integer ? DType::i64 : in.compute) + visible);
 }
 
 PlannedOutput planned(const Request& request, const CostOps& costs, const Inputs& in) {
@@ -259,7 +266,7 @@ PlannedOutput planned(const Request& request, const CostOps& costs, const Inputs
     return {.request = request,
             .shape = shape,
             .dtype = in.result,
-            .bytes = saturating_product({saturating_product(shape), size_of(in.result)}),
+            .bytes = bytes_of(shape, size_of(in.result)),
             .axes = gradient_axes(gradient->of, in)};
   }
   const Output output = std::get<Output>(request);
@@ -268,7 +275,7 @@ PlannedOutput planned(const Request& request, const CostOps& costs, const Inputs
     return {.request = request,
             .shape = shape,
             .dtype = float_dtype_of(output, in),
-            .bytes = saturating_product({saturating_product(shape), size_of(in.compute)}),
+            .bytes = bytes_of(shape, size_of(in.compute)),
             .axes = user_axes(output, in)};
   }
   if (row_of(output).phase == Phase::given) {
@@ -286,7 +293,7 @@ PlannedOutput planned(const Request& request, const CostOps& costs, const Inputs
   return {.request = request,
           .shape = shape,
           .dtype = dtype,
-          .bytes = saturating_product({saturating_product(shape), size_of(dtype)}),
+          .bytes = bytes_of(shape, size_of(dtype)),
           .flops = cost.flops,
           .axes = user_axes(output, in)};
 }
@@ -334,11 +341,12 @@ std::size_t bytes_of_inputs(const Inputs& in, Copies copies) {
     const DType used = is_float(tensor.dtype()) ? in.compute : DType::i64;
     if (!tensor.rows()) bytes = saturating_sum(bytes, tensor.bytes());
     if (copies == Copies::except_floats && is_float(tensor.dtype())) continue;
-    const std::optional<Input> input = input_named(name);
-    const bool is_flags = tensor.dtype() == DType::boolean && input &&
-                          (row_of(*input).kind == InputKind::mask ||
-                           row_of(*input).kind == InputKind::flag);  // used as they are
-    if ((tensor.rows() || tensor.dtype() != used) && !is_flags)
+    const auto is_used_as_it_is = [&] {
+      const std::optional<Input> input = input_named(name);
+      return tensor.dtype() == DType::boolean && input &&
+             (row_of(*input).kind == InputKind::mask || row_of(*input).kind == InputKind::flag);
+    };
+    if ((tensor.rows() || tensor.dtype() != used) && !is_used_as_it_is())
       bytes = saturating_sum(bytes, saturating_product({tensor.size(), size_of(used)}));
   }
   if (in.B > 1)  // copies of those that the batch shares
@@ -423,8 +431,7 @@ void add_gradients(const Inputs& in, const std::vector<Request>& outputs, Plan& 
     flops += (!reason && row.output == Output::scores ? 4 : 3) * cost->flops;
     if (!reason && is_score_matrix(row.output)) continue;
     const std::size_t wide =
-        saturating_product({saturating_product(cost->shape),
-                            sizeof(double) + (row.output == Output::masked_scores ? 1 : 0)});
+        bytes_of(cost->shape, sizeof(double) + (row.output == Output::masked_scores ? 1 : 0));
     bytes = saturating_sum(bytes, wide);
     largest = std::max(largest, wide);
   }
@@ -485,6 +492,7 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
                                   bytes_of_kernel_problem(in, false));
   const bool in_rows = is_fused && reads_rows(in, outputs);
   OutputSet kept;
+  result.outputs.reserve(outputs.size());
   for (const Request& request : outputs) {
     PlannedOutput output = planned(request, costs, in);
     const Output* computed = std::get_if<Output>(&request);
