@@ -20,7 +20,8 @@ void AxisLengths::set_length(Axis axis, Length length) {
 }
 
 void AxisLengths::equate(Axis axis, Axis other) {
-  if (const Length* length = find(other)) set_length(axis, *length);
+  if (const Length* length = find(other); length != nullptr && !knows(axis))
+    set_length(axis, *length);
 }
 
 bool AxisLengths::agrees(const Shape& shape, const AxisList& axes) const {
@@ -37,7 +38,7 @@ void AxisLengths::take(Input input, const Tensor& tensor, const AxisList& axes,
   const Shape& shape = tensor.shape();
   if (!agrees(shape, axes)) return report_mismatch(input, tensor, axes, advice);
   for (std::size_t i = 0; i < axes.size(); ++i)
-    set_length(axes[i], {shape[i], name_of(input), shape});
+    if (!knows(axes[i])) set_length(axes[i], {shape[i], name_of(input), shape});
 }
 
 const AxisLengths::Length& AxisLengths::operator[](Axis axis) const {

@@ -201,16 +201,16 @@ void set_lengths(Inputs& in, const AxisLengths& axes) {
 
 std::size_t bytes_of_rule_tables(const TensorMap& tensors) {
   std::size_t bytes = 0;
-  for (const auto& [name, tensor] : tensors) {
-    const auto input = input_named(name);
-    if (name.starts_with(kMaskTables))
-      bytes = saturating_sum(bytes, saturating_product({tensor.size(), kBytesOfTableElement}));
-    if (input == Input::blocks || input == Input::tree_parents)
-      bytes = saturating_sum(
-          bytes, saturating_product(
-                     {tensor.size(), kBytesOfTableElement,
-                      input == Input::blocks || tensor.rank() == 0 ? 1 : tensor.shape().back()}));
-  }
+  const auto add = [&](const Shape& factors) {
+    bytes = saturating_sum(bytes, saturating_product(factors));
+  };
+  for (const auto& [name, tensor] : tensors)
+    if (name.starts_with(kMaskTables)) add({tensor.size(), kBytesOfTableElement});
+  if (const Tensor* blocks = find(tensors, Input::blocks))
+    add({blocks->size(), kBytesOfTableElement});
+  if (const Tensor* parents = find(tensors, Input::tree_parents))
+    add({parents->size(), kBytesOfTableElement,
+         parents->rank() == 0 ? 1 : parents->shape().back()});
   return bytes;
 }
 

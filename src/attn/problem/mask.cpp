@@ -93,6 +93,7 @@ std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in) {
   std::vector<kernel::KeyRange> ranges;
   const auto keys = static_cast<std::int64_t>(in.P + in.N);
   if (differs_by_head(in)) return std::nullopt;
+  ranges.reserve(in.token_positions.size() * in.rows.size());
   for (std::size_t entry = 0; entry < in.token_positions.size(); ++entry) {
     const TokenPositions& tokens = in.token_positions[entry];
     const auto documents = documents_of(tokens.keys);

@@ -231,7 +231,7 @@ bool check_rank(Input input, const Tensor& tensor, std::size_t max_rank, AxisLen
 
 /// part = whole / heads, such as D of H*D.
 void split_axis(Axis whole, Axis heads, Axis part, AxisLengths& axes) {
-  if (!axes.knows(whole) || !axes.knows(heads)) return;
+  if (axes.knows(part) || !axes.knows(whole) || !axes.knows(heads)) return;
   AxisLengths::Length axis = axes[whole];
   const AxisLengths::Length& by = axes[heads];
   if (axis.length % by.length != 0 || (axis.length == 0 && by.length > 1))
@@ -245,7 +245,7 @@ void split_axis(Axis whole, Axis heads, Axis part, AxisLengths& axes) {
 
 /// whole = part * heads; `why` is appended to the remark of the part.
 void join_axis(Axis whole, Axis heads, Axis part, AxisLengths& axes, const std::string& why = "") {
-  if (!axes.knows(part) || !axes.knows(heads)) return;
+  if (axes.knows(whole) || !axes.knows(part) || !axes.knows(heads)) return;
   AxisLengths::Length axis = axes[part];
   axis.length *= axes[heads].length;
   axis.remark += why;
@@ -309,6 +309,7 @@ void take_weights(Input input, const Tensor& W, const Options& options, AxisLeng
                   const std::string& advice = "") {
   const bool is_expanded = input == Input::W_O && axes.knows(Axis::HDu);
   const AxisList expected = is_expanded ? AxisList{Axis::HDu, Axis::Mo} : row_of(input).axes;
+  if (axes.agrees(W.shape(), expected)) return axes.take(input, W, expected);
   const std::string other = advice_on_layout(W, expected, options, axes);
   axes.take(input, W, expected, other.empty() ? advice : other);
 }
