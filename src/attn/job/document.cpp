@@ -69,7 +69,7 @@ class MemberReader {
                ProblemList& problems)
       : document_(document), folder_(folder), only_(only), problems_(problems) {}
 
-  void add(const std::string& key, Json value) {
+  void add(const std::string& key, Json&& value) {
     const std::size_t dot = key.find('.');
     const Field* const own = find_field(key);
     if (own != nullptr && own->names_tensors && dot == std::string::npos)
@@ -110,7 +110,7 @@ class MemberReader {
     }
   }
 
-  void add_tensors(const Field& group, Json value) {
+  void add_tensors(const Field& group, Json&& value) {
     const auto members = value.get<JsonObject>();
     if (members == nullptr)
       return problem({.subject = group.key, .expected = "an object", .found = value.kind()});
@@ -118,17 +118,16 @@ class MemberReader {
   }
 
   /// `spelling` is the key as written.
-  void set(const Field& field, const std::string& spelling, Json value) {
-    const std::string key = field.names_tensors ? spelling : field.key;
+  void set(const Field& field, const std::string& spelling, Json&& value) {
+    const std::string& key = field.names_tensors ? spelling : field.key;
     if (!only_.has(key)) return;
-    if (document_.find(key) != nullptr)
-      problems_.add(given_twice(document_, spelling));
-    else
-      document_.entries.push_back({.key = key,
-                                   .value = std::move(value),
-                                   .origin = document_.name,
-                                   .folder = folder_,
-                                   .field = &field});
+    if (document_.find(key) != nullptr) return problems_.add(given_twice(document_, spelling));
+    Entry& entry = document_.entries.emplace_back();
+    entry.key = key;
+    entry.value = std::move(value);
+    entry.origin = document_.name;
+    entry.folder = folder_;
+    entry.field = &field;
   }
 
   void problem(Problem problem) {

@@ -1054,7 +1054,7 @@ bool has_word(std::string_view text, std::string_view word) {
 }  // namespace
 
 TableUse use_of_table(const Entry& table, const Document& document) {
-  if (!table.key.starts_with(kMaskTables) || table.shared) return TableUse::used;
+  if (!table.field->names_tensors || table.shared) return TableUse::used;
   TableUse use = TableUse::error;
   for (const char* key : {"mask_rule", "bias_rule"})
     if (const Entry* rule = document.find(key)) {

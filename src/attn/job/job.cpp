@@ -84,6 +84,8 @@ std::vector<std::string> strings(const Entry* entry) {
   return entry == nullptr ? std::vector<std::string>{} : strings_of(entry->value);
 }
 
+bool is_tensor(const Entry& entry) { return entry.field->input || entry.field->names_tensors; }
+
 /// The tensors' entries, in the order of kInputs; those that are no inputs follow.
 std::vector<const Entry*> tensor_entries(const Document& document) {
   const auto place = [](const Entry* entry) {
@@ -95,7 +97,7 @@ std::vector<const Entry*> tensor_entries(const Document& document) {
   std::vector<const Entry*> entries;
   entries.reserve(document.entries.size());
   for (const Entry& entry : document.entries)
-    if (entry.field->input || entry.field->names_tensors)  // sorted as they come: they are few
+    if (is_tensor(entry))  // sorted as they come: they are few
       entries.insert(std::upper_bound(entries.begin(), entries.end(), &entry, is_before), &entry);
   return entries;
 }
@@ -289,10 +291,10 @@ std::vector<std::string> ambiguous_weights(const Job& job) {
   if (job.document.find("weights_layout") || job.options.weights_layout == WeightsLayout::out_in)
     return names;
   for (const Input input : kProjectionWeights) {
-    const std::string key(name_of(input));
-    const Tensor* W = job.tensors.find(key);
+    const Tensor* W = find(job.tensors, input);
     if (W == nullptr || W->rank() != 2 || W->shape()[0] != W->shape()[1] || W->shape()[0] < 2)
       continue;
+    const std::string key(name_of(input));
     const auto [name, part] = split_part(job.origins.at(key));
     if (name.ends_with(".weight") && part.find(".T") == std::string::npos) names.push_back(key);
   }
@@ -403,14 +405,14 @@ void gather_pages(Job& job, TensorFiles& files) {
 /// The value of a key as recorded in results; for inline numbers only their shape. Moves the value
 /// out of the entry.
 Json recorded_value(Entry& entry, const Job& job) {
-  const Field* field = entry.field;
-  const Tensor* tensor = job.replaced.find(entry.key);
-  if (tensor == nullptr) tensor = job.tensors.find(entry.key);
-  const bool is_inline = field->type == FieldType::tensor && tensor != nullptr &&
+  const bool is_inline = entry.field->type == FieldType::tensor &&
                          entry.value.get<std::string>() == nullptr &&
                          entry.value.get<JsonObject>() == nullptr;
-  return is_inline ? Json{"numbers of shape " + to_string(tensor->shape())}
-                   : std::move(entry.value);
+  if (!is_inline) return std::move(entry.value);
+  const Tensor* tensor = job.replaced.find(entry.key);
+  if (tensor == nullptr) tensor = job.tensors.find(entry.key);
+  return tensor == nullptr ? std::move(entry.value)
+                           : Json{"numbers of shape " + to_string(tensor->shape())};
 }
 
 /// Whether the outputs of a result have elements of hidden keys, and none says which these are.
@@ -496,9 +498,9 @@ std::set<std::string> files_to_read(const Document& document, TensorFiles& files
 std::size_t bytes_to_read(const Document& document, TensorFiles& files) {
   std::set<std::string> paths = files_to_read(document, files);
   std::size_t bytes = 0;
-  for (const Entry* entry : tensor_entries(document))
-    if (!entry->numbers && entry->value.get<JsonObject>() != nullptr)
-      bytes = saturating_sum(bytes, random_tensor_bytes(entry->value));
+  for (const Entry& entry : document.entries)
+    if (is_tensor(entry) && !entry.numbers && entry.value.get<JsonObject>() != nullptr)
+      bytes = saturating_sum(bytes, random_tensor_bytes(entry.value));
   if (const Entry* draws = document.find("draws"))
     if (const auto steps = draws->value.get<JsonArray>())
       for (const Json& step : *steps) bytes = saturating_sum(bytes, bytes_of_step(step));

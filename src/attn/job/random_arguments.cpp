@@ -90,12 +90,11 @@ RandomArguments::RandomArguments(const Json& json, const std::vector<std::string
     refuse_argument(Problem{.message = "'size' and 'shape' are the same argument"});
 }
 
-bool RandomArguments::has(const std::string& key) const {
+bool RandomArguments::has(std::string_view key) const {
   return find(key) != nullptr || (key == "values" && values_ != nullptr);
 }
 
-int128 RandomArguments::integer(const std::string& key,
-                                std::optional<std::int64_t> fallback) const {
+int128 RandomArguments::integer(std::string_view key, std::optional<std::int64_t> fallback) const {
   if (fallback && !has(key)) return *fallback;
   const Json& value = need(key);
   if (const auto number = value.get<std::int64_t>()) return *number;
@@ -111,41 +110,41 @@ int128 RandomArguments::integer(const std::string& key,
   wrong(key, "a whole number", value);
 }
 
-std::int64_t RandomArguments::count(const std::string& key) const {
+std::int64_t RandomArguments::count(std::string_view key) const {
   const int128 number = integer(key);
   if (number < 0 || number > std::numeric_limits<std::int32_t>::max())
-    refuse_argument(
-        Problem{.subject = key, .expected = "0 to 2147483647", .found = decimal(number)});
+    refuse_argument(Problem{
+        .subject = std::string(key), .expected = "0 to 2147483647", .found = decimal(number)});
   if (need(key).get<std::string>() != nullptr) wrong(key, "a whole number", need(key));
   return static_cast<std::int64_t>(number);
 }
 
-double RandomArguments::number(const std::string& key, std::optional<double> fallback) const {
+double RandomArguments::number(std::string_view key, std::optional<double> fallback) const {
   double result = fallback.value_or(0);
   const Json* value = fallback ? find(key) : &need(key);
   if (value != nullptr && !value->as_number(result)) wrong(key, "a number", *value);
   return result;
 }
 
-bool RandomArguments::boolean(const std::string& key, bool fallback) const {
+bool RandomArguments::boolean(std::string_view key, bool fallback) const {
   const Json* value = find(key);
   if (value == nullptr) return fallback;
   if (const auto given = value->get<bool>()) return *given;
   wrong(key, "true or false", *value);
 }
 
-std::string RandomArguments::word(const std::string& key, const std::string& fallback) const {
+std::string RandomArguments::word(std::string_view key, std::string_view fallback) const {
   const Json* value = find(key);
-  if (value == nullptr) return fallback;
+  if (value == nullptr) return std::string(fallback);
   if (const auto given = value->get<std::string>()) return *given;
   wrong(key, "a string", *value);
 }
 
-std::optional<std::vector<double>> RandomArguments::numbers(const std::string& key) const {
+std::optional<std::vector<double>> RandomArguments::numbers(std::string_view key) const {
   const Json* value = find(key);
   if (value == nullptr) return std::nullopt;
   if (double one = 0; value->as_number(one)) return std::vector<double>{one};
-  const Tensor tensor = cast(tensor_from_json(*value, key), DType::f64);
+  const Tensor tensor = cast(tensor_from_json(*value, std::string(key)), DType::f64);
   if (tensor.rank() != 1) wrong(key, "a list of numbers", *value);
   const auto data = tensor.data<double>();
   return std::vector<double>(data.begin(), data.end());
@@ -159,25 +158,25 @@ Shape RandomArguments::shape() const {
   return shape;
 }
 
-Shape RandomArguments::sizes(const std::string& key) const {
+Shape RandomArguments::sizes(std::string_view key) const {
   const Json* value = find(key);
   if (value == nullptr) return {};
-  const std::string name = key == "size" ? "shape" : key;
-  std::vector<std::int64_t> numbers;
+  const std::string_view name = key == "size" ? "shape" : key;
+  Shape sizes;
+  const auto add = [&](std::int64_t number) {
+    if (number < 0)
+      refuse_argument(Problem{.subject = std::string(name),
+                              .expected = "whole numbers >= 0",
+                              .found = std::to_string(number)});
+    sizes.push_back(static_cast<std::size_t>(number));
+  };
   const auto empty = value->get<JsonArray>();
   if (const auto one = value->get<std::int64_t>())
-    numbers = {*one};
+    add(*one);
   else if (const auto list = value->get<JsonIntegers>())
-    numbers = *list;
+    std::for_each(list->begin(), list->end(), add);
   else if (empty == nullptr || !empty->empty())
     wrong(name, "a list of whole numbers", *value);
-  Shape sizes;
-  for (const std::int64_t number : numbers) {
-    if (number < 0)
-      refuse_argument(Problem{
-          .subject = name, .expected = "whole numbers >= 0", .found = std::to_string(number)});
-    sizes.push_back(static_cast<std::size_t>(number));
-  }
   return sizes;
 }
 
@@ -198,18 +197,20 @@ Tensor RandomArguments::values() const {
   return values_ != nullptr ? *values_ : tensor_from_json(need("values"), "values");
 }
 
-const Json* RandomArguments::find(const std::string& key) const { return json_.find(key); }
+const Json* RandomArguments::find(std::string_view key) const { return json_.find(key); }
 
-const Json& RandomArguments::need(const std::string& key) const {
+const Json& RandomArguments::need(std::string_view key) const {
   const Json* value = find(key);
   if (value == nullptr)
-    refuse_argument(Problem{.expected = "the argument '" + key + "'", .found = "none"});
+    refuse_argument(
+        Problem{.expected = "the argument '" + std::string(key) + "'", .found = "none"});
   return *value;
 }
 
-void RandomArguments::wrong(const std::string& key, const std::string& expected,
+void RandomArguments::wrong(std::string_view key, const std::string& expected,
                             const Json& found) const {
-  refuse_argument(Problem{.subject = key, .expected = expected, .found = found.kind()});
+  refuse_argument(
+      Problem{.subject = std::string(key), .expected = expected, .found = found.kind()});
 }
 
 }  // namespace attn

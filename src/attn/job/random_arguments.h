@@ -41,23 +41,23 @@ class RandomArguments {
   /// `values`, if any, is the argument of that name.
   RandomArguments(const Json& json, const std::vector<std::string>& known, const Tensor* values);
 
-  bool has(const std::string& key) const;
-  int128 integer(const std::string& key, std::optional<std::int64_t> fallback = {}) const;
+  bool has(std::string_view key) const;
+  int128 integer(std::string_view key, std::optional<std::int64_t> fallback = {}) const;
   /// 0 to 2^31 - 1. A string is an error, also one of digits.
-  std::int64_t count(const std::string& key) const;
-  double number(const std::string& key, std::optional<double> fallback = {}) const;
-  bool boolean(const std::string& key, bool fallback) const;
-  std::string word(const std::string& key, const std::string& fallback) const;
-  std::optional<std::vector<double>> numbers(const std::string& key) const;
+  std::int64_t count(std::string_view key) const;
+  double number(std::string_view key, std::optional<double> fallback = {}) const;
+  bool boolean(std::string_view key, bool fallback) const;
+  std::string word(std::string_view key, std::string_view fallback) const;
+  std::optional<std::vector<double>> numbers(std::string_view key) const;
   Shape shape() const;  ///< () when absent: one number
-  Shape sizes(const std::string& key) const;
+  Shape sizes(std::string_view key) const;
   DType dtype(DType fallback) const;
   Tensor values() const;
 
  private:
-  const Json* find(const std::string& key) const;  ///< nullptr when absent
-  const Json& need(const std::string& key) const;
-  [[noreturn]] void wrong(const std::string& key, const std::string& expected,
+  const Json* find(std::string_view key) const;  ///< nullptr when absent
+  const Json& need(std::string_view key) const;
+  [[noreturn]] void wrong(std::string_view key, const std::string& expected,
                           const Json& found) const;
 
   const Json& json_;

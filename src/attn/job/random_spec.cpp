@@ -151,8 +151,8 @@ TensorMap draw(const Json& spec, RandomStream& stream, const Tensor* values) {
     fail("expected an object with one random method, such as {\"randn\": {\"shape\": [2, 3]}}");
   const std::string& name = members->front().first;
   const Json& arguments = members->front().second;
-  require_method(stream.generator, name, false);
   const RandomMethod* method = find_method(stream.generator, name);
+  if (method == nullptr) refuse_method(stream.generator, name, false);
   return within(name, [&] {
     return method->draw(stream, RandomArguments(arguments, method->arguments, values));
   });
