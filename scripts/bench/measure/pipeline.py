@@ -29,8 +29,8 @@ def seconds(function):
     return time.perf_counter() - start
 
 
-def write_through(path, data):
-    with open(path, "wb") as file:
+def write_new(path, data):
+    with open(path, "xb") as file:
         file.write(data)
 
 
@@ -43,7 +43,7 @@ def pipeline(folder, heads, tokens, rounds):
     arrays = {name: rng.standard_normal((heads, tokens, WIDTH), dtype="f4") for name in "QKV"}
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array)
-    command = [ATTN, "run", "-q", "-o", f"context={folder}/context.npy", "--force",
+    command = [ATTN, "run", "-q", "-o", f"context={folder}/context.npy",
                *(word for name in "QKV" for word in (f"--{name.lower()}", folder / f"{name}.npy"))]
     buffer = bytearray(arrays["Q"].nbytes + 4096)
 
@@ -56,11 +56,13 @@ def pipeline(folder, heads, tokens, rounds):
         attn.run(**{name: array[None] for name, array in arrays.items()}, outputs=["context"])
 
     parts = {"`attn run`": lambda: subprocess.run(command, check=True), "reading": read, "computation": compute,
-             "writing": lambda: write_through(folder / "copy.npy", arrays["Q"].data)}
+             "writing": lambda: write_new(folder / "copy.npy", arrays["Q"].data)}
     times = {name: [] for name in parts}
     for _ in range(rounds):
         for name, part in parts.items():
             times[name].append(seconds(part))
+        for written in "context.npy", "copy.npy":
+            (folder / written).unlink()
     ratios = [run / (read + compute + write) for run, read, compute, write in zip(*times.values())]
     print(f"{heads} heads of {tokens:,} tokens, D = {WIDTH}, float32, {os.cpu_count()} processors, medians of {rounds}:\n")
     print("| part | seconds |\n| --- | ---: |")
