@@ -322,6 +322,14 @@ bool reads_rows(const Inputs& in, const std::vector<Request>& outputs) {
 /// Which inputs are copied in the dtype of the computation.
 enum class Copies { all, except_rows, except_floats };
 
+/// Whether this is a mask or a flag that is not converted.
+bool is_used_as_boolean(const std::string& name, const Tensor& tensor) {
+  if (tensor.dtype() != DType::boolean) return false;
+  const std::optional<Input> input = input_named(name);
+  return input &&
+         (row_of(*input).kind == InputKind::mask || row_of(*input).kind == InputKind::flag);
+}
+
 /// Bytes of the tensors and of these copies.
 std::size_t bytes_of_inputs(const Inputs& in, Copies copies) {
   std::size_t bytes = 0;
@@ -341,12 +349,7 @@ std::size_t bytes_of_inputs(const Inputs& in, Copies copies) {
     const DType used = is_float(tensor.dtype()) ? in.compute : DType::i64;
     if (!tensor.rows()) bytes = saturating_sum(bytes, tensor.bytes());
     if (copies == Copies::except_floats && is_float(tensor.dtype())) continue;
-    const auto is_used_as_it_is = [&] {
-      const std::optional<Input> input = input_named(name);
-      return tensor.dtype() == DType::boolean && input &&
-             (row_of(*input).kind == InputKind::mask || row_of(*input).kind == InputKind::flag);
-    };
-    if ((tensor.rows() || tensor.dtype() != used) && !is_used_as_it_is())
+    if ((tensor.rows() || tensor.dtype() != used) && !is_used_as_boolean(name, tensor))
       bytes = saturating_sum(bytes, saturating_product({tensor.size(), size_of(used)}));
   }
   if (in.B > 1)  // copies of those that the batch shares
