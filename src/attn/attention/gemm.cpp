@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <limits>
 #include <xtensor-blas/xblas.hpp>
-#include <xtensor/xadapt.hpp>
 
 #include "attn/base/error.h"
+#include "attn/problem/threads.h"
 
 namespace attn {
 namespace {
@@ -19,11 +19,16 @@ struct Extents {
   std::size_t m, n, k;
 };
 
+/// c (m, n) = a b for one pair of matrices, or for some rows and columns of c. Rows of c, and those
+/// of b, are `row` elements apart.
 template <class T>
-auto matrix(T* data, std::size_t rows, std::size_t columns) {
-  return xt::adapt(data, rows * columns, xt::no_ownership(),
-                   std::array<std::size_t, 2>{rows, columns});
-}
+struct Product {
+  const T *a, *b;
+  T* c;
+  Extents size;
+  std::size_t row_of_b, row_of_c;
+  Second second;
+};
 
 /// Whether a product is too small to be worth opening BLAS, which allocates a work buffer of 128
 /// MiB.
@@ -32,29 +37,30 @@ bool is_tiny(const Extents& size) {
   return size.m <= kMax && size.n <= kMax && size.k <= kMax && size.m * size.n * size.k <= kMax;
 }
 
-/// c (m, n) = a b, each element summed in order.
+/// Each element is summed in order.
 template <class T>
-void multiply_tiny(const T* a, const T* b, T* c, const Extents& size, Second second) {
-  const bool transposed = second == Second::transposed;
-  const std::size_t across = transposed ? size.k : 1, down = transposed ? 1 : size.n;
-  for (std::size_t i = 0; i < size.m; ++i)
-    for (std::size_t j = 0; j < size.n; ++j) {
+void multiply_tiny(const Product<T>& p) {
+  const auto& [m, n, k] = p.size;
+  const bool transposed = p.second == Second::transposed;
+  const std::size_t across = transposed ? p.row_of_b : 1, down = transposed ? 1 : p.row_of_b;
+  for (std::size_t i = 0; i < m; ++i)
+    for (std::size_t j = 0; j < n; ++j) {
       T sum = 0;
-      for (std::size_t l = 0; l < size.k; ++l) sum += a[i * size.k + l] * b[j * across + l * down];
-      c[i * size.n + j] = sum;
+      for (std::size_t l = 0; l < k; ++l) sum += p.a[i * k + l] * p.b[j * across + l * down];
+      p.c[i * p.row_of_c + j] = sum;
     }
 }
 
-/// c (m, n) = a b for one pair of matrices. xt::blas::gemm and not xt::linalg::dot, which gives
-/// wrong shapes for views that alias and for empty axes.
+/// The function below xt::blas::gemm, which takes no part of the columns of a matrix.
 template <class T>
-void multiply(const T* a, const T* b, T* c, const Extents& size, Second second, std::string_view) {
-  if (is_tiny(size)) return multiply_tiny(a, b, c, size, second);
-  const bool transposed = second == Second::transposed;
-  auto product = matrix(c, size.m, size.n);
-  xt::blas::gemm(matrix(a, size.m, size.k),
-                 transposed ? matrix(b, size.n, size.k) : matrix(b, size.k, size.n), product, false,
-                 transposed);
+void multiply(const Product<T>& p, std::string_view) {
+  if (is_tiny(p.size)) return multiply_tiny(p);
+  const auto index = [](std::size_t n) { return static_cast<xt::blas_index_t>(n); };
+  cxxblas::gemm<xt::blas_index_t>(
+      cxxblas::StorageOrder::RowMajor, cxxblas::Transpose::NoTrans,
+      p.second == Second::transposed ? cxxblas::Transpose::Trans : cxxblas::Transpose::NoTrans,
+      index(p.size.m), index(p.size.n), index(p.size.k), T(1), p.a, index(p.size.k), p.b,
+      index(p.row_of_b), T(0), p.c, index(p.row_of_c));
 }
 
 /// The scalar product of a row and a column, whose elements are `step` apart. Returns false if a
@@ -73,15 +79,15 @@ bool add_products(const std::int64_t* row, const std::int64_t* column, std::size
 
 /// Integers that do not fit are summed in 128 bits, so that only a result that does not fit is an
 /// error.
-void multiply(const std::int64_t* a, const std::int64_t* b, std::int64_t* c, const Extents& size,
-              Second second, std::string_view stage) {
-  const bool transposed = second == Second::transposed;
-  const std::size_t step = transposed ? 1 : size.n;
+void multiply(const Product<std::int64_t>& p, std::string_view stage) {
+  const Extents& size = p.size;
+  const bool transposed = p.second == Second::transposed;
+  const std::size_t step = transposed ? 1 : p.row_of_b;
   for (std::size_t i = 0; i < size.m; ++i)
     for (std::size_t j = 0; j < size.n; ++j) {
-      const std::int64_t* row = a + i * size.k;
-      const std::int64_t* column = transposed ? b + j * size.k : b + j;
-      std::int64_t& element = c[i * size.n + j];
+      const std::int64_t* row = p.a + i * size.k;
+      const std::int64_t* column = transposed ? p.b + j * p.row_of_b : p.b + j;
+      std::int64_t& element = p.c[i * p.row_of_c + j];
       if (std::int64_t sum = 0; add_products(row, column, step, size.k, sum)) {
         element = sum;
         continue;
@@ -130,6 +136,20 @@ void require_blas_extents(const Extents& size, std::string_view stage) {
                 .found = to_string({size.m, size.k}) + " times " + to_string({size.k, size.n})});
 }
 
+/// How many threads compute such products: few if these are short, and so many that OpenBLAS packs
+/// at most 16 MiB of the operands.
+template <class T>
+std::size_t threads_for(const Extents& size, std::size_t products) {
+  constexpr double kLeast = 1e7;
+  constexpr std::size_t kPackedDepth = 512, kPackedBytes = std::size_t{16} << 20;
+  const double all = static_cast<double>(size.m) * static_cast<double>(size.n) *
+                     static_cast<double>(size.k) * static_cast<double>(products);
+  if (all < kLeast) return 1;
+  const std::size_t packed = sizeof(T) * std::min(size.k, kPackedDepth) *
+                             (std::min(size.n, kProductColumns) + kProductRows);
+  return std::max<std::size_t>(1, kPackedBytes / packed);
+}
+
 template <class T>
 Tensor multiply_all(const Tensor& a, const Tensor& b, Second second, std::string_view stage) {
   const std::size_t r = a.rank(), s = b.rank();
@@ -140,15 +160,26 @@ Tensor multiply_all(const Tensor& a, const Tensor& b, Second second, std::string
   Tensor product(dtype_of<T>, shape);
   if (product.size() == 0 || size.k == 0) return product;  // an empty sum is 0
   require_blas_extents(size, stage);
-  const std::size_t sharing = matrices(a) / matrices(b);
-  T* c = product.mutable_data<T>().data();
-  for (std::size_t i = 0; i < matrices(a); ++i)
-    for (std::size_t row = 0; row < size.m; row += kProductRows) {
-      const Extents block{std::min(kProductRows, size.m - row), size.n, size.k};
-      multiply(a.data<T>().data() + (i * size.m + row) * size.k,
-               b.data<T>().data() + i / sharing * size.k * size.n, c + (i * size.m + row) * size.n,
-               block, second, stage);
-    }
+  const std::size_t count = matrices(a), sharing = count / matrices(b);
+  const std::size_t down = (size.m + kProductRows - 1) / kProductRows,
+                    across = (size.n + kProductColumns - 1) / kProductColumns;
+  const bool transposed = second == Second::transposed;
+  const std::size_t row_of_b = transposed ? size.k : size.n;
+  T* const c = product.mutable_data<T>().data();
+  run_in_parallel(count * down * across, threads_for<T>(size, count), [&](std::size_t part) {
+    const std::size_t i = part / (down * across), row = part / across % down * kProductRows,
+                      column = part % across * kProductColumns;
+    multiply(Product<T>{a.data<T>().data() + (i * size.m + row) * size.k,
+                        b.data<T>().data() + i / sharing * size.k * size.n +
+                            column * (transposed ? row_of_b : 1),
+                        c + (i * size.m + row) * size.n + column,
+                        {std::min(kProductRows, size.m - row),
+                         std::min(kProductColumns, size.n - column), size.k},
+                        row_of_b,
+                        size.n,
+                        second},
+             stage);
+  });
   return product;
 }
 

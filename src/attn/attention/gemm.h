@@ -14,6 +14,8 @@ enum class Second { plain, transposed };
 /// of the product then depend on the rows of its block only, and not on how many blocks follow:
 /// processes that share a problem divide it between blocks.
 inline constexpr std::size_t kProductRows = 256;
+/// Wide products are computed in parts of this many columns, for several threads.
+inline constexpr std::size_t kProductColumns = 1024;
 
 /// a (..., m, k) times b (..., k, n), or (..., n, k) transposed: a matrix product for each matrix
 /// of a. If b has fewer matrices, consecutive matrices of a share one of them, as grouped heads
