@@ -357,3 +357,21 @@ def test_mistakes_of_random_jobs_are_seen(seed):
     (["randn", "--kind", "adversarial"], "not used with a method"), ([], "METHOD is required")])
 def test_words_that_do_not_fit(words, message):
     assert_error(attn("random", *words), 2, message)
+
+
+def test_adversarial_inputs_of_packed_tokens_are_those_of_a_batch_of_one(tmp_path):
+    """Layout thd, (tokens, heads, D): its middle axis has heads, not tokens."""
+    tensors = np.random.default_rng(4).normal(size=(3, 12, 4, 8)).astype("f4")
+
+    def made(layout, numbers):
+        np.savez(tmp_path / f"{layout}.npz", **dict(zip("QKV", numbers)))
+        names = {key: f"{layout}.npz#{key}" for key in "QKV"}
+        (tmp_path / f"{layout}.json").write_text(json.dumps({**names, "layout": layout, "causal": True}))
+        out = tmp_path / f"{layout}-made.npz"
+        run = attn("random", "--kind", "adversarial", "--for", tmp_path / f"{layout}.json", "-o", out)
+        assert run.returncode == 0, run.stderr
+        return np.load(out)
+
+    packed, batch = made("thd", tensors), made("blhd", tensors[:, None])
+    for key in "QKV":
+        np.testing.assert_array_equal(packed[key], batch[key][0])

@@ -1,5 +1,5 @@
-// Attention in plain loops in long double, the reference for tests of core. It shares no arithmetic
-// with core, only the types of the options.
+// Attention in plain loops in long double, the reference for tests of attention. It shares no
+// arithmetic with the program, only the types of the options.
 //
 // Each result has an error bound for a program with unit roundoff u, from running error analysis
 // (Higham 2002, section 3): the error of a sum of n products is at most (n + 2) u times the sum of

@@ -629,7 +629,7 @@ test('the tooltip of a mean of heads has the means of their statistics', () => {
 
 test('a sentence says which heads the overview has, and in what order', () => {
   const one = state(), overview = {heads: [0, 1, 2, 3], initials: '', hasMore: false}, data = {facts, headCount: 4, compares: true, tile: () => undefined, overviews: [[]]};
-  const heads = Object.assign(Object.create(Heads.prototype), {data, state: one, names: {stage: 'weights'}, overview, matrices: 'heads', refused: ''});
+  const heads = Object.assign(Object.create(Heads.prototype), {data, state: one, names: {stage: 'weights'}, overview, noun: 'heads', refused: ''});
   assert.equal(heads.words, '4 heads');
   Object.assign(one, {order: 'entropy', set: 2});
   Object.assign(overview, {heads: [3, 1], hasMore: true});

@@ -15,7 +15,7 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 ATTN = ROOT / "build" / "release" / "attn"
 WIDTH = 64
-# The sizes of Llama 3 8B but for the number of layers.
+# The layers are those of Llama 3 8B.
 CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "num_attention_heads": 32,
           "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 14336, "vocab_size": 32000,
           "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "hidden_act": "silu", "max_position_embeddings": 8192,
@@ -63,7 +63,8 @@ def pipeline(folder, heads, tokens, rounds):
             times[name].append(seconds(part))
         for written in "context.npy", "copy.npy":
             (folder / written).unlink()
-    ratios = [run / (read + compute + write) for run, read, compute, write in zip(*times.values())]
+    whole, *others = times.values()
+    ratios = [run / sum(parts) for run, *parts in zip(whole, *others)]
     print(f"{heads} heads of {tokens:,} tokens, D = {WIDTH}, float32, {os.cpu_count()} processors, medians of {rounds}:\n")
     print("| part | seconds |\n| --- | ---: |")
     for name, values in times.items():
@@ -82,7 +83,7 @@ def layer_tensors(layer):
 
 
 def bfloat16(values):
-    """The bits of small numbers, rounded down."""
+    """The bits of numbers, rounded towards 0."""
     return (values.astype("f4").view("u4") >> 16).astype("u2")
 
 
@@ -152,7 +153,7 @@ def checkpoint(folder, gigabytes, rounds):
     def attn(count):
         subprocess.run([ATTN, "run", "-q", "--model", folder, "--layer", f"0:{count}" if count > 1 else "0",
                         "--hidden", folder / "hidden{layer}.npy" if count > 1 else folder / "hidden.npy", "-o",
-                        f"output={folder}/ours-{{layer}}.npy", "--force"], check=True)
+                        f"output={folder}/ours-{{layer}}.npy"], check=True)
 
     def transformers(count):
         subprocess.run([sys.executable, "-W", "ignore", "-c", TRANSFORMERS, folder, str(count)], check=True,
@@ -165,10 +166,17 @@ def checkpoint(folder, gigabytes, rounds):
     for program in programs.values():  # fills the page cache
         program(layers)
     check(folder)
+
+
+    def timed(program, count):
+        for written in [*folder.glob("ours-*"), *folder.glob("theirs-*")]:
+            written.unlink()
+        return seconds(lambda: program(count))
+
     for _ in range(rounds):
         for name, program in programs.items():
-            firsts[name].append(seconds(lambda: program(1)))
-            others[name].append((seconds(lambda: program(layers)) - firsts[name][-1]) / (layers - 1))
+            firsts[name].append(timed(program, 1))
+            others[name].append((timed(program, layers) - firsts[name][-1]) / (layers - 1))
     print(f"{gigabytes:g} GB of {layers} layers, {TOKENS_OF_LAYER} tokens, medians of {rounds}:\n")
     print("| program | first layer | each further layer |\n| --- | ---: | ---: |")
     for name in programs:

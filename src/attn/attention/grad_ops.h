@@ -14,8 +14,6 @@
 #include "attn/attention/derivatives.h"
 #include "attn/attention/fused_gradients.h"
 #include "attn/attention/gemm.h"
-#include "attn/attention/qk_norm.h"
-#include "attn/attention/query_scale.h"
 #include "attn/attention/rotary.h"
 #include "attn/attention/traced_ops.h"
 #include "attn/base/error.h"

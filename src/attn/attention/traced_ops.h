@@ -18,7 +18,6 @@
 #include "attn/attention/tape.h"
 #include "attn/attention/tensor_ops.h"
 #include "attn/problem/inputs.h"
-#include "attn/problem/layout.h"
 #include "attn/tensor/rearrange.h"
 
 namespace attn {

@@ -168,13 +168,13 @@ class LayersOfItem {
         series_(std::move(document), files),
         layers_(series_, files) {}
 
-  /// Returns as compute().
-  bool compute() {
+  /// Returns false if it needs more memory than is free now, and has to be started again.
+  bool run() {
     if (context_.records_inputs && !context_.dry_run)
       outcome_.inputs = digest_of_line(attempt_.item);
     try {
       for (const std::int64_t number : series_.layers())
-        if (!compute(number)) return false;
+        if (!add_layer(number)) return false;
     } catch (const ReadBudget::Busy& busy) {
       throw ReadBudget::Busy{saturating_sum(layers_.bytes_kept(), busy.bytes)};
     }
@@ -185,15 +185,12 @@ class LayersOfItem {
     Result result = layers_.take_description();
     result.outputs = results_->outputs();
     outcome_.warning = join(layers_.warnings(series_.layers().size()), "; ");
-    std::unique_ptr<ResultWriter> writer;
-    if (context_.naming && context_.naming->bundle == 0)
-      writer = writer_of_item(attempt_.item, context_, job_);
-    deliver(result, writer.get(), attempt_, context_, outcome_);
+    deliver(result, writer_.get(), attempt_, context_, outcome_);
     return true;
   }
 
  private:
-  bool compute(std::int64_t number) {
+  bool add_layer(std::int64_t number) {
     const std::size_t limit = files_.limits().memory;
     TensorFiles own(files_, files_.limits());
     std::optional<PreparedJob> prepared;
@@ -221,6 +218,8 @@ class LayersOfItem {
     if (!results_) {
       results_.emplace(layers_.joined(), nullptr);
       add_inputs_of(files_);
+      if (context_.naming && context_.naming->bundle == 0)
+        writer_ = writer_of_item(attempt_.item, context_, job_);
     }
     layers_.describe(job_, prepared->inputs, own);
     add_inputs_of(own);
@@ -244,8 +243,9 @@ class LayersOfItem {
   Layers layers_;
   Job job_;  ///< of the last layer
   std::optional<JoinedResults> results_;
-  MemoryEstimate memory_;           ///< of the layer that needs most
-  std::set<std::string> recorded_;  ///< names of the inputs
+  std::unique_ptr<ResultWriter> writer_;  ///< nullptr unless the results have files of their own
+  MemoryEstimate memory_;                 ///< of the layer that needs most
+  std::set<std::string> recorded_;        ///< names of the inputs
 };
 
 /// Returns false if it needs more memory than is free now, and has to be started again.
@@ -262,8 +262,7 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
                        [&](std::size_t bytes) { return reservation.grow_to(bytes); });
   Document document = attempt.document.read(context, files, outcome.id);
   if (has_several_layers(document))
-    return LayersOfItem(attempt, context, std::move(document), files, reservation, outcome)
-        .compute();
+    return LayersOfItem(attempt, context, std::move(document), files, reservation, outcome).run();
   const std::optional<HiddenStates> hidden = expand_model(document, files);
   MemoryEstimate before_reading;
   before_reading.add("the job document", attempt.document.memory());

@@ -25,7 +25,6 @@
 #include "attn/bounds/expected_error.h"
 #include "attn/bounds/norm_error.h"
 #include "attn/problem/inputs.h"
-#include "attn/problem/layout.h"
 #include "attn/problem/mask.h"
 #include "attn/tensor/rearrange.h"
 

@@ -12,7 +12,6 @@
 
 #include "attn/attention/derivatives.h"
 #include "attn/attention/formula.h"
-#include "attn/attention/qk_norm.h"
 #include "attn/attention/traced_ops.h"
 #include "attn/bounds/attended_errors.h"
 #include "attn/bounds/error_ops.h"

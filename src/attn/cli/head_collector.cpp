@@ -1,7 +1,5 @@
 #include "attn/cli/head_collector.h"
 
-#include <utility>
-
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/cli/layer_tensors.h"

@@ -5,8 +5,10 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "attn/base/text.h"
 #include "attn/cli/weights_files.h"
 #include "attn/io/tensor_file.h"
 #include "attn/stats/head_statistics.h"

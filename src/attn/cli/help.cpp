@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <string_view>
 
-#include "attn/attention/attention.h"
-
 extern "C" {
 extern const char attn_topics_begin[], attn_topics_end[];
 }

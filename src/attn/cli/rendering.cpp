@@ -6,7 +6,6 @@
 #include <string_view>
 #include <utility>
 
-#include "attn/attention/attention.h"
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"

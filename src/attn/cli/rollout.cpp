@@ -1,4 +1,5 @@
 // attn rollout: attention rollout over the layers of a model.
+
 #include "attn/stats/rollout.h"
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attn/base/error.h"

@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 
-#include "attn/attention/attention.h"
 #include "attn/attention/fused.h"
 #include "attn/base/error.h"
 #include "attn/base/text.h"

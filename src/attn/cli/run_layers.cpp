@@ -9,12 +9,10 @@
 #include <utility>
 
 #include "attn/base/error.h"
-#include "attn/base/text.h"
 #include "attn/cli/rendering.h"
 #include "attn/cli/terminal.h"
 #include "attn/io/open_file.h"
 #include "attn/job/field_value.h"
-#include "attn/model/layer_job.h"
 #include "attn/model/layer_series.h"
 #include "attn/model/model_job.h"
 #include "attn/run/execution.h"
@@ -23,7 +21,6 @@
 #include "attn/run/memory_estimate.h"
 #include "attn/run/output_target.h"
 #include "attn/run/result_writer.h"
-#include "attn/tensor/shape.h"
 
 namespace attn {
 namespace {
@@ -115,12 +112,12 @@ class LayersRun {
       layer->job = read_job(std::move(document), layer->files);
       if (is_joined_) add_batch_axis(layer->job);
       layer->job.outputs = outputs_of(layer->job, destination_);
+      if (!by_rows_)
+        by_rows_ = destination_.shown ? OutputSet{}
+                                      : outputs_for_rows(destination_.targets, layer->job.outputs);
+      layer->prepared = prepare_job(layer->job, *by_rows_);
     };
     within(layer_name(number), inside);
-    if (!by_rows_)
-      by_rows_ = destination_.shown ? OutputSet{}
-                                    : outputs_for_rows(destination_.targets, layer->job.outputs);
-    layer->prepared = prepare_job(layer->job, *by_rows_);
     return layer;
   }
 

@@ -18,7 +18,6 @@
 #include "attn/io/json_write.h"
 #include "attn/io/staged_file.h"
 #include "attn/io/used_files.h"
-#include "attn/job/fields.h"
 
 namespace attn {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <optional>
 #include <span>
+#include <string_view>
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"

@@ -35,7 +35,8 @@ ResultFile result_of(const TensorRef& ref, TensorFiles& files);
 std::vector<std::string> weights_in(const TensorMap& tensors);
 
 /// The axes of a tensor of a result before the last `inner` ones: layers, batch, heads, of which
-/// some may be missing. Errors: data, for too few or too many axes and as limit_empty_tensor().
+/// some may be missing. Errors: data, for too few or too many axes, and for a tensor
+/// without elements whose other axes have a product above 2^20.
 HeadAxes head_axes(const ResultFile& result, const std::string& name, std::size_t inner);
 
 /// Warns if the first of four axes may be layers: it is taken as the batch, but only provenance

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "attn/attention/attention.h"
 #include "attn/base/error.h"
 #include "attn/bounds/expected_error.h"
 #include "attn/bounds/gradient_error.h"

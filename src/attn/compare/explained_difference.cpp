@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "attn/attention/derivatives.h"
 #include "attn/base/error.h"
 #include "attn/base/memory_limit.h"
 #include "attn/bounds/gradient_error.h"
@@ -168,8 +167,9 @@ void search_mistake(const Variant& job, const Evidence& evidence, SearchLimits& 
   if (!pair.diagnosis->findings.empty() || !pair.diagnosis->arithmetic.empty()) pair.hints.clear();
 }
 
-/// Whether the pair passes, or a hint explains the difference.
-bool is_explained(const Wrong& wrong, const Job& job, TensorPair& pair) {
+/// Whether the pair passes, or a hint explains the difference. Tries the other layout, and makes it
+/// the hint if A agrees with it.
+bool is_explained_by_layout(const Wrong& wrong, const Job& job, TensorPair& pair) {
   if (pair.passed() || is_explained(pair)) return true;
   const std::string hint = other_layout(wrong, job);
   if (!hint.empty()) pair.hints = {hint};
@@ -208,7 +208,8 @@ void explain_difference(const Job& job, const PreparedJob& prepared, const Plann
                         const Precision& precision, bool bounded, SearchLimits& limits,
                         TensorPair& pair) {
   const Request& output = planned.request;
-  if (is_explained({pair.compared, output, bounded ? &precision : nullptr}, job, pair)) return;
+  if (is_explained_by_layout({pair.compared, output, bounded ? &precision : nullptr}, job, pair))
+    return;
   if (pair.found.same()) return;  // a gate fails, but the errors are within their bounds
   const Tensor reference = cast(pair.compared.b, DType::f64);
   std::optional<Tensor> bounds = pair.compared.bounds;
@@ -234,7 +235,7 @@ void explain_difference(const PartwiseJob& parts, PartwiseJob::Found& found, con
                         const PlannedOutput& planned, const Precision& precision,
                         SearchLimits& limits) {
   TensorPair& pair = found.pair;
-  if (is_explained({pair.compared, planned.request, &precision}, job, pair)) return;
+  if (is_explained_by_layout({pair.compared, planned.request, &precision}, job, pair)) return;
   const PartwiseJob::Sample sample = parts.sample(pair.compared, planned, precision, found.errors);
   stop_keeping_freed_memory();
   const Excerpt of_rows;

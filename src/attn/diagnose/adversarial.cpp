@@ -34,7 +34,7 @@ constexpr std::size_t kEdge = 16;
 constexpr std::array<std::size_t, 6> kOrder = {5, 4, 2, 3, 1, 0};
 
 /// Element i of a tensor of tokens: the last axis has the columns, and the one before, or with
-/// Layout::blhd or packed heads another, the tokens.
+/// Layout::blhd, Layout::thd or packed heads another, the tokens.
 struct Element {
   std::size_t token, column, head;
 };
@@ -42,7 +42,7 @@ struct Element {
 std::size_t token_axis(const Tensor& tensor, const Options& options) {
   const std::size_t rank = tensor.rank();
   if (rank == 4) return options.layout == Layout::bhld ? 2 : 1;
-  if (rank == 3 && options.batch_second) return 0;
+  if (rank == 3 && (options.batch_second || options.layout == Layout::thd)) return 0;
   return rank - 2;
 }
 
@@ -51,6 +51,8 @@ Element element_of(const Tensor& tensor, std::size_t axis, std::size_t i, std::s
   std::size_t stride = 1;
   for (std::size_t k = axis + 1; k < shape.size(); ++k) stride *= shape[k];
   const std::size_t column = i % shape.back();
+  if (shape.size() == 3 && axis == 0 && shape[2] == D)  // Layout::thd, or one head
+    return {i / stride, column, i / D % shape[1]};
   if (shape.size() < 4)
     return {i / stride % shape[axis], column, column / std::max<std::size_t>(1, D)};
   const std::size_t heads = axis == 2 ? i / stride / shape[2] : i / shape[3];

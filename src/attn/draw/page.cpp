@@ -14,7 +14,6 @@
 #include "attn/draw/joint_labels.h"
 #include "attn/draw/markup.h"
 #include "attn/draw/page_elements.h"
-#include "attn/print/numpy_text.h"
 
 extern "C" {
 extern const char attn_font_begin[], attn_font_end[], attn_font_sha256[];

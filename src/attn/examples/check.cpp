@@ -11,7 +11,6 @@
 #include "attn/examples/evaluate.h"
 #include "attn/examples/printed_numbers.h"
 #include "attn/io/file.h"
-#include "attn/print/numpy_text.h"
 
 namespace attn {
 namespace {

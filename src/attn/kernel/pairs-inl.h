@@ -24,7 +24,8 @@ namespace attn::kernel::HWY_NAMESPACE {
 template <class T>
 inline constexpr bool kMultipliesPairs = ATTN_HAS_PAIRS ? std::is_same_v<T, float> : false;
 
-/// Rounds elements to bfloat16, to nearest with ties to even. Subnormal numbers become 0.
+/// Rounds elements to bfloat16, to nearest with ties to even. Subnormal numbers become 0. Does
+/// nothing with double, which has no such factors.
 template <class T>
 HWY_NOINLINE void round_to_bfloat16(T* x, std::size_t count) {
   if constexpr (std::is_same_v<T, float>) {
@@ -49,7 +50,8 @@ HWY_NOINLINE void round_to_bfloat16(T* x, std::size_t count) {
 }
 
 #if ATTN_HAS_PAIRS
-/// Rounds `columns` numbers as round_to_bfloat16() does.
+/// Rounds `columns` numbers as round_to_bfloat16() does, to pairs. An odd last one is paired with
+/// 0.
 HWY_INLINE void round_to_pairs(const float* from, std::size_t columns, float* to) {
   const Tag<float> d;
   constexpr std::size_t kNumbers = 2 * kLanes<float>;
@@ -69,7 +71,7 @@ HWY_INLINE void round_to_pairs(const float* from, std::size_t columns, float* to
   std::memcpy(to + i / 2, pairs, (columns - i + 1) / 2 * sizeof(float));
 }
 
-/// Copies `columns` bfloat16 numbers.
+/// Copies `columns` bfloat16 numbers as pairs. An odd last one is paired with 0.
 HWY_INLINE void copy_pairs_of_row(const std::byte* from, std::size_t columns, float* to) {
   const hn::ScalableTag<std::uint8_t> d;
   constexpr std::size_t kBytes = hn::MaxLanes(d);
@@ -90,6 +92,7 @@ HWY_INLINE Vec<T> add_product(Vec<T> a, Vec<T> b, Vec<T> sum) {
   if constexpr (!kPairs) {
     return hn::MulAdd(a, b, sum);
   } else {
+    static_assert(kMultipliesPairs<T>);
 #if ATTN_HAS_PAIRS
     asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
 #endif

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attn/model/layer_series.h"
@@ -19,7 +20,7 @@ namespace attn {
 std::string layer_name(std::int64_t layer);
 
 /// Several layers of a model, one after the other. Their results are joined, or each has files of
-/// its own; then only memory(), compute() and warnings() are called.
+/// its own; then join() and the functions of the description are not called.
 class Layers {
  public:
   /// `files` has read what all layers use. `hint` is for users whose layers cannot be joined.
@@ -38,7 +39,7 @@ class Layers {
   /// The memory of one layer with these.
   MemoryEstimate memory(std::int64_t layer, const Plan& plan) const;
 
-  /// Adds a joined layer, whose tensors `own` has read, to the description of the result.
+  /// After join(): adds the layer, whose tensors `own` has read, to the description of the result.
   void describe(const Job& job, const Inputs& in, const TensorFiles& own);
   /// The description, a result without outputs; called once.
   Result take_description();

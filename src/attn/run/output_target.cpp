@@ -6,7 +6,7 @@
 #include <bit>
 #include <filesystem>
 
-#include "attn/attention/attention.h"
+#include "attn/problem/output_table.h"
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "attn/tensor/tensor.h"
-#include "attn/tensor/transposed.h"
 
 namespace attn {
 

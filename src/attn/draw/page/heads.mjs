@@ -30,7 +30,7 @@ export class Heads {
     this.selected = selected;
     this.address = address;
     this.around = around;
-    this.matrices = `${matrixName(data.facts)}s`;
+    this.noun = `${matrixName(data.facts)}s`;
     /** What is wrong with the limits of a statistic, or why the lines of a head are not added. */
     this.refused = '';
     this.listen();
@@ -48,7 +48,7 @@ export class Heads {
     });
     address.onChange('order', value => {
       state.lowestFirst = value.startsWith('-');
-      state.order = value.replace('-', '');
+      state.order = value.replace(/^-/, '');
       state.least = -Infinity;
       state.most = Infinity;
       input('least').value = input('most').value = '';
@@ -74,12 +74,12 @@ export class Heads {
 
   /** Says the range of the statistic that orders the heads, at the fields that limit it. */
   showRange() {
-    const {data, state, matrices} = this;
+    const {data, state, noun} = this;
     byId('range').hidden = state.order === 'file';
     const numbers = statistic(data.facts, state.order, state.set).filter(value => value !== null);
     const [least, most] = [Math.min(...numbers), Math.max(...numbers)];
     const stay = data.count > data.headCount ? ', tiles stay' : '';
-    [input('least').title, input('most').title] = numbers.length > 0 ? [`${matrices} with less are left out${stay}; the least is ${least}`, `${matrices} with more are left out${stay}; the largest is ${most}`] : ['', ''];
+    [input('least').title, input('most').title] = numbers.length > 0 ? [`${noun} with less are left out${stay}; the least is ${least}`, `${noun} with more are left out${stay}; the largest is ${most}`] : ['', ''];
   }
 
   arrange() {
@@ -99,11 +99,11 @@ export class Heads {
   /** Says which heads the overview has. */
   write() { byId('shown').textContent = this.words; }
   get words() {
-    const {data, data: {facts}, state, state: {order, set}, overview, matrices} = this, {length} = overview.heads.filter(head => !data.tile(head));
+    const {data, data: {facts}, state, state: {order, set}, overview, noun} = this, {length} = overview.heads.filter(head => !data.tile(head));
     const isScreen = !device.print;
     // What the controls say, which a sheet does not have.
     const printed = isScreen ? '' : `${data.compares ? ` of ${chosenText('set')}` : ''} ${order === 'file' ? 'in the order of the file' : chosenText('order')}`;
-    const shown = (length === data.headCount ? `${length} ${matrices}` : `${length} of ${data.headCount} ${matrices}`) + printed;
+    const shown = (length === data.headCount ? `${length} ${noun}` : `${length} of ${data.headCount} ${noun}`) + printed;
     const changes = isChange(facts, order, set), first = `the ${state.lowestFirst ? changes ? 'smallest' : 'lowest' : 'largest'}${changes ? ' change' : ''} first`;
     const note = facts.statistics.find(({name}) => name === order)?.note ?? '';
     return this.refused || [shown, order === 'file' ? '' : first, note, order === 'difference' && set !== kDifference ? 'numbers are of the difference' : '', this.names.stage === 'weights' ? '' : 'weights', changes ? 'first minus second' : '',
@@ -141,7 +141,7 @@ export class Heads {
     const {pinned} = this.state, at = pinned.indexOf(head);
     if (at >= 0) pinned.splice(at, 1);
     else if (pinned.length < kMostPinned) pinned.push(head);
-    this.refused = at < 0 && !pinned.includes(head) ? `lines of at most ${kMostPinned + 1} ${this.matrices}; remove those of one first` : '';
+    this.refused = at < 0 && !pinned.includes(head) ? `lines of at most ${kMostPinned + 1} ${this.noun}; remove those of one first` : '';
     this.arrange();
     this.overview.drawRings();
     this.address.saveSoon();
@@ -154,7 +154,7 @@ export class Heads {
     if (this.state.order !== kSelected || !selected) return;
     this.showRange();
     this.overview.draw();
-    const isComplete = await selected.readAll(done => { byId('shown').textContent = `${done} of ${this.data.headCount} ${this.matrices} read`; });
+    const isComplete = await selected.readAll(done => { byId('shown').textContent = `${done} of ${this.data.headCount} ${this.noun} read`; });
     if (!isComplete) return;
     this.showRange();
     this.draw();

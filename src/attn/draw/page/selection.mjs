@@ -17,6 +17,8 @@ export class Selection {
     this.draw = draw;
     /** Whether it is drawn in the next frame: several moves within a frame are drawn once. */
     this.isAsked = false;
+    /** Whether the value is then said: a key has moved the selection. */
+    this.saysNext = false;
   }
 
   /**
@@ -35,12 +37,15 @@ export class Selection {
       if (x !== camera.x || y !== camera.y) matrices.drawSoon();
     }
     if (!inLines) side.revealed = side.lines.toKey = false;
+    this.saysNext ||= byKey;
     if (this.isAsked) return;
     this.isAsked = true;
     requestAnimationFrame(() => {
       this.isAsked = false;
       this.draw();
-      if (byKey) say(`${byId('query').textContent}, ${byId('key').textContent}: ${byId('value').textContent}`);
+      if (!this.saysNext) return;
+      this.saysNext = false;
+      say(`${byId('query').textContent}, ${byId('key').textContent}: ${byId('value').textContent}`);
     });
   }
 
