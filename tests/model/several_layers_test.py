@@ -670,6 +670,22 @@ def test_batch_refuses_layers_that_cannot_be_joined(folder):
     assert not (folder / "out" / "a.npz").exists()
 
 
+def test_batch_skips_an_existing_result_before_it_computes(folder):
+    """With --no-clobber: the layers have NaN, which would be an error."""
+    np.save(folder / "h.npy", np.full((LAYERS, B, L, M), np.nan))
+    (folder / "out").mkdir()
+    (folder / "out" / "a.npz").write_bytes(b"kept")
+    done = batch(folder, "--out-dir", "out", "--no-clobber", "--nan", "refuse")
+    assert (done.returncode, b"1 skipped" in done.stderr) == (0, True), done.stderr
+    assert (folder / "out" / "a.npz").read_bytes() == b"kept"
+
+
+def test_an_error_of_shapes_names_the_layer(folder):
+    np.save(folder / "mask.npy", np.ones((L + 1, L), bool))
+    done = run(folder, "--mask", "mask.npy", layer="2,3")
+    assert_error(done, 65, "attn: ", "layer 2: ", "mask", f"({L + 1}, {L})")
+
+
 def test_batch_with_too_little_memory(folder):
     np.save(folder / "h.npy", np.zeros((LAYERS, 1, 600, M)))
     done = batch(folder, "--out-dir", "out", "--max-memory", "40M")
