@@ -46,3 +46,8 @@ def test_each_script_is_run():
 def test_named_scripts_are_parsed():
     assert named_scripts("scripts/test release; `scripts/bench/peers`, ../scripts/no, and scripts/check.") == {
         "scripts/test", "scripts/bench/peers", "scripts/check"}
+
+
+def test_folders_that_ci_leaves_out_of_a_run_exist():
+    folders = re.search(r"left_out='\^\(([\w|]+)\)/", read(".ci/run"))[1].split("|")
+    assert [folder for folder in folders if not (ROOT / "tests" / folder).is_dir()] == []
