@@ -158,3 +158,9 @@ def test_faults_exceed_the_bound(tmp_path, name):
     context = attention(q, k, v, scale, np.tri(40, k=change.get("offset", 0), dtype=bool))
     np.savez(tmp_path / "mine.npz", context=context.astype("f4"))
     assert compare(tmp_path)[0] == code
+
+
+def test_float64_jobs_are_compared(tmp_path):
+    write_job(tmp_path / "job.json", random_tensors(6, "f8"), compute="bf16")
+    run(tmp_path)
+    assert compare(tmp_path)[0] == 0

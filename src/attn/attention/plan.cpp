@@ -16,6 +16,7 @@
 #include "attn/attention/projection.h"
 #include "attn/attention/row_block.h"
 #include "attn/attention/row_statistics.h"
+#include "attn/attention/score.h"
 #include "attn/problem/layout.h"
 #include "attn/problem/threads.h"
 #include "attn/tensor/gathered_rows.h"
@@ -144,7 +145,7 @@ class CostOps {
     const bool is_exact = in_.options.score == Score::dot ||
                           (in_.options.score == Score::general && is_integer(weights.W));
     Cost scores{{in_.B, in_.H, rows_, keys.shape[2]},
-                is_exact && queries.is_integer && keys.is_integer};
+                is_exact && !rounds_scores_to_bf16(in_) && queries.is_integer && keys.is_integer};
     scores.flops = 2 * static_cast<double>(in_.D) * real_product(scores.shape);
     return scores;
   }

@@ -215,7 +215,7 @@ std::size_t bytes_of_rule_tables(const TensorMap& tensors) {
 }
 
 std::size_t bytes_of_conversions(const AttentionArguments& given) {
-  const DType compute = compute_dtype(result_dtype(given.tensors, given.options.compute));
+  const DType compute = compute_dtype(result_dtype(given.tensors, given.options));
   std::size_t bytes = bytes_of_rule_tables(given.tensors);
   for (const auto& [name, tensor] : given.tensors) {
     const auto input = input_named(name);
@@ -227,27 +227,12 @@ std::size_t bytes_of_conversions(const AttentionArguments& given) {
   return bytes;
 }
 
-namespace {
-
-/// `compute`: the dtype of the computation of these tensors.
-void check_dtype_of_bf16(const TensorMap& tensors, DType compute, AxisLengths& axes) {
-  if (compute == DType::f32) return;
-  const bool has_floats = std::any_of(tensors.begin(), tensors.end(), [](const auto& entry) {
-    return entry.second.dtype() == DType::f64;
-  });
-  axes.problem({.subject = "compute",
-                .expected = "float32, float16 or bfloat16 inputs for bf16",
-                .found = has_floats ? "float64" : "integers"});
-}
-
-}  // namespace
-
 Inputs make_inputs(const AttentionArguments& given) {
   limit_empty_tensors(given.tensors);
   AxisLengths axes;
   Inputs in;
   static_cast<AttentionArguments&>(in) = given;
-  in.result = result_dtype(given.tensors, given.options.compute);
+  in.result = result_dtype(given.tensors, given.options);
   in.compute = compute_dtype(in.result);
   const Tensor* Q = find(given.tensors, Input::Q);
   in.projected = Q == nullptr;
@@ -255,8 +240,6 @@ Inputs make_inputs(const AttentionArguments& given) {
   in.packed = Q == nullptr || !has_head_axis(Q->shape(), given.options);
   in.with_heads = given.options.heads > 0 || !in.packed;
   check_names(given.tensors, axes);
-  if (given.options.bf16_scores && given.options.compute == Compute::automatic)
-    check_dtype_of_bf16(given.tensors, in.compute, axes);
   if (given.options.lse_base != std::numbers::e && given.options.lse_base != 2)
     axes.problem({.subject = "lse_base", .expected = "e or 2", .found = "another number"});
   const TensorMap numbers = as_numbers(given.tensors, in.compute, axes);

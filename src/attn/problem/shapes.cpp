@@ -114,9 +114,10 @@ void check_names(const TensorMap& tensors, AxisLengths& axes) {
     axes.problem(Input::embeddings, {.expected = "embeddings, or Q and K", .found = "neither"});
 }
 
-DType result_dtype(const TensorMap& tensors, Compute compute) {
-  if (compute == Compute::f32) return DType::f32;
-  if (compute == Compute::f64) return DType::f64;
+DType result_dtype(const TensorMap& tensors, const Options& options) {
+  if (options.compute == Compute::f32) return DType::f32;
+  if (options.compute == Compute::f64) return DType::f64;
+  const DType widest = options.bf16_scores ? DType::f32 : DType::f64;
   const auto given = [&](DType dtype) {
     return std::any_of(tensors.begin(), tensors.end(), [&](const auto& entry) {
       if (entry.second.dtype() != dtype) return false;
@@ -126,10 +127,10 @@ DType result_dtype(const TensorMap& tensors, Compute compute) {
               row_of(*input).kind != InputKind::seed);
     });
   };
-  if (given(DType::f64)) return DType::f64;
+  if (given(DType::f64)) return widest;
   if (given(DType::f32) || (given(DType::f16) && given(DType::bf16))) return DType::f32;
   if (given(DType::f16)) return DType::f16;
-  return given(DType::bf16) ? DType::bf16 : DType::f64;
+  return given(DType::bf16) ? DType::bf16 : widest;
 }
 
 namespace {
