@@ -164,3 +164,16 @@ def test_float64_jobs_are_compared(tmp_path):
     write_job(tmp_path / "job.json", random_tensors(6, "f8"), compute="bf16")
     run(tmp_path)
     assert compare(tmp_path)[0] == 0
+
+
+NAME = "f32 with scores of bf16 factors"
+
+
+def test_the_verdict_names_what_widens_the_bound(tmp_path):
+    write_job(tmp_path / "job.json", random_tensors(4), compute="bf16")
+    run(tmp_path)
+    attn("run", "job.json", "--outputs", "scores,queries", "-o", "some.npz", cwd=tmp_path)
+    lines = attn("compare", "some.npz", "--reference", "job.json", cwd=tmp_path).stdout.decode().splitlines()
+    assert f"within the error bound of {NAME}, at most" in lines[0] and lines[1].endswith(": equal")
+    report = json.loads(attn("compare", "some.npz", "--reference", "job.json", "--json", cwd=tmp_path).stdout)
+    assert [tensor["bound"]["of"] for tensor in report["tensors"]] == [NAME, "f32"]

@@ -176,6 +176,13 @@ std::string missing_bound_reason(const Request& request, const Options& options)
   return "";
 }
 
+Precision precision_of(const Request& request, const Options& options, Precision precision) {
+  const Output* output = std::get_if<Output>(&request);
+  if (options.bf16_scores && output != nullptr && needs_scores(same_numbers_as(*output)))
+    precision.name += " with scores of bf16 factors";
+  return precision;
+}
+
 bool is_expected_in_parts(Output output, const Inputs& in) {
   const Output computed = same_numbers_as(output);
   return needs_scores(computed) && in.G > 0 && in.B * in.G * in.rows.size() > queries_of_part(in);

@@ -88,6 +88,10 @@ Precision with_weights_in(Precision precision, std::string_view type);
 /// scores to output, with any masks. bounds/gradient_error.h has those of gradients.
 std::string missing_bound_reason(const Request& request, const Options& options);
 
+/// The precision in which this output of the problem is computed: `precision`, named after the
+/// factors of scores if `options` round them, which widens its bound.
+Precision precision_of(const Request& request, const Options& options, Precision precision);
+
 /// The errors of inputs when they are stored, for computations that share inputs and precision.
 /// Thread-safe.
 class InputErrors {

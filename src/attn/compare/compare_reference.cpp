@@ -206,6 +206,8 @@ class ReferenceComparison {
     const std::optional<DType> of_inputs = dtype_of_16_bit_inputs(job_);
     prepare();
     precisions_ = precisions_of(matches_, job_.outputs, of_inputs, typed_);
+    for (std::size_t i = 0; i < matches_.size(); ++i)
+      precisions_[i] = precision_of(job_.outputs[i], job_.options, std::move(precisions_[i]));
     gatings_ = gatings_of(matches_, precisions_, typed_, job_);
     for (std::size_t i = 0; i < matches_.size(); ++i)
       bounded_.push_back(has_bound(job_.outputs[i], gatings_[i], typed_, job_.options));
