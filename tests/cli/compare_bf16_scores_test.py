@@ -177,3 +177,18 @@ def test_the_verdict_names_what_widens_the_bound(tmp_path):
     assert f"within the error bound of {NAME}, at most" in lines[0] and lines[1].endswith(": equal")
     report = json.loads(attn("compare", "some.npz", "--reference", "job.json", "--json", cwd=tmp_path).stdout)
     assert [tensor["bound"]["of"] for tensor in report["tensors"]] == [NAME, "f32"]
+
+
+@pytest.mark.parametrize("options", [{}, {"causal": True, "rotary": {"kind": "half"}}])
+@pytest.mark.parametrize("dtype", ["f4", "f2"])
+def test_the_diagnosis_of_other_jobs_names_the_rounding(tmp_path, options, dtype):
+    tensors = random_tensors(9, dtype)
+    write_job(tmp_path / "job.json", tensors, **options, compute="bf16")
+    write_job(tmp_path / "plain.json", tensors, **options)
+    run(tmp_path)
+    report = json.loads(attn("compare", "mine.npz", "--reference", "plain.json", "--json", cwd=tmp_path).stdout)
+    wrong = [tensor for tensor in report["tensors"] if not tensor["same"]]
+    assert dtype == "f2" or len(wrong) == len(OUTPUTS)
+    for tensor in wrong:
+        assert tensor["arithmetic"] == "scores of bf16 factors (compute: bf16)", tensor["name"]
+        assert tensor["diagnosis"] == []

@@ -14,6 +14,7 @@
 #include <variant>
 
 #include "attn/attention/fused_gradients.h"
+#include "attn/attention/score.h"
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
@@ -124,6 +125,8 @@ class Search {
     if (by_score_ && !is_blank()) find_smaller_errors([&] { test_fitted(); });
     if (found_.findings.empty() && !is_blank())
       attempt("weights in e4m3", [&] { test_rounded_weights(); });
+    if (found_.findings.empty() && found_.arithmetic.empty() && !is_blank())
+      attempt("scores of bf16 factors", [&] { test_rounded_factors(); });
     if (found_.findings.empty() && found_.arithmetic.empty()) {
       test_arithmetic({"f32", "tf32", "f16", "bf16"}, false);
       // Sums in float16 are common there, and within the bound of bfloat16.
@@ -1180,6 +1183,28 @@ class Search {
           (best == left.size() || fits[i].rms() <= fits[best].rms()))
         best = i;
     if (best < left.size()) found_.arithmetic = left[best].text();
+  }
+
+  /// Queries and keys that are rounded to bfloat16 for the scores, recomputed with their rounding
+  /// errors. After a rotation, few may be rounded to the other of two numbers, which changes the
+  /// context of all queries a little.
+  void test_rounded_factors() {
+    if (evidence_.precision == nullptr || is_over() || !by_score_ ||
+        base_.options.score != Score::dot || base_.options.bf16_scores)
+      return;
+    Variant rounded = base_;
+    for (const Input input : {Input::Q, Input::K, Input::past_K})
+      if (const Tensor* tensor = base_.find(input))
+        rounded.set(input, cast(rounded_to_bf16(*tensor), DType::f64));
+    Fit total;
+    for (Part& part : parts_) {
+      const Tensor values = evaluate(rounded, *output_, part.queries, nullptr).values;
+      if (values.shape() != part.result.shape()) return;
+      total.add(fit_of(part, values, part.bounds ? &*part.bounds : nullptr));
+    }
+    const bool leaves_few = 10 * total.outside <= before_.outside;
+    if ((leaves_few ? 3 : 10) * total.rms() <= before_.rms())
+      found_.arithmetic = "scores of bf16 factors (compute: bf16)";
   }
 
   /// The lower precisions whose errors these may be: within their bounds, and of their size.
