@@ -160,13 +160,16 @@ def test_faults_exceed_the_bound(tmp_path, name):
     assert compare(tmp_path)[0] == code
 
 
-def test_float64_jobs_are_compared(tmp_path):
-    write_job(tmp_path / "job.json", random_tensors(6, "f8"), compute="bf16")
-    run(tmp_path)
-    assert compare(tmp_path)[0] == 0
-
-
 NAME = "f32 with scores of bf16 factors"
+
+
+def test_the_flag_sets_the_key_of_the_job(tmp_path):
+    tensors = random_tensors(4)
+    write_job(tmp_path / "plain.json", tensors)
+    write_job(tmp_path / "job.json", tensors, compute="bf16")
+    run(tmp_path)
+    assert compare(tmp_path, "mine.npz", "plain.json")[0] == 1
+    assert compare(tmp_path, "mine.npz", "plain.json", "--compute", "bf16") == compare(tmp_path)
 
 
 def test_the_verdict_names_what_widens_the_bound(tmp_path):
@@ -177,6 +180,24 @@ def test_the_verdict_names_what_widens_the_bound(tmp_path):
     assert f"within the error bound of {NAME}, at most" in lines[0] and lines[1].endswith(": equal")
     report = json.loads(attn("compare", "some.npz", "--reference", "job.json", "--json", cwd=tmp_path).stdout)
     assert [tensor["bound"]["of"] for tensor in report["tensors"]] == [NAME, "f32"]
+
+
+def test_float64_jobs_are_compared(tmp_path):
+    write_job(tmp_path / "job.json", random_tensors(6, "f8"), compute="bf16")
+    run(tmp_path)
+    assert compare(tmp_path)[0] == 0
+
+
+def test_the_baseline_rounds_factors(tmp_path):
+    tensors = random_tensors(7)
+    found = {}
+    write_job(tmp_path / "job.json", tensors, compute="bf16")
+    run(tmp_path)
+    for word in "bf16", "f32":
+        write_job(tmp_path / "job.json", tensors, compute=word)
+        done = attn("compare", "mine.npz#context", "--reference", "job.json", "--baseline", "--json", cwd=tmp_path)
+        found[word] = json.loads(done.stdout)["tensors"][0]["gates"][0]
+    assert found["bf16"]["passed"] and not found["f32"]["passed"]
 
 
 @pytest.mark.parametrize("options", [{}, {"causal": True, "rotary": {"kind": "half"}}])

@@ -497,7 +497,9 @@ BOUND_REPLACED = " requires the error bound, which --rtol, --atol and --ulp repl
     (["--ulp", "4", "--sums", "f16"], "--sums" + BOUND_REPLACED),
     (["--outputs", "weights"], "--outputs cannot be combined with --reference: the tensors of A are compared; "
                                "A#NAME selects one, --as NAME says which output it is"),
-    (["--compute", "f32"], "--compute cannot be combined with --reference: the reference is computed in f64"),
+    (["--compute", "f32"], "--compute: expected bf16, which widens the error bound, found 'f32'; the reference is computed "
+                           "in f64, and --precision is that of the result"),
+    (["--compute", "bf16", "--rtol", "1e-3"], "--compute" + BOUND_REPLACED),
     (["--path", "fast"], "--path cannot be combined with --reference: the reference is computed by the reference "
                          "implementation"),
     (["--tokens", "a,b"], "--tokens cannot be combined with --reference: labels come from A"),

@@ -168,9 +168,20 @@ class TestGates:
         assert_error(attn("sensitivity", job[0], *words), 2, message)
 
 
-@pytest.mark.parametrize("flag", ["--outputs", "--compute", "--path", "--tokens"])
+@pytest.mark.parametrize("flag", ["--outputs", "--path", "--tokens"])
 def test_flags_without_effect_are_unknown(job, flag):
     assert_error(attn("sensitivity", job[0], flag, "weights"), 2, flag)
+
+
+@pytest.mark.parametrize("word", ["auto", "f32", "f64", "bf17"])
+def test_compute_is_bf16(job, word):
+    assert_error(attn("sensitivity", job[0], "--compute", word), 2, "--compute: expected")
+
+
+def test_compute_bf16_widens_the_bound(job):
+    wide, narrow = (mistakes(job[0], "--precision", "f32", *flags)["softcap.dropped"]
+                    for flags in (["--compute", "bf16"], []))
+    assert 10 * wide["of_bound"] < narrow["of_bound"]
 
 
 def test_precision_gives_the_bound(job):

@@ -102,7 +102,6 @@ std::vector<Option> picture_options(CompareArgs& args) {
 constexpr std::pair<const char*, const char*> kFixedByReference[] = {
     {"--outputs",
      "the tensors of A are compared; A#NAME selects one, --as NAME says which output it is"},
-    {"--compute", "the reference is computed in f64"},
     {"--path", "the reference is computed by the reference implementation"},
     {"--tokens", "labels come from A"},
     {"--key-tokens", "labels come from A"}};
@@ -113,7 +112,7 @@ void add_rules(Command& command, const CompareArgs& args, const std::vector<Opti
   for (const Option& option : job) with_reference.push_back(option.name());
   command.requirements = {
       {with_reference, "--reference"},
-      {{"--precision", "--sums", "--weights-precision"},
+      {{"--precision", "--sums", "--weights-precision", "--compute"},
        "the error bound, which --rtol, --atol and --ulp replace",
        [&args] { return !args.tolerant(); }},
       {{"--baseline"}, "--reference"},
@@ -366,6 +365,7 @@ int run_compare(const CompareArgs& args) {
   const std::vector<Gate> gates = gates_of(args.gates, args.tolerant());
   CompareReport report;
   if (args.reference.enabled) {
+    require_bf16_compute(args.reference.flags);
     const StopOnInterrupt interrupt;
     SearchLimits search{.stop = interrupt.stopped()};
     if (args.reference.diagnose) search.seconds.reset();

@@ -189,6 +189,17 @@ void set_named_tensors(const Field& group, const std::string& text, Document& do
 
 }  // namespace
 
+void require_bf16_compute(const JobFlags& flags) {
+  const auto found = flags.texts.find("compute");
+  if (found == flags.texts.end()) return;
+  for (const char* word : {"auto", "f32", "f64"})
+    if (found->second == word)
+      throw Error(ErrorKind::usage,
+                  "--compute: expected bf16, which widens the error bound, found '" +
+                      found->second +
+                      "'; the reference is computed in f64, and --precision is that of the result");
+}
+
 std::vector<std::string> tokens_of_flag(const std::string& text, const std::string& flag,
                                         ReadBudget& budget) {
   if (text.find_first_not_of(',') == text.npos)

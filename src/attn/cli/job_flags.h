@@ -30,6 +30,10 @@ void apply_job_flags(const JobFlags& flags, Document& document, ReadBudget& budg
 /// apply_job_flags().
 Document job_document(const std::string& path, const JobFlags& flags, TensorFiles& files);
 
+/// Errors: usage, if --compute was given with a word other than bf16: where results are compared
+/// with a reference in f64, only that word has an effect.
+void require_bf16_compute(const JobFlags& flags);
+
 /// The tokens given with a flag such as --tokens: "A,B", a JSON array of strings, or "@FILE", a
 /// file with one token per line or a JSON array. Errors: usage; as read_file(); data, if the file
 /// takes more memory than `budget` has left.

@@ -164,6 +164,7 @@ Test tested(const SensitivityArgs& args, const Job& job, Output output,
 }
 
 int run_sensitivity(const SensitivityArgs& args) {
+  require_bf16_compute(args.flags);
   TensorFiles files(limits_of(args.limits));
   Document document = job_document(args.job, args.flags, files);
   if (document.entries.empty()) throw Error(ErrorKind::usage, "expected a job");
@@ -227,8 +228,8 @@ Command sensitivity_command() {
   command.add(common(flag("--json", args->json, "print one JSON object on one line")));
   std::vector<Option> job = in_group("", job_options(args->flags));
   // Those without effect, and the gate tensor, whose flag is that of a condition here.
-  const std::set<std::string> left_out = {"--gate", "--outputs", "--compute",
-                                          "--path", "--tokens",  "--key-tokens"};
+  const std::set<std::string> left_out = {"--gate", "--outputs", "--path", "--tokens",
+                                          "--key-tokens"};
   std::erase_if(job, [&](const Option& option) { return left_out.contains(option.name()); });
   command.add(job);
   command.hints = {{{"--outputs"}, "use --of"}};
