@@ -196,6 +196,21 @@ def test_report(folder):
     assert lines[-1] == "1 of 2 tensors pass"
 
 
+def test_the_line_has_the_error_and_not_a_share_of_the_bound(tmp_path):
+    """With --reference, gates replace the error bound, which is only computed for hints."""
+    for name, seed in (("q", 1), ("k", 2), ("v", 3)):
+        np.save(tmp_path / f"{name}.npy", np.random.default_rng(seed).standard_normal((5, 4)).astype("f4"))
+    job = [word for name in "qkv" for word in (f"--{name}", f"{name}.npy")]
+    assert attn("run", *job, "-o", "context=out.npy", cwd=tmp_path).returncode == 0
+    run = attn("compare", "out.npy", "--reference", *job, "--gate", "max_abs < 0.02", cwd=tmp_path)
+    assert_verdict(run, 0)
+    line = run.stdout.decode().splitlines()[0]
+    before, _, error = line.partition(": passes 1 gate, max |a - b| ")
+    assert before == "context (5, 4) float32 and float64" and 0 < float(error) < 1e-6
+    run = attn("compare", "out.npy", "--reference", *job, cwd=tmp_path)
+    assert b"within the error bound of f32, at most " in run.stdout
+
+
 def test_number_of_failed_gates(folder):
     run = attn("compare", "a.npz#x", "b.npz#x", "--gate", "max_abs < 1", "--gate", "rms < 0", cwd=folder)
     assert b": fails 1 of 2 gates\n" in run.stdout

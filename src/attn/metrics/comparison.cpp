@@ -587,10 +587,11 @@ std::string bound_line(const Compared& compared, const Comparison& found) {
   return line + ", bound " + six_digits(*found.max_of_bound->bound) + "\n";
 }
 
-/// ", at most 0.46 of it" for a bound, ", max |a - b| 1e-6", or "" if all are equal.
-std::string largest_error(const Comparison& found) {
+/// ", at most 0.46 of it" for a verdict about the bound, ", max |a - b| 1e-6", or "" if all are
+/// equal.
+std::string largest_error(const Compared& compared, const Comparison& found) {
   if (found.equal_throughout()) return "";
-  if (found.max_of_bound && found.differing == 0)
+  if (found.max_of_bound && found.differing == 0 && compared.verdict.empty())
     return ", at most " + six_digits(found.max_of_bound->value) + " of it";
   return found.max_abs ? ", max |a - b| " + six_digits(found.max_abs->value) : "";
 }
@@ -614,7 +615,7 @@ std::string comparison_text(const Compared& compared, const Comparison& found,
                      both(to_string(a.shape()), to_string(b.shape())) + " " +
                      both(std::string(name_of(a.dtype())), std::string(name_of(b.dtype()))) + ": " +
                      verdict(compared, found);
-  if (detail == Detail::line) return text + largest_error(found) + "\n";
+  if (detail == Detail::line) return text + largest_error(compared, found) + "\n";
   text += "\n";
   for (const std::string& line : lines) text += "  " + line + "\n";
   for (const std::string& reason : compared.reasons) text += "  " + reason + "\n";
