@@ -90,11 +90,17 @@ def test_json_is_an_object_with_the_name_of_the_output(tmp_path, weights):
     (["a.npy", "job.npz"], 65, "job.npz: has no weights, but found Q, K"),
     (["vector.npy"], 65, "2 to 5 axes"), (["many.npy"], 65, "a tensor without elements"),
     (["a.npy", "--residual", "1.5"], 2, "from 0 to 1"),
+    (["a.npy", "scores.npy"], 65, "scores.npy: not attention weights: query 1 contains -1.889"),
+    (["masked.npy"], 65, "masked.npy: not attention weights: query 0 contains -inf"),
     (["none.npz"], 65, "none.npz: has no weights"),
     (["a.npy", "--discard", "-1"], 2, "--discard"), (["missing.npy"], 66, "missing.npy")])
 def test_errors(tmp_path, args, code, text):
     for name, shape in {"wide": (2, 3), "a": (3, 3), "b": (4, 4), "vector": (3,), "heads": (2, 0, 3, 3)}.items():
         np.save(tmp_path / f"{name}.npy", np.ones(shape))
+    scores = np.ones((2, 3, 3))
+    scores[1, 1, 2] = -1.889
+    np.save(tmp_path / "scores.npy", scores)
+    np.save(tmp_path / "masked.npy", np.where(np.tri(3), 1, -np.inf))
     np.save(tmp_path / "many.npy", np.zeros((2**21, 0, 0)))
     np.savez(tmp_path / "none.npz")
     np.savez(tmp_path / "job.npz", Q=np.ones((3, 3)), K=np.ones((3, 3)))

@@ -30,15 +30,6 @@ double jensen_shannon(std::span<const double> p, std::span<const double> q) {
   return sum / 2;
 }
 
-/// Errors: data, for negative weights.
-void require_no_negative(std::span<const double> weights, std::size_t query) {
-  for (const double w : weights)
-    if (w < 0)
-      throw Error(ErrorKind::data,
-                  Problem{.message = "not attention weights: query " + std::to_string(query) +
-                                     " contains " + python_repr(w)});
-}
-
 bool has_weight(std::span<const double> row) {
   for (const double w : row)
     if (w != 0) return true;
@@ -46,6 +37,14 @@ bool has_weight(std::span<const double> row) {
 }
 
 }  // namespace
+
+void require_no_negative(std::span<const double> weights, std::size_t query) {
+  for (const double w : weights)
+    if (w < 0)
+      throw Error(ErrorKind::data,
+                  Problem{.message = "not attention weights: query " + std::to_string(query) +
+                                     " contains " + python_repr(w)});
+}
 
 void HeadSums::add(const Numbers& numbers) {
   if (numbers[kWeightSum] == 0) return;

@@ -37,6 +37,9 @@ class HeadSums {
   Numbers sums_{};
 };
 
+/// Errors: data, for negative numbers, which are no weights of this query.
+void require_no_negative(std::span<const double> weights, std::size_t query);
+
 /// The numbers of a row of weights; 0 for statistics that are not in `wanted`.
 HeadSums::Numbers numbers_of_row(std::span<const double> weights, const RowQuery& query,
                                  const StatisticSet& wanted);

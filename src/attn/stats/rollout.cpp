@@ -9,6 +9,7 @@
 
 #include "attn/attention/gemm.h"
 #include "attn/base/error.h"
+#include "attn/stats/head_statistics.h"
 
 namespace attn {
 namespace {
@@ -23,6 +24,7 @@ Tensor fused_heads(const Tensor& weights, HeadFusion fusion) {
     for (std::size_t h = 0; h < s[1]; ++h) {
       const Tensor head = cast(weights.at(b).at(h), DType::f64);
       const auto from = head.data<double>();
+      for (std::size_t i = 0; i < s[2]; ++i) require_no_negative(from.subspan(i * s[3], s[3]), i);
       for (std::size_t i = 0; i < size; ++i) {
         double& to = out[b * size + i];
         if (h == 0)
