@@ -67,11 +67,24 @@ std::int64_t parse_integer(const Option& option, const IntegerValue& integer,
   refuse_value(option, expected, text);
 }
 
+bool is_in(NumberRange range, double number) {
+  switch (range) {
+    case NumberRange::any:
+      return true;
+    case NumberRange::non_negative:
+      return number >= 0;
+    case NumberRange::positive:
+      return number > 0;
+    case NumberRange::share:
+      return number >= 0 && number <= 1;
+  }
+  return false;
+}
+
 double parse_number(const Option& option, NumberRange range, const std::string& text) {
   const std::optional<double> number = parse_decimal(text);
-  if (number && (range == NumberRange::any || *number > 0 ||
-                 (range == NumberRange::non_negative && *number == 0)))
-    return *number;
+  if (number && is_in(range, *number)) return *number;
+  if (range == NumberRange::share) refuse_value(option, "a number from 0 to 1", text);
   const std::size_t unit = text.find_last_of("0123456789.") + 1;  // where it begins
   const bool has_unit =
       option.placeholder == kSeconds && unit < text.size() && parse_decimal(text.substr(0, unit));

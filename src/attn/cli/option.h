@@ -47,7 +47,7 @@ struct IntegerValue {
   Store<std::int64_t> store;
 };
 
-enum class NumberRange { any, non_negative, positive };
+enum class NumberRange { any, non_negative, positive, share };  // share: 0 to 1
 
 /// A finite number.
 struct NumberValue {

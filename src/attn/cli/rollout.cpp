@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "attn/base/error.h"
-#include "attn/base/number_text.h"
 #include "attn/base/text.h"
 #include "attn/cli/all_commands.h"
 #include "attn/cli/emit.h"
@@ -147,21 +146,14 @@ Command rollout_command() {
   command.add(word("--heads", args->options.heads,
                    {{"mean", HeadFusion::mean}, {"max", HeadFusion::max}, {"min", HeadFusion::min}},
                    "how the weights of heads become one matrix: mean, max or min; default: mean"));
-  command.add(number("--residual", args->options.residual, NumberRange::non_negative, "X",
+  command.add(number("--residual", args->options.residual, NumberRange::share, "X",
                      "share of the residual connection, from 0 to 1; default: 0.5"));
   command.add(
-      number("--discard", args->options.discard, NumberRange::non_negative, "X",
+      number("--discard", args->options.discard, NumberRange::share, "X",
              "share of each layer's smallest weights to set to 0, from 0 to 1; default: 0"));
   add_emit_options(command, args->emit);
   add_limit_options(command, args->limits);
-  command.action = [args] {
-    for (const auto& [flag, value] : {std::pair{"--residual", args->options.residual},
-                                      std::pair{"--discard", args->options.discard}})
-      if (value > 1)
-        fail_usage(std::string(flag) + ": expected a number from 0 to 1, found " +
-                   python_repr(value));
-    return print_rollout(*args);
-  };
+  command.action = [args] { return print_rollout(*args); };
   return command;
 }
 
