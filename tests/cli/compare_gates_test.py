@@ -193,7 +193,7 @@ def test_report(folder):
                          "  passes  max_abs < 1 and rms > 0 (max_abs 0.5, rms 0.353553)"]
     start = lines.index("z (2,) float64: fails 1 gate")
     assert lines[start + 1] == "  fails   max_abs < 1 and rms > 0 (max_abs 2, rms 1.58114)"
-    assert lines[-1] == "1 of 2 tensors pass"
+    assert lines[-1] == "1 of 2 tensors passes"
 
 
 def test_the_line_has_the_error_and_not_a_share_of_the_bound(tmp_path):

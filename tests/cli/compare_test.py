@@ -330,7 +330,7 @@ class TestPairs:
         run = compare("a.npz", "b.npz")
         assert run.stdout.decode().splitlines() == [
             "x (3,) float64: equal", "y (2, 2) and (2, 3) float64: shapes differ", "extra: in A only",
-            "more: in B only", "1 of 4 tensors are the same"]
+            "more: in B only", "1 of 4 tensors is the same"]
         assert_verdict(run, 1)
 
     def test_that_are_missing_on_one_side_are_in_json(self, compare):
@@ -452,7 +452,7 @@ def test_more_than_ten_tensors_of_one_file_are_counted(compare, tmp_path):
     np.savez(tmp_path / "b.npz", x=np.ones(1), y=np.ones(1))
     assert compare("a.npz", "b.npz").stdout.decode().splitlines() == [
         "x (1,) float64: equal", *(f"t{i}: in A only" for i in range(10)), "and 15 more in A only", "y: in B only",
-        "1 of 27 tensors are the same"]
+        "1 of 27 tensors is the same"]
 
 
 # The figures of each head.
@@ -557,7 +557,7 @@ class TestAs:
     def test_leaves_other_names(self, compare):
         run = compare("kernel.npz", "right.npz", "--as", "out=context")
         assert run.stdout.decode().splitlines() == [
-            "context (3,) float64: equal", "lse: in A only", "logsumexp: in B only", "1 of 3 tensors are the same"]
+            "context (3,) float64: equal", "lse: in A only", "logsumexp: in B only", "1 of 3 tensors is the same"]
 
     def test_is_suggested_if_no_name_matches(self, compare):
         run = compare("kernel.npz", "right.npz")

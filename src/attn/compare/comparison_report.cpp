@@ -291,9 +291,10 @@ std::string report_text(const CompareReport& report, bool details) {
   }
   text += missing_text(report.only_in_a, "in A only") + missing_text(report.only_in_b, "in B only");
   const std::size_t all = report.pairs.size() + report.only_in_a.size() + report.only_in_b.size();
-  return text + std::to_string(same) + " of " + std::to_string(all) +
-         (is_expected ? (all == 1 ? " tensor passes\n" : " tensors pass\n")
-                      : std::string(all == 1 ? " tensor is" : " tensors are") +
+  const bool is_one = same == 1 || all == 1;
+  return text + std::to_string(same) + " of " + counted(all, "tensor") +
+         (is_expected ? (is_one ? " passes\n" : " pass\n")
+                      : std::string(is_one ? " is" : " are") +
                             (some_close ? " the same or close\n" : " the same\n"));
 }
 
