@@ -350,7 +350,11 @@ def test_gradients_are_refused(tmp_path):
 def test_the_kernels_compute_it(tmp_path):
     job(tmp_path)
     plan = json.loads(attn("run", "job.json", "--dry-run", "--format", "json", cwd=tmp_path).stdout)
-    assert plan["path"] == "kernels" and "fallback_reason" not in plan
+    assert plan["path"] == "kernels" and "fallback_reason" not in plan and plan["scores"] == "bf16"
+    lines = attn("run", "job.json", "--dry-run", cwd=tmp_path).stdout.decode().splitlines()
+    assert "scores: of factors rounded to bfloat16" in lines
+    plain = attn("run", "job.json", "--compute", "f32", "--dry-run", "--format", "json", cwd=tmp_path).stdout
+    assert "scores" not in json.loads(plain)
 
 
 def test_the_explanation_names_it(tmp_path):
