@@ -6,12 +6,12 @@
 #include <bit>
 #include <filesystem>
 
-#include "attn/problem/output_table.h"
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 #include "attn/io/open_file.h"
 #include "attn/problem/inputs.h"
+#include "attn/problem/output_table.h"
 #include "attn/run/result_writer.h"
 
 namespace attn {
