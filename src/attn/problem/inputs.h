@@ -21,7 +21,6 @@
 #pragma once
 
 #include <array>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -70,23 +69,40 @@ struct TokenPositions {
 /// An optional tensor for each input. Most are absent, and take one byte. References stay valid.
 class InputSlots {
  public:
+  InputSlots() = default;
+  InputSlots(const InputSlots& other) : slot_of_(other.slot_of_), count_(other.count_) {
+    for (const auto& block : other.blocks_) blocks_.push_back(std::make_unique<Block>(*block));
+  }
+  InputSlots(InputSlots&&) = default;
+  InputSlots& operator=(const InputSlots& other) { return *this = InputSlots(other); }
+  InputSlots& operator=(InputSlots&&) = default;
+  ~InputSlots() = default;
+
   const std::optional<Tensor>& operator[](Input input) const {
     const unsigned char slot = slot_of_[index_of(input)];
-    return slot == 0 ? kNone : slots_[slot - 1U];
+    return slot == 0 ? kNone : at(slot);
   }
   std::optional<Tensor>& operator[](Input input) {
     unsigned char& slot = slot_of_[index_of(input)];
     if (slot == 0) {
-      slots_.emplace_back();
-      slot = static_cast<unsigned char>(slots_.size());
+      if (count_ % kBlock == 0) blocks_.push_back(std::make_unique<Block>());
+      slot = ++count_;
     }
-    return slots_[slot - 1U];
+    return at(slot);
   }
 
  private:
+  static constexpr std::size_t kBlock = 8;
+  using Block = std::array<std::optional<Tensor>, kBlock>;
+
+  std::optional<Tensor>& at(unsigned char slot) const {
+    return (*blocks_[(slot - 1U) / kBlock])[(slot - 1U) % kBlock];
+  }
+
   static inline const std::optional<Tensor> kNone;
   std::array<unsigned char, kInputs.size()> slot_of_{};  ///< from 1; 0: absent
-  std::deque<std::optional<Tensor>> slots_;
+  unsigned char count_ = 0;
+  std::vector<std::unique_ptr<Block>> blocks_;
 };
 
 class BiasRule;

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <initializer_list>
 #include <iterator>
+#include <memory>
 #include <string>
-#include <vector>
 
 namespace attn {
 
@@ -23,24 +23,31 @@ class Shape {
   using const_iterator = const std::size_t*;
 
   Shape() = default;
-  Shape(const Shape& other) : inline_(other.inline_), size_(other.size_) {
-    if (size_ > kInline) allocated_ = other.allocated_;
-  }
+  Shape(const Shape& other)
+      : inline_(other.inline_), allocated_(other.copy_of_allocated()), size_(other.size_) {}
   Shape(Shape&&) = default;
-  Shape& operator=(const Shape&) = default;
+  Shape& operator=(const Shape& other) {
+    inline_ = other.inline_;
+    allocated_ = other.copy_of_allocated();
+    size_ = other.size_;
+    return *this;
+  }
   Shape& operator=(Shape&&) = default;
   ~Shape() = default;
   Shape(std::initializer_list<std::size_t> axes) : Shape(axes.begin(), axes.end()) {}
   template <class Iterator>
   Shape(Iterator first, Iterator last) {
     resize(static_cast<std::size_t>(std::distance(first, last)));
-    std::copy(first, last, begin());
+    // Not std::copy, which calls memmove().
+    for (std::size_t* axis = begin(); first != last; ++first) *axis++ = *first;
   }
 
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  std::size_t* begin() { return size_ <= kInline ? inline_.data() : allocated_.data(); }
-  const std::size_t* begin() const { return size_ <= kInline ? inline_.data() : allocated_.data(); }
+  std::size_t* begin() { return size_ <= kInline ? inline_.data() : allocated_->data(); }
+  const std::size_t* begin() const {
+    return size_ <= kInline ? inline_.data() : allocated_->data();
+  }
   std::size_t* end() { return begin() + size_; }
   const std::size_t* end() const { return begin() + size_; }
   std::size_t& operator[](std::size_t axis) { return begin()[axis]; }
@@ -69,29 +76,31 @@ class Shape {
   }
 
   friend bool operator==(const Shape& a, const Shape& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+    if (a.size_ != b.size_) return false;
+    for (std::size_t axis = 0; axis < a.size_; ++axis)
+      if (a[axis] != b[axis]) return false;
+    return true;
   }
 
  private:
   static constexpr std::size_t kInline = 6;
 
-  [[noreturn]] static void refuse_axes(std::size_t count);
+  using AllAxes = std::array<std::size_t, kMaxAxes>;
 
-  /// New axes have the length 0.
-  void resize(std::size_t size) {
-    if (size > kMaxAxes) refuse_axes(size);
-    if (size > kInline) {
-      if (size_ <= kInline) allocated_.assign(begin(), end());
-      allocated_.resize(size);
-    } else if (size_ > kInline) {
-      std::copy_n(allocated_.begin(), size, inline_.begin());
-      allocated_.clear();
-    }
-    size_ = size;
+  std::unique_ptr<AllAxes> copy_of_allocated() const {
+    return size_ <= kInline ? nullptr : std::make_unique<AllAxes>(*allocated_);
   }
 
+  /// The caller sets the lengths of new axes.
+  void resize(std::size_t size) {
+    if (size > kInline || size_ > kInline) move_axes(size);
+    size_ = size;
+  }
+  /// To where `size` axes are stored. Errors: data, if these are too many.
+  void move_axes(std::size_t size);
+
   std::array<std::size_t, kInline> inline_{};
-  std::vector<std::size_t> allocated_;  ///< all axes, if more than kInline
+  std::unique_ptr<AllAxes> allocated_;  ///< if more than kInline
   std::size_t size_ = 0;
 };
 

@@ -104,9 +104,17 @@ std::string to_string(const Shape& shape) {
   return "(" + join(shape, ", ", digits) + (shape.size() == 1 ? ",)" : ")");
 }
 
-void Shape::refuse_axes(std::size_t count) {
-  throw Error(ErrorKind::data, "shape has " + std::to_string(count) + " axes; at most " +
-                                   std::to_string(kMaxAxes) + " are supported");
+void Shape::move_axes(std::size_t size) {
+  if (size > kMaxAxes)
+    throw Error(ErrorKind::data, "shape has " + std::to_string(size) + " axes; at most " +
+                                     std::to_string(kMaxAxes) + " are supported");
+  if (size > kInline && size_ <= kInline) {
+    allocated_ = std::make_unique<AllAxes>();
+    std::copy_n(inline_.begin(), size_, allocated_->begin());
+  } else if (size <= kInline) {
+    std::copy_n(allocated_->begin(), size, inline_.begin());
+    allocated_ = nullptr;
+  }
 }
 
 namespace {
@@ -162,34 +170,38 @@ std::string index_text(std::size_t flat, const Shape& shape) {
 }
 
 Tensor::Tensor(DType dtype, Shape shape)
-    : dtype_(dtype), shape_(std::move(shape)), size_(element_count(shape_)), owned_(true) {
+    : dtype_(dtype),
+      storage_(Storage::owned),
+      shape_(std::move(shape)),
+      size_(element_count(shape_)) {
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(size_, size_of(dtype), &bytes) ||
       bytes > std::numeric_limits<std::size_t>::max() / 4)
     throw std::bad_alloc();
-  data_ = allocate_zeroed(bytes);
+  elements_ = allocate_zeroed(bytes);
 }
 
 Tensor::Tensor(DType dtype, Shape shape, std::shared_ptr<const std::byte> data)
     : dtype_(dtype),
       shape_(std::move(shape)),
       size_(element_count(shape_)),
-      data_(std::move(data)) {}
+      elements_(std::move(data)) {}
 
 Tensor::Tensor(DType dtype, Shape shape, std::shared_ptr<const DeferredElements> elements)
     : dtype_(dtype),
+      storage_(Storage::deferred),
       shape_(std::move(shape)),
       size_(element_count(shape_)),
-      deferred_(std::move(elements)) {}
+      elements_(std::move(elements)) {}
 
 std::byte* Tensor::mutable_raw() {
   if (const Tensor* const kept = narrow()) *this = cast(kept->reshaped(shape_), dtype_);
-  if (!owned_ || data_.use_count() > 1) {
+  if (storage_ != Storage::owned || elements_.use_count() > 1) {
     Tensor copy(dtype_, shape_);
-    if (bytes() > 0) std::memcpy(const_cast<std::byte*>(copy.data_.get()), raw(), bytes());
+    if (bytes() > 0) std::memcpy(const_cast<std::byte*>(copy.raw()), raw(), bytes());
     *this = std::move(copy);
   }
-  return const_cast<std::byte*>(data_.get());
+  return const_cast<std::byte*>(raw());
 }
 
 Tensor Tensor::reshaped(Shape shape) const {
@@ -201,10 +213,8 @@ Tensor Tensor::reshaped(Shape shape) const {
 
 /// Shares the elements of `whole` from this byte on.
 void Tensor::set_part(const Tensor& whole, std::size_t first_byte) {
-  const std::byte* start = whole.raw() + first_byte;
-  data_ = whole.deferred_ ? std::shared_ptr<const std::byte>(whole.deferred_, start)
-                          : std::shared_ptr<const std::byte>(whole.data_, start);
-  deferred_ = nullptr;
+  elements_ = std::shared_ptr<const void>(whole.elements_, whole.raw() + first_byte);
+  if (storage_ == Storage::deferred) storage_ = Storage::shared;
 }
 
 Tensor Tensor::at(std::size_t index) const {
@@ -232,10 +242,9 @@ Tensor Tensor::range(std::size_t first, std::size_t count) const {
   return result;
 }
 
-void Tensor::require_dtype(DType wanted) const {
-  if (wanted != dtype_)
-    throw Error(ErrorKind::internal, "tensor is " + std::string(name_of(dtype_)) + ", asked for " +
-                                         std::string(name_of(wanted)));
+void Tensor::fail_dtype(DType wanted) const {
+  throw Error(ErrorKind::internal, "tensor is " + std::string(name_of(dtype_)) + ", asked for " +
+                                       std::string(name_of(wanted)));
 }
 
 void Tensor::require_size(std::size_t count) const {
@@ -265,8 +274,8 @@ Tensor cast(const Tensor& tensor, DType dtype) {
 }
 
 void TensorMap::set(const std::string& name, Tensor tensor) {
-  if (const std::size_t index = index_of(name); index < size()) {
-    entries_[index].second = std::move(tensor);
+  if (const Entry* const old = entry_of(name)) {
+    entries_[static_cast<std::size_t>(old - entries_.data())].second = std::move(tensor);
     return;
   }
   if (entries_.empty()) entries_.reserve(4);  // enough for most jobs; growing is slow
@@ -277,9 +286,9 @@ void TensorMap::set(const std::string& name, Tensor tensor) {
     index_.emplace(entries_[index].first, index);
 }
 
-std::size_t TensorMap::index_among_many(std::string_view name) const {
+const TensorMap::Entry* TensorMap::entry_among_many(std::string_view name) const {
   const auto found = index_.find(name);
-  return found == index_.end() ? size() : found->second;
+  return found == index_.end() ? nullptr : &entries_[found->second];
 }
 
 const Tensor& TensorMap::at(std::string_view name) const {

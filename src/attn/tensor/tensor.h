@@ -60,7 +60,10 @@ class Tensor {
   std::size_t rank() const { return shape_.size(); }
   std::size_t size() const { return size_; }  ///< elements
   std::size_t bytes() const { return size_ * size_of(dtype_); }
-  const std::byte* raw() const { return deferred_ ? deferred_->data() : data_.get(); }
+  const std::byte* raw() const {
+    return storage_ == Storage::deferred ? deferred()->data()
+                                         : static_cast<const std::byte*>(elements_.get());
+  }
   std::byte* mutable_raw();
 
   /// The elements; T must be the C++ type of dtype() (Error(internal) otherwise).
@@ -84,23 +87,35 @@ class Tensor {
   Tensor range(std::size_t first, std::size_t count) const;
 
   /// The rows that are gathered when the elements are read; nullptr for all other tensors.
-  const GatheredRows* rows() const { return deferred_ ? deferred_->rows() : nullptr; }
+  const GatheredRows* rows() const { return deferred() ? deferred()->rows() : nullptr; }
 
   /// The same numbers in a narrower type, whose shape may be another; nullptr for all tensors but
   /// those of widened().
-  const Tensor* narrow() const { return deferred_ ? deferred_->narrow() : nullptr; }
+  const Tensor* narrow() const { return deferred() ? deferred()->narrow() : nullptr; }
 
  private:
+  enum class Storage : unsigned char {
+    owned,    ///< allocated here: writable while not shared
+    shared,   ///< owned elsewhere
+    deferred  ///< DeferredElements
+  };
+
+  const DeferredElements* deferred() const {
+    return storage_ == Storage::deferred ? static_cast<const DeferredElements*>(elements_.get())
+                                         : nullptr;
+  }
   void set_part(const Tensor& whole, std::size_t first_byte);
-  void require_dtype(DType wanted) const;
+  void require_dtype(DType wanted) const {
+    if (wanted != dtype_) fail_dtype(wanted);
+  }
+  [[noreturn]] void fail_dtype(DType wanted) const;
   void require_size(std::size_t count) const;
 
   DType dtype_;
+  Storage storage_ = Storage::shared;
   Shape shape_;
   std::size_t size_;
-  std::shared_ptr<const std::byte> data_;
-  std::shared_ptr<const DeferredElements> deferred_;  ///< or else data_
-  bool owned_ = false;                                ///< allocated here: writable while not shared
+  std::shared_ptr<const void> elements_;  ///< std::byte, or DeferredElements
 };
 
 /// Converts each element; floats are rounded once to nearest even. Errors: data, for integers that
@@ -114,8 +129,8 @@ class TensorMap {
 
   void set(const std::string& name, Tensor tensor);  ///< replaces an existing one
   const Tensor* find(std::string_view name) const {  ///< nullptr if absent
-    const std::size_t index = index_of(name);
-    return index == size() ? nullptr : &entries_[index].second;
+    const Entry* const entry = entry_of(name);
+    return entry == nullptr ? nullptr : &entry->second;
   }
   /// Whether find() can find a name with this bit: most lookups are for absent tensors.
   bool may_contain(std::uint64_t bit) const { return (present_ & bit) != 0; }
@@ -135,16 +150,16 @@ class TensorMap {
 
  private:
   static constexpr std::size_t kFew = 16;  // up to this size a linear search is as fast as an index
-  /// size() if absent.
+  /// nullptr if absent.
   // Inlined: about a hundred calls for each job of a batch.
-  [[gnu::always_inline]] std::size_t index_of(std::string_view name) const {
-    if (!may_contain(bit_of(name))) return size();
-    if (size() > kFew) return index_among_many(name);
+  [[gnu::always_inline]] const Entry* entry_of(std::string_view name) const {
+    if (!may_contain(bit_of(name))) return nullptr;
+    if (!index_.empty()) return entry_among_many(name);
     for (const Entry& entry : entries_)
-      if (same_name(entry.first, name)) return static_cast<std::size_t>(&entry - entries_.data());
-    return size();
+      if (same_name(entry.first, name)) return &entry;
+    return nullptr;
   }
-  std::size_t index_among_many(std::string_view name) const;
+  const Entry* entry_among_many(std::string_view name) const;
 
   std::uint64_t present_ = 0;  ///< the bits of all names
   std::vector<Entry> entries_;
