@@ -79,66 +79,60 @@ std::string suggested_method(std::string_view generator, const std::string& name
       .hint = "the methods of " + std::string(generator) + " are " + join(known, ", ")});
 }
 
-/// An integer of any size as 32-bit words, least significant first; zero is one word.
-std::vector<std::uint32_t> seed_words(const Json& number) {
-  std::string digits;
-  if (const auto small = number.get<std::int64_t>()) digits = std::to_string(*small);
-  if (const auto real = number.get<double>(); real != nullptr && is_whole(*real))
-    digits = std::to_string(static_cast<std::int64_t>(*real));
-  if (const auto large = number.get<std::uint64_t>()) digits = std::to_string(*large);
-  if (const auto text = number.get<std::string>()) digits = *text;
-  const auto words = entropy_words(digits);
-  if (!words)
-    fail_seed("whole numbers >= 0 of at most " + std::to_string(kMaxSeedDigits) + " digits",
-              digits.empty() ? number.kind() : "'" + printable(digits) + "'");
-  return *words;
-}
-
-using SeedNumbers = std::vector<std::vector<std::uint32_t>>;
-
-/// The numbers of a seed, each as words.
-SeedNumbers seed_numbers(const Json& seed) {
-  SeedNumbers numbers;
-  if (const auto row = seed.get<JsonIntegers>()) {
-    for (const std::int64_t item : *row) numbers.push_back(seed_words(Json{item}));
-  } else if (const auto floats = seed.get<JsonFloats>()) {
-    for (const double item : *floats) numbers.push_back(seed_words(Json{item}));
-  } else if (const auto list = seed.get<JsonArray>()) {
-    for (const Json& item : *list) numbers.push_back(seed_words(item));
+/// Appends an integer of at most `most` 32-bit words, least significant first; zero is one word.
+void append_words(const Json& number, std::size_t most, std::vector<std::uint32_t>& words) {
+  const std::size_t before = words.size();
+  if (const auto small = number.get<std::int64_t>(); small != nullptr && *small >= 0) {
+    const auto high = static_cast<std::uint32_t>(*small >> 32);
+    words.push_back(static_cast<std::uint32_t>(*small));
+    if (high != 0) words.push_back(high);
   } else {
-    numbers.push_back(seed_words(seed));
+    std::string digits;
+    if (small != nullptr) digits = std::to_string(*small);
+    if (const auto real = number.get<double>(); real != nullptr && is_whole(*real))
+      digits = std::to_string(static_cast<std::int64_t>(*real));
+    if (const auto large = number.get<std::uint64_t>()) digits = std::to_string(*large);
+    if (const auto text = number.get<std::string>()) digits = *text;
+    const auto all = entropy_words(digits);
+    if (!all)
+      fail_seed("whole numbers >= 0 of at most " + std::to_string(kMaxSeedDigits) + " digits",
+                digits.empty() ? number.kind() : "'" + printable(digits) + "'");
+    words.insert(words.end(), all->begin(), all->end());
   }
-  if (numbers.empty()) fail_seed("at least one whole number", "none");
-  return numbers;
+  if (words.size() - before > most)
+    fail_seed(most == 1 ? "0 to 4294967295" : "0 to 18446744073709551615", "a larger number");
 }
 
-/// All words of all numbers, each number of at most `most` words.
-std::vector<std::uint32_t> joined_words(const SeedNumbers& numbers, std::size_t most) {
+/// The words of all numbers of a seed.
+std::vector<std::uint32_t> seed_words(const Json& seed, std::size_t most) {
   std::vector<std::uint32_t> words;
-  for (const std::vector<std::uint32_t>& number : numbers) {
-    if (number.size() > most)
-      fail_seed(most == 1 ? "0 to 4294967295" : "0 to 18446744073709551615", "a larger number");
-    words.insert(words.end(), number.begin(), number.end());
+  if (const auto row = seed.get<JsonIntegers>()) {
+    for (const std::int64_t item : *row) append_words(Json{item}, most, words);
+  } else if (const auto floats = seed.get<JsonFloats>()) {
+    for (const double item : *floats) append_words(Json{item}, most, words);
+  } else if (const auto list = seed.get<JsonArray>()) {
+    for (const Json& item : *list) append_words(item, most, words);
+  } else {
+    append_words(seed, most, words);
   }
+  if (words.empty()) fail_seed("at least one whole number", "none");
   return words;
 }
 
 }  // namespace
 
 RandomStream make_stream(const Json& seed, const std::string& generator) {
-  const SeedNumbers numbers = seed_numbers(seed);
-  if (generator == "default_rng") return {"default_rng", Generator(joined_words(numbers, ~0u))};
+  if (generator == "default_rng") return {"default_rng", Generator(seed_words(seed, ~0u))};
   if (generator == "RandomState") {
-    const std::vector<std::uint32_t> words = joined_words(numbers, 1);
+    const std::vector<std::uint32_t> words = seed_words(seed, 1);
     // np.random.seed(42) and np.random.seed([42]) are different streams.
     return {"RandomState", seed.is_array() ? RandomState(words) : RandomState(words[0])};
   }
   if (seed.is_array()) fail_seed("one whole number for " + generator, "a list");
-  if (generator == "python") return {"python", PythonRandom(joined_words(numbers, ~0u))};
-  if (generator == "torch") return {"torch", TorchGenerator(joined_words(numbers, 2)[0])};
+  if (generator == "python") return {"python", PythonRandom(seed_words(seed, ~0u))};
+  if (generator == "torch") return {"torch", TorchGenerator(seed_words(seed, 2)[0])};
   const bool partitionable = generator == "jax";
-  return {partitionable ? "jax" : "jax-original",
-          JaxRandom(joined_words(numbers, 1)[0], partitionable)};
+  return {partitionable ? "jax" : "jax-original", JaxRandom(seed_words(seed, 1)[0], partitionable)};
 }
 
 void require_method(std::string_view generator, const std::string& name, bool typed) {
@@ -187,23 +181,23 @@ std::size_t random_tensor_bytes(const Json& spec, const Tensor* values) {
   const auto members = spec.get<JsonObject>();
   if (members == nullptr || members->size() != 1) return 0;
   const Json& arguments = members->front().second;
-  const auto number = [&](const char* key, double fallback) {
-    const Json* value = arguments.find(key);
+  const auto number_in = [](const Json* value, double fallback) {
     double result = fallback;
     const bool is_number = value != nullptr && value->get<std::string>() == nullptr &&
                            value->as_number(result);  // "NaN" is a string
     return is_number ? std::clamp(result, 0.0, 0x1p63) : fallback;
   };
-  const auto product = [&](const char* key) {
-    const Json* value = arguments.find(key);
-    if (value == nullptr) return 0.0;
-    const auto list = value->get<JsonIntegers>();
-    if (list == nullptr) return number(key, 0);
+  const auto product = [&](const Json& value) {
+    const auto list = value.get<JsonIntegers>();
+    if (list == nullptr) return number_in(&value, 0);
     double result = 1;
     for (const std::int64_t extent : *list) result *= static_cast<double>(extent);
-    return std::max(result, 0.0);
+    return result;
   };
   const auto of_layer = [&] {
+    const auto number = [&](const char* key, double fallback) {
+      return number_in(arguments.find(key), fallback);
+    };
     const double embed = number("embed_dim", 0), columns = number("embedding_dim", 0);
     const Json* indices = arguments.find("indices");
     const auto rows = indices == nullptr ? nullptr : indices->get<JsonIntegers>();
@@ -215,14 +209,20 @@ std::size_t random_tensor_bytes(const Json& spec, const Tensor* values) {
   const bool is_layer =
       method == "Linear" || method == "Embedding" || method == "MultiheadAttention";
   const double layer = is_layer ? of_layer() : 0;
-  const Json* written = arguments.find("values");
-  const double given = values != nullptr    ? static_cast<double>(values->size())
-                       : written != nullptr ? count_numbers(*written)
-                                            : 0;
-  const double elements = std::max({1.0, product("shape"), product("size")}) + number("n", 0) +
-                          number("k", 0) + kCopies * given;
+  double of_shape = 1, counts = 0,
+         given = values == nullptr ? 0 : static_cast<double>(values->size());
+  if (const auto object = arguments.get<JsonObject>())
+    for (const auto& [key, value] : *object) {
+      if (key == "shape" || key == "size")
+        of_shape = std::max(of_shape, product(value));
+      else if (key == "n" || key == "k")
+        counts += number_in(&value, 0);
+      else if (key == "values" && values == nullptr)
+        given = count_numbers(value);
+    }
   // The weights of a layer are transposed.
-  return static_cast<std::size_t>(std::min(sizeof(double) * (elements + 2 * layer), 0x1p63));
+  const double elements = of_shape + counts + kCopies * given + 2 * layer;
+  return static_cast<std::size_t>(std::min(sizeof(double) * elements, 0x1p63));
 }
 
 std::vector<std::string> generator_names() {
