@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "attn/base/error.h"
+#include "attn/base/name.h"
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
 #include "attn/base/utf8.h"
@@ -20,7 +21,7 @@ void fail_kind(const Json& expected, const Json* found) {
 const Json* Json::find(std::string_view key) const {
   if (const auto object = get<JsonObject>())
     for (const auto& [name, member] : *object)
-      if (name == key) return &member;
+      if (same_name(name, key)) return &member;
   return nullptr;
 }
 

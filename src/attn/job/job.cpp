@@ -638,12 +638,13 @@ std::vector<Request> outputs_named(const std::vector<std::string>& names, const 
 
 PreparedJob prepare_job(const Job& job, const OutputSet& offered) {
   return with_origins(job, [&] {
-    Inputs inputs = make_inputs(job);
-    Plan planned = plan(inputs, job.outputs, offered);
+    PreparedJob prepared{make_inputs(job), {}};
+    Plan& planned = prepared.plan;
+    planned = plan(prepared.inputs, job.outputs, offered);
     planned.bytes = saturating_sum(planned.bytes, bytes_of_rule_tables(job.tensors));
     if (needs_visibility(job))
-      planned.bytes = saturating_sum(planned.bytes, bytes_of_visibility(inputs));
-    return PreparedJob{std::move(inputs), std::move(planned)};
+      planned.bytes = saturating_sum(planned.bytes, bytes_of_visibility(prepared.inputs));
+    return prepared;
   });
 }
 

@@ -46,8 +46,7 @@ std::optional<Runs> runs_of_numbers(const JsonIntegers& numbers, std::size_t que
 }  // namespace
 
 std::optional<Json> recorded_positions(const QueryPositions& positions, std::size_t S) {
-  if (S == 0 || positions.queries() == 0 || positions == QueryPositions(positions.queries(), S))
-    return std::nullopt;
+  if (S == 0 || positions.queries() == 0 || positions.are_assumed(S)) return std::nullopt;
   JsonObject members;
   if (positions.keys() != S)
     members.emplace_back("keys", Json{static_cast<std::int64_t>(positions.keys())});

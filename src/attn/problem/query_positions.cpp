@@ -55,12 +55,22 @@ std::vector<QueryPositions::Run> runs_of(const TokenPositions& tokens,
   return runs;
 }
 
+/// The run of all queries that is assumed.
+QueryPositions::Run assumed_run(std::size_t queries, std::size_t keys) {
+  const std::size_t more = keys > queries ? keys - queries : 0;
+  return {0, {static_cast<std::int64_t>(more), 0}};
+}
+
 }  // namespace
 
 QueryPositions::QueryPositions(std::size_t queries, std::size_t keys)
     : queries_(queries), keys_(keys), items_(1) {
-  const std::size_t more = keys > queries ? keys - queries : 0;
-  if (queries > 0) items_[0].push_back({0, {static_cast<std::int64_t>(more), 0}});
+  if (queries > 0) items_[0].push_back(assumed_run(queries, keys));
+}
+
+bool QueryPositions::are_assumed(std::size_t keys) const {
+  return keys_ == keys && items_.size() == 1 && items_[0].size() == 1 &&
+         items_[0][0] == assumed_run(queries_, keys);
 }
 
 QueryPositions::QueryPositions(const Inputs& in) : queries_(in.rows.size()), keys_(in.P + in.N) {

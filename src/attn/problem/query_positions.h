@@ -49,6 +49,9 @@ class QueryPositions {
   std::size_t keys() const { return keys_; }  ///< without the appended ones, which are the last
   /// For each batch item, or one for all.
   const std::vector<std::vector<Run>>& items() const { return items_; }
+
+  /// Whether these are the ones that are assumed with so many keys. There are queries.
+  bool are_assumed(std::size_t keys) const;
   bool operator==(const QueryPositions&) const = default;
 
  private:
