@@ -1156,7 +1156,7 @@ class Checker {
           mine != nullptr && theirs != nullptr && *mine != *theirs)
         return *mine + " contradicts " + name_of(same_word) + " " + *theirs;
     if (fact && !holds(*fact, job_)) return std::string("requires ") + text_of(*fact);
-    return "";
+    return {};
   }
 
   const Entry& entry_;

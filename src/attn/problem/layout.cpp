@@ -26,15 +26,14 @@ AxisList user_axes(Output output, const Inputs& in) {
   using enum Axis;
   AxisList axes = row_of(output).axes;
   if (!axes.contains(B)) return axes;
-  if (output == Output::context && !in.packed) {
+  if (output == Output::context && !in.packed)
     axes = in.options.layout == Layout::bhld ? AxisList{B, H, L, Dv} : AxisList{B, L, H, Dv};
-    if (!in.batched) axes.erase(B);
-    return axes;
-  }
   if (has_batch_second(output, in)) axes.swap(0, 1);
-  if (!in.with_heads) axes.erase(H), axes.erase(G);
-  if (!in.batched) axes.erase(B);
-  return axes;
+  AxisList kept = {};
+  for (const Axis axis : axes)
+    if ((in.with_heads || !is_head(axis)) && (in.batched || axis != B))
+      kept.insert(kept.size(), axis);
+  return kept;
 }
 
 AxisList user_axes(Input input, const Shape& shape, const Options& options, bool with_heads) {
