@@ -52,7 +52,6 @@ class QueryPositions {
 
   /// Whether these are the ones that are assumed with so many keys. There are queries.
   bool are_assumed(std::size_t keys) const;
-  bool operator==(const QueryPositions&) const = default;
 
  private:
   std::size_t queries_, keys_;
