@@ -16,7 +16,7 @@ namespace attn {
 /// Levels of nesting that are read: an array of Shape::kMaxAxes axes and the objects around it.
 inline constexpr std::size_t kMaxJsonDepth = Shape::kMaxAxes + 8;
 
-/// Room for the first elements of arrays and objects: most are short, and growing is slow.
+/// Elements that are reserved for each array and object. Most are short, and reallocation is slow.
 inline constexpr std::size_t kFewElements = 4;
 
 /// Collects the elements of an array in the most compact form that holds them.

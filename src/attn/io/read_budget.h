@@ -93,7 +93,7 @@ class MemoryCharge {
     add(kBlock + std::max<std::size_t>(1, 2 * vector.size()) * sizeof(typename Vector::value_type));
   }
 
-  /// Reserves room for `count` elements in an empty vector. Errors: data.
+  /// Reserves `count` elements of an empty vector. Errors: data.
   template <class Vector>
   void reserve(Vector& vector, std::size_t count) {
     add(kBlock + count * sizeof(typename Vector::value_type));
