@@ -14,6 +14,7 @@
 #include "attn/problem/mask_rule.h"
 #include "attn/problem/named_masks.h"
 #include "attn/problem/position_bias.h"
+#include "attn/problem/rotary_inputs.h"
 #include "attn/problem/shapes.h"
 #include "attn/problem/token_positions.h"
 #include "attn/tensor/shape.h"
@@ -249,8 +250,7 @@ Inputs make_inputs(const AttentionArguments& given) {
   if (axes.knows(Axis::L) && axes.knows(Axis::S) && axes.knows(Axis::H)) {
     set_mask(in, axes);
     set_dropout_mask(in, axes);
-    if (axes.knows(Axis::D)) set_rotary(numbers, in, axes);
-    if (axes.knows(Axis::D)) set_rotary_divisors(in, axes);
+    if (axes.knows(Axis::D)) set_rotary_inputs(numbers, in, axes);
     in.token_positions = make_token_positions(numbers, in, axes);
     if (axes.problems().empty()) set_rules(numbers, in, axes);
     if (axes.problems().empty()) set_key_lists(numbers, in, axes);

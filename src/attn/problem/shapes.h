@@ -21,14 +21,6 @@ namespace attn {
 ///   b_score and v_score (A) · g_score () or (1)
 void check_option_shapes(const AttentionArguments& given, AxisLengths& axes);
 
-/// The positions of queries and new keys for rotary and query_scale, from position_ids (L) or (B,
-/// L) and key_position_ids (N) or (B, N), by default counted from the end of the past; cos and sin
-/// as in attention/rotary.h. The lengths of the axes are already set in `in`.
-void set_rotary(const TensorMap& numbers, Inputs& in, AxisLengths& axes);
-
-/// The factors of longrope in full precision, for the context length that set_rotary() determined.
-void set_rotary_divisors(Inputs& in, AxisLengths& axes);
-
 /// Reports unknown tensors, and problems with neither embeddings nor Q and K. All other
 /// requirements are in the field table (job/fields.h) and are not checked here.
 void check_names(const TensorMap& tensors, AxisLengths& axes);
