@@ -12,7 +12,7 @@ from support.attn import ROOT
 
 SRC = ROOT / "src" / "attn"
 
-# For each module, the other modules that it may include.
+# For each module, the other modules that it may include and link.
 MODULES = {
     "base": set(),
     "tensor": {"base"},
@@ -35,9 +35,9 @@ MODULES = {
     "diagnose": {"bounds", "cache", "attention", "problem", "metrics", "tensor", "base"},
     "compare": {"diagnose", "run", "model", "job", "bounds", "attention", "problem", "metrics", "io", "tensor", "base"},
     "api": {"compare", "run", "model", "job", "problem", "io", "tensor", "base"},
-    "batch": {"run", "model", "job", "attention", "metrics", "io", "tensor", "base"},
+    "batch": {"run", "model", "job", "attention", "problem", "metrics", "io", "tensor", "base"},
     "cli": {"batch", "compare", "diagnose", "examples", "explain", "run", "model", "job", "draw", "metrics", "print", "stats",
-            "cache", "attention", "problem", "random", "io", "tensor", "base"},
+            "bounds", "cache", "attention", "problem", "random", "io", "tensor", "base"},
 }
 
 # (dependency, its headers, the files that may include them)
