@@ -10,8 +10,8 @@
 #include "attn/cli/rendering.h"
 #include "attn/explain/explain.h"
 #include "attn/io/staged_file.h"
-#include "attn/job/job.h"
 #include "attn/run/output_target.h"
+#include "attn/run/result.h"
 
 namespace attn {
 

@@ -8,8 +8,8 @@
 #include "attn/cli/command.h"
 #include "attn/cli/shared_options.h"
 #include "attn/io/staged_file.h"
-#include "attn/job/job.h"
 #include "attn/run/output_target.h"
+#include "attn/run/result.h"
 
 namespace attn {
 

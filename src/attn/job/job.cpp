@@ -9,10 +9,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "attn/attention/attention.h"
 #include "attn/base/error.h"
 #include "attn/base/text.h"
-#include "attn/base/version.h"
 #include "attn/cache/flashmla.h"
 #include "attn/cache/latent.h"
 #include "attn/cache/listed_slots.h"
@@ -26,9 +24,7 @@
 #include "attn/job/draws.h"
 #include "attn/job/field_value.h"
 #include "attn/job/fields.h"
-#include "attn/job/labels.h"
 #include "attn/job/random_spec.h"
-#include "attn/job/recorded_positions.h"
 #include "attn/job/recorded_visibility.h"
 #include "attn/problem/inputs.h"
 #include "attn/problem/layout.h"
@@ -308,22 +304,13 @@ bool is_alignment_given(const Document& document) {
          (causal != nullptr && causal->value.get<std::string>() != nullptr);
 }
 
-/// Returns compute(), and applies located() to problems in the errors that it throws.
+/// Returns compute(), and applies located_error() to the errors that it throws.
 template <class Compute>
 auto with_origins(const Job& job, Compute&& compute) {
   try {
     return compute();
   } catch (const Error& error) {
-    // Errors of other kinds already name the output file that they refer to.
-    if (error.kind() != ErrorKind::data && error.kind() != ErrorKind::usage) throw;
-    std::vector<Problem> problems;
-    bool only_flags = true;
-    for (const Problem& problem : error.problems()) {
-      problems.push_back(located(job, problem));
-      only_flags = only_flags && is_of_flag(job, problem);
-    }
-    throw Error(only_flags ? ErrorKind::usage : ErrorKind::data, std::move(problems),
-                error.omitted());
+    throw located_error(job, error);
   }
 }
 
@@ -400,54 +387,6 @@ void gather_pages(Job& job, TensorFiles& files) {
                        (causal != nullptr && causal->value.get<std::string>() != nullptr);
   if (!aligned) job.options.alignment = Alignment::bottom_right;
   job.alignment_given = true;
-}
-
-/// The value of a key as recorded in results; for inline numbers only their shape. Moves the value
-/// out of the entry.
-Json recorded_value(Entry& entry, const Job& job) {
-  const bool is_inline = entry.field->type == FieldType::tensor &&
-                         entry.value.get<std::string>() == nullptr &&
-                         entry.value.get<JsonObject>() == nullptr;
-  if (!is_inline) return std::move(entry.value);
-  const Tensor* tensor = job.replaced.find(entry.key);
-  if (tensor == nullptr) tensor = job.tensors.find(entry.key);
-  return tensor == nullptr ? std::move(entry.value)
-                           : Json{"numbers of shape " + to_string(tensor->shape())};
-}
-
-/// Whether the outputs of a result have elements of hidden keys, and none says which these are.
-bool needs_visibility(const Job& job) {
-  bool has_pairs = false;
-  for (const Request& output : job.outputs) {
-    if (std::find(job.unstored.begin(), job.unstored.end(), output) != job.unstored.end()) continue;
-    if (output == Request{Output::masked_scores}) return false;
-    has_pairs = has_pairs || is_of_pairs(output);
-  }
-  return has_pairs;
-}
-
-Json provenance(const Job& job, const Inputs& in, const Plan& plan, Document document,
-                const TensorFiles& files, const std::vector<std::int64_t>& layers) {
-  JsonObject options, inputs;
-  options.reserve(document.entries.size());
-  for (Entry& entry : document.entries)
-    if (entry.key != "schema" && entry.key != "tokens" && !entry.key.starts_with(kPrintOptions))
-      add_member(options, entry.key, recorded_value(entry, job));
-  for (auto& [name, digest] : files.digests())
-    inputs.emplace_back(text_of_name(name), Json{std::move(digest)});
-  JsonObject made_by;
-  made_by.reserve(8);  // an initializer list would copy the job
-  made_by.emplace_back("schema", Json{std::string("attn/1")});
-  made_by.emplace_back("program", Json{std::string("attn ") + kVersion});
-  made_by.emplace_back("job", Json{std::move(options)});
-  made_by.emplace_back("inputs", Json{std::move(inputs)});
-  record_labels(plan, layers, made_by);
-  if (std::optional<Json> positions = recorded_positions(QueryPositions(in), in.S))
-    made_by.emplace_back(kPositionsMember, std::move(*positions));
-  if (needs_visibility(job))
-    if (std::optional<Json> visible = recorded_visibility(in))
-      made_by.emplace_back(kVisibleMember, std::move(*visible));
-  return Json{std::move(made_by)};
 }
 
 }  // namespace
@@ -626,6 +565,28 @@ Job make_job(Document given, TensorFiles& files) {
   return job;
 }
 
+Error located_error(const Job& job, const Error& error) {
+  // Errors of other kinds already name the output file that they refer to.
+  if (error.kind() != ErrorKind::data && error.kind() != ErrorKind::usage) return error;
+  std::vector<Problem> problems;
+  bool only_flags = true;
+  for (const Problem& problem : error.problems()) {
+    problems.push_back(located(job, problem));
+    only_flags = only_flags && is_of_flag(job, problem);
+  }
+  return {only_flags ? ErrorKind::usage : ErrorKind::data, std::move(problems), error.omitted()};
+}
+
+bool needs_visibility(const Job& job) {
+  bool has_pairs = false;
+  for (const Request& output : job.outputs) {
+    if (std::find(job.unstored.begin(), job.unstored.end(), output) != job.unstored.end()) continue;
+    if (output == Request{Output::masked_scores}) return false;
+    has_pairs = has_pairs || is_of_pairs(output);
+  }
+  return has_pairs;
+}
+
 std::vector<Request> outputs_named(const std::vector<std::string>& names, const Job& job) {
   const std::vector<Request> requests =
       with_origins(job, [&] { return requests_named(names, job); });
@@ -646,21 +607,6 @@ PreparedJob prepare_job(const Job& job, const OutputSet& offered) {
       planned.bytes = saturating_sum(planned.bytes, bytes_of_visibility(prepared.inputs));
     return prepared;
   });
-}
-
-Result describe_job(const Job& job, const Inputs& in, const Plan& plan, Document document,
-                    const TensorFiles& files, const std::vector<std::int64_t>& layers) {
-  return {.outputs = {},
-          .streamed = {},
-          .tokens = job.tokens,
-          .made_by = provenance(job, in, plan, std::move(document), files, layers),
-          .overflows = {}};
-}
-
-void compute_job(const Job& job, const PreparedJob& prepared, Result& result,
-                 const RowConsumers& consumers) {
-  result.outputs = with_origins(
-      job, [&] { return attend(prepared.inputs, job.outputs, consumers, &result.overflows); });
 }
 
 }  // namespace attn

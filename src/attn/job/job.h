@@ -1,5 +1,5 @@
-// Jobs: reading options and tensors from a document, checking, planning and computing them; sizes
-// as text and the default memory limit.
+// Jobs: reading options and tensors from a document, checking and planning them; sizes as text and
+// the default memory limit.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "attn/attention/plan.h"
-#include "attn/attention/row_block.h"
+#include "attn/base/error.h"
 #include "attn/io/file_cache.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/document.h"
@@ -79,27 +79,6 @@ std::size_t bytes_to_read(const Document& document, TensorFiles& files);
 /// data.
 void check_values(const Document& document);
 
-/// The number of NaN in a tensor, and the index of the first among its elements.
-struct NanCount {
-  std::size_t count = 0, first = 0;
-};
-
-/// What is known about an output that was streamed to its file.
-struct StreamedOutput {
-  Shape shape;
-  NanCount nan;
-};
-
-struct Result {
-  TensorMap outputs;
-  std::map<Output, StreamedOutput> streamed;
-  std::vector<std::string> tokens;
-  /// Schema, program, version, the job's options, digests of its inputs, what its axes are
-  /// (job/labels.h), positions of queries, visible keys.
-  Json made_by;
-  Overflows overflows;
-};
-
 /// A job whose shapes have been checked, and its plan.
 struct PreparedJob {
   Inputs inputs;
@@ -110,15 +89,10 @@ struct PreparedJob {
 /// row by row. Errors: data, usage if only flags are at fault; they name the file of each tensor.
 PreparedJob prepare_job(const Job& job, const OutputSet& offered = {});
 
-/// A result without outputs: tokens and made_by, with the options of `document` and the digests of
-/// all inputs. `layers` are those whose results are joined, with the plan of all and the checked
-/// inputs of the first.
-Result describe_job(const Job& job, const Inputs& in, const Plan& plan, Document document,
-                    const TensorFiles& files, const std::vector<std::int64_t>& layers = {});
+/// Whether the outputs of a result have elements of hidden keys, and none says which these are.
+bool needs_visibility(const Job& job);
 
-/// Computes the result's outputs. Outputs with a consumer are passed to it instead
-/// (attention/attention.h). Errors as prepare_job().
-void compute_job(const Job& job, const PreparedJob& prepared, Result& result,
-                 const RowConsumers& consumers = {});
+/// The error of a computation with the files of its tensors, as those of prepare_job() name them.
+Error located_error(const Job& job, const Error& error);
 
 }  // namespace attn

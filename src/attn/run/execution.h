@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "attn/io/staged_file.h"
-#include "attn/job/job.h"
+#include "attn/run/result.h"
 #include "attn/run/warnings.h"
 
 namespace attn {

@@ -17,9 +17,9 @@
 #include "attn/io/row_writer.h"
 #include "attn/io/staged_file.h"
 #include "attn/io/temp_files.h"
-#include "attn/job/job.h"
 #include "attn/run/execution.h"
 #include "attn/run/output_target.h"
+#include "attn/run/result.h"
 
 namespace attn {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "attn/job/job.h"
+#include "attn/run/result.h"
 
 namespace attn {
 
