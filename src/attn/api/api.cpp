@@ -92,11 +92,10 @@ void run_job(const char* job_text, const attn_tensor* tensors, std::size_t count
              const char* settings_text, attn_result& result) {
   const RunSettings settings = run_settings(settings_text);
   TensorFiles files(settings.limits);
-  Job job =
-      read_job(document_of(job_text, tensors_of(tensors, count, files.budget(), result.copied),
-                           files.budget()),
-               files);
-  const PreparedJob prepared = prepare_job(job);
+  auto [job, prepared] = read_checked_job(
+      document_of(job_text, tensors_of(tensors, count, files.budget(), result.copied),
+                  files.budget()),
+      files);
   MemoryEstimate(prepared.plan).require("", settings.limits.memory);
   set_threads(settings.threads);
   Execution execution = execute({job, prepared, nullptr, job.outputs, settings.nan});

@@ -247,8 +247,7 @@ TensorMap adversarial(const RandomArgs& args, TensorFiles& files) {
     fail_usage("--seed: expected a whole number below 2^64 with --kind");
   Document document = read_document(args.job, files);
   check_values(document);
-  const Job job = read_job(std::move(document), files);
-  prepare_job(job);
+  const Job job = read_checked_job(std::move(document), files).job;
   refuse_stored(job);
   VisibleInputs visible = within(job.document.name, [&] {
     return visible_inputs({{job.tensors, job.options}}, usual_output(job), std::stoull(seed));

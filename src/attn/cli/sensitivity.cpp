@@ -170,8 +170,7 @@ int run_sensitivity(const SensitivityArgs& args) {
   if (document.entries.empty()) throw Error(ErrorKind::usage, "expected a job");
   check_values(document);
   document.erase("outputs");
-  const Job job = read_job(std::move(document), files);
-  const PreparedJob prepared = prepare_job(job);
+  const auto [job, prepared] = read_checked_job(std::move(document), files);
   const Output output = tested_output(args, job);
   const Test test = tested(args, job, output, tested_precision(args, prepared.inputs));
   const StopOnInterrupt interrupt;

@@ -377,6 +377,12 @@ Job read_job(Document document, TensorFiles& files) {
   return job;
 }
 
+CheckedJob read_checked_job(Document document, TensorFiles& files) {
+  Job job = read_job(std::move(document), files);
+  PreparedJob prepared = prepare_job(job);
+  return {std::move(job), std::move(prepared)};
+}
+
 ModelLayers::ModelLayers(const std::string& folder, TensorFiles& files)
     : folder_(folder),
       files_(files),

@@ -54,6 +54,15 @@ void check_hidden(const std::optional<HiddenStates>& hidden, Job& job);
 /// make_job() and check_hidden().
 Job read_job(Document document, TensorFiles& files);
 
+/// A job with what prepare_job() makes of it.
+struct CheckedJob {
+  Job job;
+  PreparedJob prepared;
+};
+
+/// The job of a document with the outputs that it lists. Errors: as read_job() and prepare_job().
+CheckedJob read_checked_job(Document document, TensorFiles& files);
+
 /// What is known about a model.
 struct ModelFacts {
   std::string model_type;
