@@ -14,12 +14,12 @@
 // An output without a case below, or an operation that an interpreter lacks, does not compile.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <utility>
 
 #include "attn/attention/score.h"
 #include "attn/base/error.h"
+#include "attn/base/slots.h"
 #include "attn/problem/inputs.h"
 #include "attn/problem/mask.h"
 #include "attn/problem/options.h"
@@ -41,7 +41,7 @@ class Formula {
 
   /// The value of an output. First evaluates the outputs that it depends on, each only once.
   const Value& at(Output output) {
-    std::optional<Value>& value = values_[index_of(output)];
+    std::optional<Value>& value = values_[output];
     if (!value) value = ops_.evaluated(output, evaluate(output));
     return *value;
   }
@@ -52,7 +52,7 @@ class Formula {
     if (output == Output::logsumexp)
       natural_logsumexp_ = std::move(value);
     else
-      values_[index_of(output)] = std::move(value);
+      values_[output] = std::move(value);
   }
 
   /// Keys or values (B, G, P + N, D), then the appended ones that every query sees: (B, G, S, D).
@@ -213,7 +213,7 @@ class Formula {
 
   Ops& ops_;
   const Inputs& in_;
-  std::array<std::optional<Value>, kOutputs.size()> values_;
+  Slots<Output, kOutputs.size(), Value> values_;
   std::optional<Value> all_inputs_, natural_logsumexp_;
   std::optional<typename Ops::Visible> visible_;
 };

@@ -17,6 +17,7 @@
 #include "attn/attention/row_block.h"
 #include "attn/attention/row_statistics.h"
 #include "attn/attention/score.h"
+#include "attn/base/slots.h"
 #include "attn/problem/layout.h"
 #include "attn/problem/threads.h"
 #include "attn/tensor/gathered_rows.h"
@@ -57,14 +58,14 @@ class CostOps {
   explicit CostOps(const Inputs& inputs) : in_(inputs), rows_(inputs.rows.size()) {}
 
   /// The outputs that were evaluated.
-  const std::optional<Cost>& cost(Output output) const { return costs_[index_of(output)]; }
+  const std::optional<Cost>& cost(Output output) const { return costs_[output]; }
   bool adds_positions() const { return adds_positions_; }
 
   /// Of the tensors outside of the attention matrix that operations make, except weighted values.
   std::size_t elements_made() const { return made_; }
 
   Cost evaluated(Output output, const Cost& cost) {
-    costs_[index_of(output)] = cost;
+    costs_[output] = cost;
     return {cost.shape, cost.is_integer, 0, cost.is_made};
   }
 
@@ -225,7 +226,7 @@ class CostOps {
   const std::size_t rows_;
   bool adds_positions_ = false;
   std::size_t made_ = 0;
-  std::array<std::optional<Cost>, kOutputs.size()> costs_;
+  Slots<Output, kOutputs.size(), Cost> costs_;
 };
 
 /// Whether the formula computes the output.

@@ -20,13 +20,13 @@
 // sees a key.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "attn/base/slots.h"
 #include "attn/kernel/problem.h"
 #include "attn/problem/attention_arguments.h"
 #include "attn/problem/input_table.h"
@@ -64,45 +64,6 @@ struct TokenPositions {
     }
   };
   Side queries, keys;  ///< L and P + N
-};
-
-/// An optional tensor for each input. Most are absent, and take one byte. References stay valid.
-class InputSlots {
- public:
-  InputSlots() = default;
-  InputSlots(const InputSlots& other) : slot_of_(other.slot_of_), count_(other.count_) {
-    for (const auto& block : other.blocks_) blocks_.push_back(std::make_unique<Block>(*block));
-  }
-  InputSlots(InputSlots&&) = default;
-  InputSlots& operator=(const InputSlots& other) { return *this = InputSlots(other); }
-  InputSlots& operator=(InputSlots&&) = default;
-  ~InputSlots() = default;
-
-  const std::optional<Tensor>& operator[](Input input) const {
-    const unsigned char slot = slot_of_[index_of(input)];
-    return slot == 0 ? kNone : at(slot);
-  }
-  std::optional<Tensor>& operator[](Input input) {
-    unsigned char& slot = slot_of_[index_of(input)];
-    if (slot == 0) {
-      if (count_ % kBlock == 0) blocks_.push_back(std::make_unique<Block>());
-      slot = ++count_;
-    }
-    return at(slot);
-  }
-
- private:
-  static constexpr std::size_t kBlock = 8;
-  using Block = std::array<std::optional<Tensor>, kBlock>;
-
-  std::optional<Tensor>& at(unsigned char slot) const {
-    return (*blocks_[(slot - 1U) / kBlock])[(slot - 1U) % kBlock];
-  }
-
-  static inline const std::optional<Tensor> kNone;
-  std::array<unsigned char, kInputs.size()> slot_of_{};  ///< from 1; 0: absent
-  unsigned char count_ = 0;
-  std::vector<std::unique_ptr<Block>> blocks_;
 };
 
 class BiasRule;
@@ -165,7 +126,7 @@ struct Inputs : AttentionArguments {
   bool packed = true;       ///< context is (B, L, H*Dv), not (B, H, L, Dv)
 
  private:
-  InputSlots tensors_;
+  Slots<Input, kInputs.size(), Tensor> tensors_;
 };
 
 /// Whether sinks count in the weights but not in the output logsumexp.
