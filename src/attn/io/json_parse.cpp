@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "attn/base/error.h"
+#include "attn/base/name.h"
 #include "attn/base/text.h"
 #include "attn/io/checked_text.h"
 #include "attn/io/json_plain.h"
@@ -46,16 +47,12 @@ void JsonRow::add(Json&& element) {
   append(elements, std::move(element));
 }
 
-void JsonRow::add(std::int64_t integer) {
-  if (empty_) {
-    charge_->reserve(row_.emplace<JsonIntegers>(), kFewElements);
-    empty_ = false;
-  }
-  if (const auto integers = row_.get<JsonIntegers>()) {
-    charge_->grow(*integers);
-    return integers->push_back(integer);
-  }
-  add(Json{integer});
+/// Adds an integer unless the elements before it are integers, too.
+void JsonRow::add_first(std::int64_t integer) {
+  if (!empty_) return add(Json{integer});
+  charge_->reserve(row_.emplace<JsonIntegers>(), kFewElements);
+  empty_ = false;
+  add(integer);
 }
 
 /// Converts what was added so far, integers or words such as "NaN", to floats.
@@ -74,11 +71,12 @@ void JsonRow::add_number(double number) {
   row_.emplace<JsonFloats>(std::move(floats));
 }
 
-bool JsonKeys::add(const JsonObject& members, const std::string& key, MemoryCharge& charge) {
+bool JsonKeys::add(std::span<const JsonObject::value_type> members, const std::string& key,
+                   MemoryCharge& charge) {
   constexpr std::size_t kFew = 16;  // are compared one by one
   if (members.size() < kFew)
     return std::none_of(members.begin(), members.end(),
-                        [&](const auto& member) { return member.first == key; });
+                        [&](const auto& member) { return same_name(member.first, key); });
   if (keys_.empty())
     for (const auto& [earlier, value] : members) insert(earlier, charge);
   return insert(key, charge);

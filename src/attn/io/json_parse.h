@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -24,7 +25,12 @@ class JsonRow {
  public:
   explicit JsonRow(MemoryCharge& charge) : charge_(&charge) {}
   void add(Json&& element);
-  void add(std::int64_t integer);
+  void add(std::int64_t integer) {
+    const auto integers = row_.get<JsonIntegers>();
+    if (!integers) return add_first(integer);
+    charge_->grow(*integers);
+    integers->push_back(integer);
+  }
   Json take() { return std::move(row_); }
   bool empty() const { return empty_; }
 
@@ -37,6 +43,7 @@ class JsonRow {
   }
   template <class T>
   JsonArray spread(const std::vector<T>& numbers);
+  void add_first(std::int64_t integer);
   void add_number(double number);
 
   MemoryCharge* charge_;
@@ -49,7 +56,8 @@ class JsonRow {
 class JsonKeys {
  public:
   /// Returns false if one of `members`, which were read so far, has the key.
-  bool add(const JsonObject& members, const std::string& key, MemoryCharge& charge);
+  bool add(std::span<const JsonObject::value_type> members, const std::string& key,
+           MemoryCharge& charge);
 
  private:
   bool insert(const std::string& key, MemoryCharge& charge);

@@ -1,7 +1,9 @@
 #include "attn/io/json_plain.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <span>
 
 #include "attn/io/json_parse.h"
 
@@ -14,6 +16,13 @@ std::size_t size_in_quotes(std::string_view text) {
 }
 
 namespace {
+
+/// The characters that do not stand for themselves in a string: control characters, " and \\.
+constexpr std::array<bool, 256> kSpecial = [] {
+  std::array<bool, 256> special{};
+  for (std::size_t c = 0; c < special.size(); ++c) special[c] = c < 0x20 || c == '"' || c == '\\';
+  return special;
+}();
 
 /// Each function reads one item at the next character and moves past it, or returns false.
 class PlainJsonReader {
@@ -60,12 +69,12 @@ class PlainJsonReader {
     charge_.reserve(members, kFewElements);
     do {
       skip_space();
-      std::string key;
-      if (next_ == end_ || *next_ != '"' || !string(key) || !keys.add(members, key, charge_))
-        return false;
+      if (next_ == end_ || *next_ != '"') return false;
       charge_.grow(members);
-      auto& [name, json] = members.emplace_back(std::move(key), Json{});
-      if (!take(':') || !value(json, depth + 1)) return false;
+      auto& [name, json] = members.emplace_back();
+      if (!string(name) || !keys.add(std::span(members).first(members.size() - 1), name, charge_) ||
+          !take(':') || !value(json, depth + 1))
+        return false;
     } while (take(','));
     return take('}');
   }
@@ -92,15 +101,12 @@ class PlainJsonReader {
   }
 
   bool string(std::string& text) {
-    constexpr unsigned char kFirst = 0x20;  // that is no control character
-    const auto is_special = [](char c) {
-      return c == '"' || c == '\\' || static_cast<unsigned char>(c) < kFirst;
-    };
+    const auto is_special = [](char c) { return kSpecial[static_cast<unsigned char>(c)]; };
     bool is_charged = false;
     for (++next_;; ++next_) {
       const char* const start = next_;
       next_ = std::find_if(start, end_, is_special);
-      if (next_ == end_ || static_cast<unsigned char>(*next_) < kFirst) return false;
+      if (next_ == end_ || (*next_ != '"' && *next_ != '\\')) return false;
       if (!is_charged) {  // before memory is allocated
         const std::size_t size =
             *next_ == '"' ? static_cast<std::size_t>(next_ - start) : size_in_quotes({start, end_});

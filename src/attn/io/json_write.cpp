@@ -91,6 +91,12 @@ void append_escape(std::string& out, std::uint32_t code) {
 
 /// Characters that a terminal would not show as they are, such as direction marks, are escaped.
 void append_quoted(std::string& out, std::string_view text) {
+  if (plain_length(text, 0) == text.size()) {  // as most are
+    const std::size_t begin = out.size();
+    out.resize(begin + text.size() + 2, '"');
+    std::copy(text.begin(), text.end(), out.begin() + static_cast<std::ptrdiff_t>(begin) + 1);
+    return;
+  }
   out += '"';
   for (std::size_t i = 0; i < text.size();) {
     if (const std::size_t plain = plain_length(text, i); plain > 0) {
