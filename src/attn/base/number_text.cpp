@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <string_view>
 #include <system_error>
@@ -62,46 +64,70 @@ double double_with_digits(std::string_view text) {
   return value;
 }
 
-/// "00" to "99".
-constexpr auto kPairs = [] {
-  std::array<std::array<char, 2>, 100> pairs{};
-  for (std::size_t i = 0; i < pairs.size(); ++i)
-    pairs[i] = {static_cast<char>('0' + i / 10), static_cast<char>('0' + i % 10)};
-  return pairs;
-}();
+/// The 8 digits of a number below 10^8, a byte for each, the first one in the lowest byte. Each
+/// step divides the parts of the word by 100^2, 100 and 10: the quotient stays, and the rest moves
+/// up.
+std::uint64_t eight_digits(std::uint64_t number) {
+  std::uint64_t parts = number / 10000 | number % 10000 << 32;
+  std::uint64_t quotients = (parts * 5243 >> 19) & 0x7F0000007F;  // by 100
+  parts = quotients | (parts - 100 * quotients) << 16;
+  quotients = (parts * 103 >> 10) & 0xF000F000F000F;  // by 10
+  return quotients | (parts - 10 * quotients) << 8;
+}
 
-/// Writes the last digits of a number, two for each pair.
-void write_pairs(char* end, std::uint32_t number, int pairs) {
-  for (; pairs > 0; --pairs, number /= 100)
-    end = std::copy_n(&kPairs[number % 100][0], 2, end - 2) - 2;
+// How many bytes of a word precede its first one that is not 0, and how many follow its last one.
+std::ptrdiff_t zeros_before(std::uint64_t word) { return std::countr_zero(word) / 8; }
+std::ptrdiff_t zeros_behind(std::uint64_t word) { return std::countl_zero(word) / 8; }
+
+void write_word(char* at, std::uint64_t word) { std::memcpy(at, &word, sizeof word); }
+
+/// Inserts a '.' behind `count` digits, which move one byte to the left.
+void insert_point(char* digits, std::size_t count) {
+  if (count < 8) {  // without a call
+    std::uint64_t word = 0;
+    std::memcpy(&word, digits, sizeof word);
+    const std::uint64_t moved = word & ((std::uint64_t{1} << 8 * count) - 1);
+    write_word(digits - 1, moved | std::uint64_t{'.'} << 8 * count | (word ^ moved) << 8);
+  } else {
+    std::memmove(digits - 1, digits, count);
+    digits[count - 1] = '.';
+  }
 }
 
 /// Writes a number from 1e-4 to 1e16, or 0, without an exponent.
 void append_positional(std::string& out, bool is_negative, const ShortDecimal& number) {
-  constexpr std::size_t kRoom = 6, kDigits = 18;  // for "-0.000"; with zeros in front
-  std::array<char, 48> text;
-  text.fill('0');  // those around the digits
-  char* digits = text.data() + kRoom;
-  char* end = digits + kDigits;
-  constexpr std::uint32_t kHalf = 100'000'000;  // 8 digits
-  write_pairs(end, static_cast<std::uint32_t>(number.digits % kHalf), 4);
-  write_pairs(end - 8, static_cast<std::uint32_t>(number.digits / kHalf), 5);
-  while (digits + 1 < end && *digits == '0') ++digits;
-  const std::ptrdiff_t before_point = end - digits + number.exponent;
-  while (end - 1 > digits && end[-1] == '0') --end;
+  static_assert(std::endian::native == std::endian::little);
+  constexpr std::size_t kRoom = 8, kDigits = 17;  // for "-0.000", and zeros in front
+  constexpr std::uint64_t kHalf = 100'000'000;    // 8 digits
+  constexpr std::uint64_t kZeros = 0x3030303030303030;
+  const std::uint64_t front = number.digits / kHalf;
+  const std::uint64_t first = front / kHalf, high = eight_digits(front % kHalf),
+                      low = eight_digits(number.digits % kHalf);
+  std::array<char, kRoom + kDigits + 24> text;
+  char* const start = text.data() + kRoom;
+  write_word(start - 8, kZeros);
+  start[0] = static_cast<char>('0' + first);
+  write_word(start + 1, high | kZeros), write_word(start + 9, low | kZeros);
+  for (std::size_t i = 0; i < 3; ++i) write_word(start + kDigits + 8 * i, kZeros);
+
+  char* const digits = start + (first != 0  ? 0
+                                : high != 0 ? 1 + zeros_before(high)
+                                            : std::min<std::ptrdiff_t>(9 + zeros_before(low), 16));
+  char* end = start + (low != 0 ? 17 - zeros_behind(low) : high != 0 ? 9 - zeros_behind(high) : 1);
+  const std::ptrdiff_t before_point = start + kDigits - digits + number.exponent;
   char* begin = digits;
   if (before_point <= 0) {
     begin += before_point - 2;
     begin[1] = '.';
   } else if (before_point < end - digits) {
-    std::copy_n(digits, before_point, --begin);
-    begin[before_point] = '.';
+    insert_point(digits, static_cast<std::size_t>(before_point));
+    --begin;
   } else {
     end = digits + before_point + 2;
     end[-2] = '.';
   }
   if (is_negative) *--begin = '-';
-  out.append(begin, end);
+  out.append(begin, static_cast<std::size_t>(end - begin));
 }
 
 template <class T>
