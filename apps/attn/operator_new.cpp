@@ -17,8 +17,11 @@ struct FreeBlock {
 // malloc and free take 160 instructions, and a small job of a batch needs 70 blocks. Each thread
 // therefore keeps freed blocks of up to kUnit * kLists bytes for its next allocations.
 constexpr std::size_t kUnit = 16, kLists = 64;
-constinit thread_local FreeBlock* free_blocks[kLists];
-constinit thread_local std::size_t free_room = std::size_t{64} << 10;  ///< for more of them, bytes
+struct FreeBlocks {
+  FreeBlock* lists[kLists];
+  std::size_t room;  ///< for more of them, bytes
+};
+constinit thread_local FreeBlocks free_blocks = {{}, std::size_t{64} << 10};
 
 /// The list for blocks of this size; kLists or above if they are not kept.
 std::size_t list_of(std::size_t size) { return (size - 1) / kUnit; }
@@ -30,8 +33,8 @@ struct KeptBlocks {
   KeptBlocks(const KeptBlocks&) = delete;
   KeptBlocks& operator=(const KeptBlocks&) = delete;
   ~KeptBlocks() {
-    free_room = 0;
-    for (FreeBlock*& first : free_blocks)
+    free_blocks.room = 0;
+    for (FreeBlock*& first : free_blocks.lists)
       while (first != nullptr) std::free(std::exchange(first, first->next));
   }
 };
@@ -48,6 +51,7 @@ struct KeptBlocks {
 
 /// A block that can be kept in the list of its size.
 [[gnu::noinline]] void* allocate(std::size_t size) {
+  attn::check_allocation(size);
   const std::size_t list = list_of(size);
   if (list < kLists) {
     thread_local KeptBlocks kept;
@@ -61,13 +65,16 @@ struct KeptBlocks {
 
 }  // namespace
 
+// The common case of these two must save no registers: all other calls are at the end.
 void* operator new(std::size_t size) {
-  attn::check_allocation(size);
   const std::size_t list = list_of(size);
-  if (list >= kLists || free_blocks[list] == nullptr) return allocate(size);
-  FreeBlock* const block = free_blocks[list];
-  free_blocks[list] = block->next;
-  free_room += size_in(list);
+  FreeBlocks& free = free_blocks;
+  if (size > attn::unchecked_bytes || list >= kLists || free.lists[list] == nullptr) [[unlikely]]
+    return allocate(size);
+  attn::unchecked_bytes -= size;
+  FreeBlock* const block = free.lists[list];
+  free.lists[list] = block->next;
+  free.room += size_in(list);
   return block;
 }
 
@@ -83,7 +90,8 @@ void operator delete(void* block) noexcept { std::free(block); }
 
 void operator delete(void* block, std::size_t size) noexcept {
   const std::size_t list = list_of(size);
-  if (block == nullptr || list >= kLists || free_room < size_in(list)) return std::free(block);
-  free_blocks[list] = new (block) FreeBlock{free_blocks[list]};
-  free_room -= size_in(list);
+  FreeBlocks& free = free_blocks;
+  if (block == nullptr || list >= kLists || free.room < size_in(list)) return std::free(block);
+  free.room -= size_in(list);
+  free.lists[list] = new (block) FreeBlock{free.lists[list]};
 }
