@@ -68,9 +68,9 @@ void multiply(const Product<T>& p, std::string_view) {
 template <class T>
 bool add_products(const std::int64_t* row, const std::int64_t* column, std::size_t step,
                   std::size_t count, T& sum) {
-  for (std::size_t l = 0; l < count; ++l) {
+  for (std::size_t l = 0; l < count; ++l, column += step) {
     T product = 0;
-    if (__builtin_mul_overflow(row[l], column[l * step], &product) ||
+    if (__builtin_mul_overflow(row[l], *column, &product) ||
         __builtin_add_overflow(sum, product, &sum))
       return false;
   }

@@ -1,6 +1,7 @@
 // Element types of tensors.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -40,7 +41,7 @@ struct Type {
 
 /// Calls f(Type<T>{}) with the C++ type of `dtype`; bool is one byte, 0 or 1.
 template <class F>
-decltype(auto) visit(DType dtype, F&& f) {
+constexpr decltype(auto) visit(DType dtype, F&& f) {
   switch (dtype) {
     case DType::f64:
       return f(Type<double>{});
@@ -101,8 +102,14 @@ template <>
 inline constexpr DType dtype_of<std::uint64_t> = DType::u64;
 
 /// Bytes of one element.
-inline std::size_t size_of(DType dtype) {
-  return visit(dtype, []<class T>(Type<T>) { return sizeof(T); });
+constexpr std::size_t size_of(DType dtype) {
+  constexpr auto kSizes = [] {
+    std::array<std::size_t, static_cast<std::size_t>(DType::boolean) + 1> sizes{};
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+      sizes[i] = visit(static_cast<DType>(i), []<class T>(Type<T>) { return sizeof(T); });
+    return sizes;
+  }();
+  return kSizes[static_cast<std::size_t>(dtype)];
 }
 
 bool is_float(DType dtype);    ///< f64, f32, f16, bf16

@@ -205,14 +205,15 @@ std::size_t random_tensor_bytes(const Json& spec, const Tensor* values) {
            embed * (2 * embed + number("kdim", embed) + number("vdim", embed) + 4) +
            columns * (number("num_embeddings", 0) + (rows ? static_cast<double>(rows->size()) : 0));
   };
-  const std::string& method = members->front().first;
+  const std::string_view method = members->front().first;
   const bool is_layer =
       method == "Linear" || method == "Embedding" || method == "MultiheadAttention";
   const double layer = is_layer ? of_layer() : 0;
   double of_shape = 1, counts = 0,
          given = values == nullptr ? 0 : static_cast<double>(values->size());
   if (const auto object = arguments.get<JsonObject>())
-    for (const auto& [key, value] : *object) {
+    for (const auto& [name, value] : *object) {
+      const std::string_view key = name;
       if (key == "shape" || key == "size")
         of_shape = std::max(of_shape, product(value));
       else if (key == "n" || key == "k")

@@ -42,19 +42,20 @@ constexpr bool is_in_order(const Rows& rows, Id Row::*id) {
 template <HasTable Id>
 std::optional<Id> find_by_name(std::string_view name);
 
-/// TensorMap::bit_of() each name, known at compile time.
+/// The hash of each name for TensorMap::find(), known at compile time.
 template <HasTable Id>
-inline constexpr auto kNameBits = [] {
-  std::array<std::uint64_t, table_of(Id{}).size()> bits{};
-  for (std::size_t i = 0; i < bits.size(); ++i)
-    bits[i] = TensorMap::bit_of(name_of(static_cast<Id>(i)));
-  return bits;
+inline constexpr auto kNameHashes = [] {
+  std::array<std::uint8_t, table_of(Id{}).size()> hashes{};
+  for (std::size_t i = 0; i < hashes.size(); ++i)
+    hashes[i] = TensorMap::hash_of(name_of(static_cast<Id>(i)));
+  return hashes;
 }();
 
 /// The tensor with this name; nullptr if there is none.
 template <HasTable Id>
-const Tensor* find(const TensorMap& tensors, Id id) {
-  return tensors.may_contain(kNameBits<Id>[index_of(id)]) ? tensors.find(name_of(id)) : nullptr;
+[[gnu::always_inline]] inline const Tensor* find(const TensorMap& tensors, Id id) {
+  const std::uint8_t hash = kNameHashes<Id>[index_of(id)];
+  return tensors.may_contain(hash) ? tensors.find(name_of(id), hash) : nullptr;
 }
 template <HasTable Id>
 bool contains(const TensorMap& tensors, Id id) {

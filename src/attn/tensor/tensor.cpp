@@ -40,8 +40,12 @@ std::byte* aligned(std::byte* block) {
   return block + (kAlignment - address % kAlignment) % kAlignment;
 }
 
-std::shared_ptr<const std::byte> allocate_zeroed(std::size_t bytes) {
+std::shared_ptr<const std::byte> allocate_zeroed(std::size_t count, std::size_t size) {
   alignas(kAlignment) static std::byte none;
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(count, size, &bytes) ||
+      bytes > std::numeric_limits<std::size_t>::max() / 4)
+    throw std::bad_alloc();
   if (bytes == 0) return {std::shared_ptr<const std::byte>(), &none};
   if (bytes < kLarge) {
     auto block = std::make_shared_for_overwrite<std::byte[]>(bytes + kAlignment);
@@ -131,15 +135,16 @@ namespace {
 
 std::size_t element_count(const Shape& shape) {
   // Even if an axis is 0, the product of the others must be representable, because strides use it.
-  std::size_t count = 1, product = 1;
+  std::int64_t product = 1;
+  bool has_elements = true, is_too_large = false;
   for (const std::size_t extent : shape) {
-    count *= extent;
-    if (extent != 0 && __builtin_mul_overflow(product, extent, &product))
-      product = std::numeric_limits<std::size_t>::max();
-    if (product > static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max()))
-      refuse_size(shape);
+    if (extent == 0)
+      has_elements = false;
+    else
+      is_too_large |= __builtin_mul_overflow(product, extent, &product);
   }
-  return count;
+  if (is_too_large) refuse_size(shape);
+  return has_elements ? static_cast<std::size_t>(product) : 0;
 }
 
 std::size_t saturating_sum(std::size_t a, std::size_t b) {
@@ -173,13 +178,8 @@ Tensor::Tensor(DType dtype, Shape shape)
     : dtype_(dtype),
       storage_(Storage::owned),
       shape_(std::move(shape)),
-      size_(element_count(shape_)) {
-  std::size_t bytes = 0;
-  if (__builtin_mul_overflow(size_, size_of(dtype), &bytes) ||
-      bytes > std::numeric_limits<std::size_t>::max() / 4)
-    throw std::bad_alloc();
-  elements_ = allocate_zeroed(bytes);
-}
+      size_(element_count(shape_)),
+      elements_(allocate_zeroed(size_, size_of(dtype))) {}
 
 Tensor::Tensor(DType dtype, Shape shape, std::shared_ptr<const std::byte> data)
     : dtype_(dtype),
@@ -274,13 +274,15 @@ Tensor cast(const Tensor& tensor, DType dtype) {
 }
 
 void TensorMap::set(const std::string& name, Tensor tensor) {
-  if (const Entry* const old = entry_of(name)) {
+  const std::uint8_t hash = hash_of(name);
+  if (const Entry* const old = entry_of(name, hash)) {
     entries_[static_cast<std::size_t>(old - entries_.data())].second = std::move(tensor);
     return;
   }
   if (entries_.empty()) entries_.reserve(4);  // enough for most jobs; growing is slow
+  if (size() < kFew) hashes_[size()] = hash;
   entries_.emplace_back(name, std::move(tensor));
-  present_ |= bit_of(name);
+  present_ |= bit_of(hash);
   if (size() <= kFew) return;
   for (std::size_t index = index_.size(); index < size(); ++index)
     index_.emplace(entries_[index].first, index);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -128,14 +130,15 @@ class TensorMap {
   using Entry = std::pair<std::string, Tensor>;
 
   void set(const std::string& name, Tensor tensor);  ///< replaces an existing one
-  const Tensor* find(std::string_view name) const {  ///< nullptr if absent
-    const Entry* const entry = entry_of(name);
+  const Tensor* find(std::string_view name) const { return find(name, hash_of(name)); }
+  const Tensor* find(std::string_view name, std::uint8_t hash) const {  ///< nullptr if absent
+    const Entry* const entry = entry_of(name, hash);
     return entry == nullptr ? nullptr : &entry->second;
   }
-  /// Whether find() can find a name with this bit: most lookups are for absent tensors.
-  bool may_contain(std::uint64_t bit) const { return (present_ & bit) != 0; }
-  static constexpr std::uint64_t bit_of(std::string_view name) {
-    return std::uint64_t{1} << NameHash{}(name) % 64;
+  /// Whether find() can find a name with this hash: most lookups are for absent tensors.
+  bool may_contain(std::uint8_t hash) const { return (present_ & bit_of(hash)) != 0; }
+  static constexpr std::uint8_t hash_of(std::string_view name) {
+    return static_cast<std::uint8_t>(NameHash{}(name));
   }
   const Tensor& at(std::string_view name) const;  ///< Error(internal) if absent
   bool contains(std::string_view name) const { return find(name) != nullptr; }
@@ -152,16 +155,18 @@ class TensorMap {
   static constexpr std::size_t kFew = 16;  // up to this size a linear search is as fast as an index
   /// nullptr if absent.
   // Inlined: about a hundred calls for each job of a batch.
-  [[gnu::always_inline]] const Entry* entry_of(std::string_view name) const {
-    if (!may_contain(bit_of(name))) return nullptr;
+  [[gnu::always_inline]] const Entry* entry_of(std::string_view name, std::uint8_t hash) const {
+    if (!may_contain(hash)) return nullptr;
     if (!index_.empty()) return entry_among_many(name);
-    for (const Entry& entry : entries_)
-      if (same_name(entry.first, name)) return &entry;
+    for (std::size_t i = 0; i < entries_.size(); ++i)
+      if (hashes_[i] == hash && entries_[i].first == name) return &entries_[i];
     return nullptr;
   }
+  static constexpr std::uint64_t bit_of(std::uint8_t hash) { return std::uint64_t{1} << hash % 64; }
   const Entry* entry_among_many(std::string_view name) const;
 
-  std::uint64_t present_ = 0;  ///< the bits of all names
+  std::uint64_t present_ = 0;                ///< the bits of all names
+  std::array<std::uint8_t, kFew> hashes_{};  ///< of the first names
   std::vector<Entry> entries_;
   std::map<std::string, std::size_t, std::less<>> index_;  ///< name -> index, if more than kFew
 };
