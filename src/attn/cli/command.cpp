@@ -5,6 +5,8 @@ namespace attn {
 void Command::add(Option option) { options.push_back(std::move(option)); }
 
 void Command::add(std::vector<Option> more) {
+  constexpr std::size_t kMany = 256;  // those of a job; moving them all again would take longer
+  if (options.size() + more.size() > options.capacity()) options.reserve(kMany);
   for (Option& option : more) options.push_back(std::move(option));
 }
 

@@ -176,7 +176,8 @@ std::string zsh() {
     for (const Option& option : offer.options)
       for (const std::string& name : option.names) {
         const bool equals = !option.takes_value() && name.starts_with("--");
-        std::string spec = "*" + name + (equals ? "=-" : "") + "[" + zsh_text(option.help) + "]";
+        std::string spec =
+            "*" + name + (equals ? "=-" : "") + "[" + zsh_text(option.texts().help) + "]";
         if (option.takes_value())
           spec += ":" + zsh_text(option.placeholder) + ":" + zsh_values(option);
         else if (equals)
@@ -232,7 +233,7 @@ std::string fish() {
                     : " -x -a " + quoted(join(option.known_values(), " "));
       else if (is_boolean(option))
         text += " -f -a 'true false'";
-      text += " -d " + quoted(option.help) + "\n";
+      text += " -d " + quoted(option.texts().help) + "\n";
     }
   }
   return text;

@@ -174,7 +174,8 @@ std::string text_of_options(const Command& command, const std::string& name,
   for (const OptionGroup& group : option_groups(command)) {
     std::string entries;
     for (const Option* option : group.options)
-      if (is_listed(*option)) entries += help_entry(flags_of(*option), option->help, kColumn);
+      if (is_listed(*option))
+        entries += help_entry(flags_of(*option), option->texts().help, kColumn);
     if (!entries.empty()) text += "\n" + group.name + ":\n" + entries;
   }
   return text;

@@ -32,7 +32,7 @@ bool is_of_labels(const Field& field) { return field.key == "tokens" || field.ke
 bool takes_ranges(const Field& field) { return field.key == "rows" || field.key == "layer"; }
 
 std::string help_of(const Field& field) {
-  std::string text = field.help;
+  std::string text(field.help);
   if (field.type == FieldType::word) text += ": " + join_or(field.words);
   if (takes_ranges(field)) text += "; 0:3 is 0,1,2";
   if (is_of_labels(field)) text += "; @FILE reads one from each line";
@@ -41,6 +41,11 @@ std::string help_of(const Field& field) {
   if (!std::equal(flag.begin(), flag.end(), field.key.begin(), field.key.end(), is_same))
     text += " (key " + field.key + ")";
   return text;
+}
+
+std::vector<std::string> suggestions_of(const Field& field) {
+  if (field.key == "outputs") return request_names();
+  return field.type == FieldType::word ? field.words : std::vector<std::string>{};
 }
 
 Option option_of(const Field& field, JobFlags& flags) {
@@ -56,10 +61,8 @@ Option option_of(const Field& field, JobFlags& flags) {
   else
     option.value = TextValue{store};
   option.placeholder = field.placeholder;
-  option.help = help_of(field);
+  option.describe = [&field] { return OptionTexts{help_of(field), suggestions_of(field)}; };
   option.group = group_of(field);
-  if (field.type == FieldType::word) option.suggestions = field.words;
-  if (field.key == "outputs") option.suggestions = request_names();
   option.is_common = field.is_common;
   return option;
 }

@@ -49,7 +49,7 @@ std::string option_entry(const Option& option) {
     names += " \\fI" + roff(option.placeholder) + "\\fR";
   else if (option.placeholder.starts_with("[="))
     names += roff(option.placeholder);
-  return ".TP\n" + names + "\n" + roff(option.help) + "\n";
+  return ".TP\n" + names + "\n" + roff(option.texts().help) + "\n";
 }
 
 std::string options_text(const Command& command) {

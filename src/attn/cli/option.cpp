@@ -142,7 +142,7 @@ struct Storer {
 
 Option make(const std::string& names, OptionValue value, const std::string& placeholder,
             const std::string& help) {
-  return {split(names, ','), std::move(value), placeholder, help};
+  return {split(names, ','), std::move(value), placeholder, {help}};
 }
 
 }  // namespace
@@ -157,9 +157,9 @@ bool Option::has_name(const std::string& wanted) const {
   return std::find(names.begin(), names.end(), wanted) != names.end();
 }
 
-const std::vector<std::string>& Option::known_values() const {
+std::vector<std::string> Option::known_values() const {
   const WordValue* const word = std::get_if<WordValue>(&value);
-  return word != nullptr ? word->words : suggestions;
+  return word != nullptr ? word->words : texts().suggestions;
 }
 
 void store_values(const Option& option, const std::vector<std::string>& values) {
@@ -247,7 +247,7 @@ Option common(Option option) {
 }
 
 Option suggesting(Option option, const std::vector<std::string>& values) {
-  option.suggestions = values;
+  option.own_texts.suggestions = values;
   return option;
 }
 

@@ -65,13 +65,20 @@ struct ListValue {
 using OptionValue = std::variant<SwitchValue, OptionalValue, TextValue, WordValue, IntegerValue,
                                  NumberValue, ListValue>;
 
+/// What help, manual pages and completions show of an option.
+struct OptionTexts {
+  std::string help;
+  std::vector<std::string> suggestions = {};  ///< values that completions offer
+};
+
 struct Option {
   std::vector<std::string> names;  ///< "-o", "--output"; of a positional argument: "FILE"
   OptionValue value;
   std::string placeholder;  ///< of the value, in help: "FILE"; of an OptionalValue: "[=FILE]" or ""
-  std::string help;
-  std::string_view group = "Options";         ///< heading in help; "": not listed
-  std::vector<std::string> suggestions = {};  ///< values that completions offer
+  OptionTexts own_texts;
+  std::string_view group = "Options";  ///< heading in help; "": not listed
+  /// Makes the texts when they are shown, if they are not `own_texts`. Most runs show none of them.
+  std::function<OptionTexts()> describe = {};
   bool required = false;
   bool is_common = false;  ///< among those that -h lists if there are many
 
@@ -84,8 +91,9 @@ struct Option {
   /// The name in messages: the first long one, or else the first.
   const std::string& name() const;
   bool has_name(const std::string& name) const;
-  /// Values that completions offer: the words of a WordValue, or `suggestions`.
-  const std::vector<std::string>& known_values() const;
+  OptionTexts texts() const { return describe ? describe() : own_texts; }
+  /// Values that completions offer: the words of a WordValue, or the suggestions.
+  std::vector<std::string> known_values() const;
 };
 
 /// Checks the values given for an option, in order, and stores them. Errors: usage,

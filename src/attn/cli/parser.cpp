@@ -123,7 +123,7 @@ std::string suggest_flag(const std::string& flag, const std::set<const Command*>
 /// commas.
 std::string hint_list(const Command& command, const Arguments& extras, const Arguments& words) {
   const auto belongs = [](const Option& option, const std::string& word) {
-    const Arguments& names = option.suggestions;
+    const Arguments names = option.texts().suggestions;
     return (!word.empty() && word.find_first_not_of("0123456789,") == std::string::npos) ||
            std::find(names.begin(), names.end(), word) != names.end();
   };

@@ -58,16 +58,16 @@ Option print_option(TextArgs& args, const Field& field) {
   if (field.type == FieldType::integer)
     return integer(
         field.flag, [store](std::int64_t number) { store(Json{number}); }, {*field.min, *field.max},
-        field.placeholder, field.help);
+        std::string(field.placeholder), std::string(field.help));
   if (field.type == FieldType::boolean)
     return flag(
-        field.flag, [store](bool on) { store(Json{on}); }, field.help);
+        field.flag, [store](bool on) { store(Json{on}); }, std::string(field.help));
   if (field.type == FieldType::text)
     return text(field.flag,
                 Store<std::string>([store](const std::string& word) { store(Json{word}); }),
-                field.placeholder, field.help);
+                std::string(field.placeholder), std::string(field.help));
   std::string unused;
-  Option option = word(field.flag, unused, field.words, field.help);
+  Option option = word(field.flag, unused, field.words, std::string(field.help));
   std::get<WordValue>(option.value).store = [store, words = field.words](std::size_t index) {
     store(Json{words[index]});
   };

@@ -18,8 +18,8 @@ namespace {
 
 /// "a whole number >= 1, auto or none": the values that a field accepts.
 std::string expectation(const Field& field, bool from_flag) {
-  if (from_flag && !field.flag_expected.empty()) return field.flag_expected;
-  if (!field.expected.empty()) return field.expected;
+  if (from_flag && !field.flag_expected.empty()) return std::string(field.flag_expected);
+  if (!field.expected.empty()) return std::string(field.expected);
   std::string text;
   const std::string bound =
       !field.min  ? ""
@@ -218,7 +218,8 @@ std::optional<Problem> problem_with(const Field& field, const Json& value, bool 
     found = "'" + printable(*text) + "'" + did_you_mean(*text, field.words, kind_of_words(field));
   else if (const std::string written = to_json(value); written.size() <= kMaxShownLength)
     found = printable(written);
-  const std::string example = field.example.empty() ? "" : ", such as " + field.example;
+  const std::string example =
+      field.example.empty() ? "" : ", such as " + std::string(field.example);
   return Problem{.expected = expectation(field, from_flag) + example, .found = found};
 }
 

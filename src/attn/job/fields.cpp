@@ -22,31 +22,33 @@ namespace {
 
 using Requirements = std::vector<KeyRequirement>;
 
-/// A key of the table: that of an option, or the name of an input. Not made of a std::string, whose
-/// text the requirements would outlive.
+/// A key of the table, that of an option or the name of an input; or a word. Not made of a
+/// std::string, whose text the requirements would outlive.
 struct Key {
   Key(const char* option) : text(option) {}
   Key(Input input) : text(name_of(input)) {}
   std::string_view text;
 };
 
+/// Keeps the texts until the program ends, as job_fields() are kept.
 KeyRequirement::Texts texts(std::initializer_list<Key> keys) {
-  KeyRequirement::Texts all;
+  auto& all = *new std::vector<std::string_view>;
+  all.reserve(keys.size());
   for (const Key& key : keys) all.push_back(key.text);
   return all;
 }
 
 KeyRequirement needs(std::initializer_list<Key> any_of) { return {.any_of = texts(any_of)}; }
 KeyRequirement needs(Fact fact) { return {.fact = fact}; }
-KeyRequirement needs_value(Key key, std::initializer_list<const char*> words) {
-  return {.key = key.text, .words = {words.begin(), words.end()}};
+KeyRequirement needs_value(Key key, std::initializer_list<Key> words) {
+  return {.key = key.text, .words = texts(words)};
 }
 KeyRequirement excludes(std::initializer_list<Key> none_of) { return {.none_of = texts(none_of)}; }
 KeyRequirement needs_absence(std::initializer_list<Key> absent) {
   return {.absent = texts(absent)};
 }
-KeyRequirement when(std::initializer_list<const char*> words, KeyRequirement requirement) {
-  requirement.when = {words.begin(), words.end()};
+KeyRequirement when(std::initializer_list<Key> words, KeyRequirement requirement) {
+  requirement.when = texts(words);
   return requirement;
 }
 
@@ -60,13 +62,13 @@ const KeyRequirement kPairScore = needs_value("score", {"additive", "concat"});
 // Kinds of rows.
 
 /// A tensor. Its companion in the table of inputs becomes a requirement.
-Field tensor(Input input, std::string help, Requirements requirements = {}) {
+Field tensor(Input input, const char* help, Requirements requirements = {}) {
   if (row_of(input).companion) requirements.push_back(needs({*row_of(input).companion}));
   return {.key = std::string(name_of(input)),
           .type = FieldType::tensor,
           .input = input,
           .placeholder = "FILE",
-          .help = std::move(help),
+          .help = help,
           .requirements = std::move(requirements)};
 }
 
@@ -78,12 +80,12 @@ Field tensor_or(std::string word, Field field) {
 
 /// One word of an enum.
 template <class Enum>
-Field choice(std::string key, std::string help,
+Field choice(std::string key, const char* help,
              const std::vector<std::pair<std::string, Enum>>& meanings, Enum& (*member)(Options&),
              Requirements requirements = {}) {
   Field field{.key = std::move(key),
               .placeholder = "WORD",
-              .help = std::move(help),
+              .help = help,
               .requirements = std::move(requirements)};
   for (const auto& [word, meaning] : meanings) field.words.push_back(word);
   field.apply = [meanings, member](const Json& value, Options& options) {
@@ -104,9 +106,9 @@ constexpr std::pair<const char*, StoredType> kStoredTypes[] = {
     {"flashmla_model1", StoredType::flashmla_model1}};
 constexpr std::size_t kCacheTypes = 2;  // the last ones, of KV_pages only
 
-Field stored_type(std::string key, std::string help, StoredType& (*member)(Options&),
+Field stored_type(std::string key, const char* help, StoredType& (*member)(Options&),
                   Requirements requirements, std::size_t omitted = kCacheTypes) {
-  return choice<StoredType>(std::move(key), std::move(help),
+  return choice<StoredType>(std::move(key), help,
                             {std::begin(kStoredTypes), std::end(kStoredTypes) - omitted}, member,
                             std::move(requirements));
 }
@@ -135,42 +137,42 @@ Field precision_of_arithmetic() {
 }
 
 /// A finite number, at least `min` if that is given.
-Field number(std::string key, std::string help, std::optional<std::int64_t> min,
+Field number(std::string key, const char* help, std::optional<std::int64_t> min,
              double& (*member)(Options&), Requirements requirements = {}) {
   return {.key = std::move(key),
           .type = FieldType::number,
           .placeholder = "X",
-          .help = std::move(help),
+          .help = help,
           .min = min,
           .requirements = std::move(requirements),
           .apply = [member](const Json& v, Options& o) { member(o) = number_of(v); }};
 }
 
-Field positive_number(std::string key, std::string help, double& (*member)(Options&),
+Field positive_number(std::string key, const char* help, double& (*member)(Options&),
                       Requirements requirements = {}) {
-  Field field = number(std::move(key), std::move(help), 0, member, std::move(requirements));
+  Field field = number(std::move(key), help, 0, member, std::move(requirements));
   field.exclusive_min = true;
   return field;
 }
 
-Field integer(std::string key, std::string placeholder, std::string help,
+Field integer(std::string key, const char* placeholder, const char* help,
               std::optional<std::int64_t> min, std::int64_t& (*member)(Options&),
               Requirements requirements = {}) {
   return {.key = std::move(key),
           .type = FieldType::integer,
-          .placeholder = std::move(placeholder),
-          .help = std::move(help),
+          .placeholder = placeholder,
+          .help = help,
           .min = min,
           .requirements = std::move(requirements),
           .apply = [member](const Json& v, Options& o) { member(o) = integer_of(v); }};
 }
 
 /// true or false; as a flag it needs no value.
-Field boolean(std::string key, std::string help, bool& (*member)(Options&),
+Field boolean(std::string key, const char* help, bool& (*member)(Options&),
               Requirements requirements = {}) {
   return {.key = std::move(key),
           .type = FieldType::boolean,
-          .help = std::move(help),
+          .help = help,
           .requirements = std::move(requirements),
           .apply = [member](const Json& v, Options& o) { member(o) = *v.get<bool>(); }};
 }
@@ -873,10 +875,11 @@ std::vector<Field> document_fields() {
 }
 
 std::string flag_of(const std::string& key) {
-  std::string flag = "--";
-  for (const char c : key)
-    flag +=
-        c == '.' || c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::string flag = "--" + key;
+  for (char& c : flag) {
+    if (c == '.' || c == '_') c = '-';
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
   return flag;
 }
 
@@ -904,14 +907,16 @@ std::vector<Field> print_option_fields() {
                  .min = min,
                  .max = max};
   };
-  const KeyRequirement kTorch = needs_value("print_options.style", {"torch"});
+  static const KeyRequirement kTorch = needs_value("print_options.style", {"torch"});
+  static const KeyRequirement kNumPy =
+      when({"torch"},
+           excludes({"print_options.numpy", "print_options.suppress", "print_options.floatmode"}));
   std::vector<Field> fields = moved<Field>({
       {.key = "print_options.style",
        .placeholder = "WORD",
        .help = "print as NumPy (default), PyTorch, JAX or TensorFlow: numpy, torch, jax or tf",
        .words = {"numpy", "torch", "jax", "tf"},
-       .requirements = {when({"torch"}, excludes({"print_options.numpy", "print_options.suppress",
-                                                  "print_options.floatmode"}))}},
+       .requirements = {kNumPy}},
       // 1074 digits write any float64 in full.
       integer("precision", 0, 1100, "digits after the decimal point; default: 8 (torch: 4)"),
       integer("threshold", 0, kMost, "summarise arrays with more elements; default: 1000"),

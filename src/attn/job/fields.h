@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,9 +44,9 @@ enum class Fact {
 };
 
 /// What else a job must have, or must not have, when a key is given and its value is not the
-/// default. Of the members below `when`, one or two are set. All texts are constants.
+/// default. Of the members below `when`, one or two are set. The texts are never destroyed.
 struct KeyRequirement {
-  using Texts = std::vector<std::string_view>;
+  using Texts = std::span<const std::string_view>;
   Texts when = {};                  ///< applies to these values of the key only; empty: all
   Texts any_of = {};                ///< one of these keys is given, other than its default
   Texts none_of = {};               ///< none of these keys is given, other than its default
@@ -61,14 +62,14 @@ struct Field {
   std::string flag = {};                      ///< "--w-q"; "" if there is none
   std::vector<std::string> other_flags = {};  ///< accepted, too: "--wq"
   FieldType type = FieldType::word;
-  bool names_tensors = false;       ///< a group of tensors, whose names follow the key and a dot
-  std::optional<Input> input = {};  ///< of a tensor that is an input
-  std::string placeholder = {};     ///< in help: "FILE", "H"
-  std::string help = {};            ///< one line
-  bool is_common = false;           ///< among the flags that -h lists
-  std::string example = {};         ///< a value, for messages
-  std::string expected = {};        ///< in messages, in place of what the type says
-  std::string flag_expected = {};   ///< the same for the flag
+  bool names_tensors = false;         ///< a group of tensors, whose names follow the key and a dot
+  std::optional<Input> input = {};    ///< of a tensor that is an input
+  std::string_view placeholder = {};  ///< in help: "FILE", "H"; these texts are constants
+  std::string_view help = {};         ///< one line
+  bool is_common = false;             ///< among the flags that -h lists
+  std::string_view example = {};      ///< a value, for messages
+  std::string_view expected = {};     ///< in messages, in place of what the type says
+  std::string_view flag_expected = {};                            ///< the same for the flag
   std::vector<std::string> words = {};                            ///< allowed words
   std::vector<std::pair<std::string, std::string>> refused = {};  ///< other words, and why not
   std::optional<std::int64_t> min = {};                           ///< of a number

@@ -89,7 +89,7 @@ JsonArray alternatives(const Field& field) {
 }
 
 Json field_schema(const Field& field) {
-  JsonObject schema = {{"description", Json{field.help}}};
+  JsonObject schema = {{"description", Json{std::string(field.help)}}};
   JsonArray any = alternatives(field);
   if (any.size() > 1)
     schema.emplace_back("anyOf", Json{std::move(any)});
