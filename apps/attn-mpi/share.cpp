@@ -31,7 +31,7 @@ constexpr std::size_t kChunks = 32;
 
 bool multiplies_rows(const Inputs& in, const Plan& plan, const OutputSet& outputs) {
   return plan.fallback_reason != nullptr || plan.path == nullptr || in.projected ||
-         in.options.score == Score::general || outputs.contains(Output::output);
+         in[Input::W_score] || in[Input::W_score_Q] || outputs.contains(Output::output);
 }
 
 /// Whether whole rows of scores or weights are needed.

@@ -95,14 +95,27 @@ void check_alone(const Case<T>& c, std::mt19937_64& random, ThreadPool& pool, Is
   }
 }
 
+/// Other scores than products, which have no scales by head.
 template <class T>
-void sweep(std::uint64_t seed, int problems, bool bf16_scores = false) {
+void change_score(Case<T>& c, kernel::Score score, std::mt19937_64& random) {
+  std::normal_distribution<> normal;
+  c.head_scales.clear();
+  for (std::size_t d = 0; d < c.problem.D; ++d)
+    c.score_weights.push_back(static_cast<T>(normal(random)));
+  c.problem.score = score;
+  c.point();
+}
+
+template <class T>
+void sweep(std::uint64_t seed, int problems, bool bf16_scores = false,
+           kernel::Score score = kernel::Score::product) {
   std::mt19937_64 random(seed);
   ThreadPool pool(4);
   for (int n = at_most(problems); n > 0; --n) {
     Case<T> c;
     fill_random(c, random);
     c.problem.bf16_scores = bf16_scores;
+    if (score != kernel::Score::product) change_score(c, score, random);
     const Expected<T> expected = expect(c);
     for (Isa isa : kernel::available_isas()) check(c, expected, pool, isa);
     check_alone(c, random, pool, kernel::available_isas().back());
@@ -118,6 +131,16 @@ TEST_CASE("kernel: random problems in f64, second half", "[kernel]") { sweep<dou
 
 TEST_CASE("kernel: random problems with scores in bfloat16", "[kernel]") {
   sweep<float>(11, 400, true);
+}
+
+TEST_CASE("kernel: random problems with distances as scores", "[kernel][scores]") {
+  sweep<float>(21, 300, false, kernel::Score::distance);
+  sweep<double>(22, 200, false, kernel::Score::distance);
+}
+
+TEST_CASE("kernel: random problems with sums of tanh as scores", "[kernel][scores]") {
+  sweep<float>(23, 300, false, kernel::Score::tanh);
+  sweep<double>(24, 200, false, kernel::Score::tanh);
 }
 
 namespace {

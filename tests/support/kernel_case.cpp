@@ -77,6 +77,7 @@ void Case<T>::point() {
   problem.distances.data = distances.empty() ? nullptr : distances.data() + zero;
   problem.sinks = data(sinks);
   problem.head_scales = data(head_scales);
+  problem.score_weights = data(score_weights);
   problem.dropout.data = data(dropout);
 }
 
@@ -87,8 +88,8 @@ std::string Case<T>::text() const {
   out << (sizeof(T) == 4 ? "f32" : "f64") << " of " << name_of(q.dtype) << " B" << p.B << " H"
       << p.H << " G" << p.G << " L" << p.L << " S" << p.S << " D" << p.D << " Dv" << p.Dv
       << " scale " << p.scale << " softcap " << p.softcap << (p.softcap_last ? " last" : "")
-      << " normaliser " << static_cast<int>(p.normaliser) << " top_k " << p.top_k << " temperature "
-      << p.temperature << " empty " << p.empty_weight;
+      << " score " << static_cast<int>(p.score) << " normaliser " << static_cast<int>(p.normaliser)
+      << " top_k " << p.top_k << " temperature " << p.temperature << " empty " << p.empty_weight;
   const auto strides = [&](const char* name, const kernel::Strides& by) {
     out << name << by.batch << "," << by.head << "," << by.row << "," << by.column;
   };

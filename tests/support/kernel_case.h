@@ -38,7 +38,7 @@ struct Case {
   std::array<std::vector<T>, 2> biases;
   std::vector<T> distances;  ///< of the distance -zero and on, (B or 1, H, ...)
   std::size_t zero = 0;
-  std::vector<T> sinks, head_scales;
+  std::vector<T> sinks, head_scales, score_weights;
   std::vector<std::uint8_t> dropout;
 
   Case() = default;

@@ -22,17 +22,26 @@ struct ScoreTolerances {
   double scores = 0, scaled = 0, masked = 0;
 };
 
-/// Bound for the rounding error of q . k in T, proportional to the sum of the terms' magnitudes.
+/// Bound for the rounding error of a score in T, proportional to the sum of the terms' magnitudes.
+/// Queries and keys in float64 may be rounded to T first.
 template <class T>
-double dot_tolerance(const Case<T>& c, std::size_t b, std::size_t h, std::size_t l, std::size_t j) {
+double sum_tolerance(const Case<T>& c, std::size_t b, std::size_t h, std::size_t l, std::size_t j) {
   const auto& p = c.problem;
-  double size = 0;
-  for (std::size_t d = 0; d < p.D; ++d)
-    size += std::abs(c.q.at(b, h, l, d) * c.k.at(b, h / (p.H / p.G), j, d));
+  double size = 0, of_terms = 0;
+  for (std::size_t d = 0; d < p.D; ++d) {
+    const double q = c.q.at(b, h, l, d), k = c.k.at(b, h / (p.H / p.G), j, d);
+    size += std::abs(double(reference::term<Real>(p, d, q, k)));
+    const double of_inputs = (std::abs(q) + std::abs(k)) * kRounding<T>;
+    if (p.score == kernel::Score::distance)
+      of_terms += of_inputs * (2 * std::abs(q - k) + of_inputs) + (q - k) * (q - k) * kRounding<T>;
+    if (p.score == kernel::Score::tanh)  // its slope is at most 1, the sum has another rounding
+      of_terms += std::abs(double(p.score_weights[d])) *
+                  (2 * of_inputs + 16 * std::abs(std::tanh(q + k)) * kRounding<T>);
+  }
   // Products of bfloat16 numbers, and their sums, may become 0 where they are subnormal.
   const double least = p.bf16_scores ? static_cast<double>(p.D) * std::numeric_limits<T>::min()
                                      : std::numeric_limits<T>::denorm_min();
-  return size * kRounding<T> * (static_cast<double>(p.D) + 2) + least;
+  return of_terms + size * kRounding<T> * (static_cast<double>(p.D) + 2) + least;
 }
 
 /// The error that c tanh(x / c) adds, in a few rounded steps; its slope is at most 1.
@@ -113,7 +122,7 @@ void set_tolerances(const Case<T>& c, const reference::Outputs<Real>& exact, std
   for (std::size_t j = 0; j < p.S; ++j) {
     const std::size_t at = row * p.S + j;
     const ScoreTolerances error =
-        score_tolerances(c, query, exact, at, dot_tolerance(c, b, h, l, j), j);
+        score_tolerances(c, query, exact, at, sum_tolerance(c, b, h, l, j), j);
     tolerance.scores[at] = error.scores;
     tolerance.scaled[at] = error.scaled;
     tolerance.masked[at] = error.masked;

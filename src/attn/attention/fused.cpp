@@ -95,9 +95,11 @@ template <class T>
 class OverflowedRows {
  public:
   /// All must outlive this object.
-  OverflowedRows(const Tensor& queries, const Tensor& keys, const Inputs& in)
+  OverflowedRows(const Tensor& queries, const Tensor& keys, const Inputs& in,
+                 const kernel::Problem<T>& problem)
       : queries_(queries),
         keys_(keys),
+        problem_(problem),
         factor_(static_cast<double>(queries.shape()[3]) * std::fabs(in.scale.factor()) /
                 in.options.temperature) {
     if (in[Input::head_scale])
@@ -120,11 +122,18 @@ class OverflowedRows {
     const std::size_t D = queries_.shape()[3];
     const double query = largest_magnitude(queries_.data<T>().subspan(row * D, D));
     const double key = largest_key();
-    if (logsumexp < 0) return factor_ * query * key > static_cast<double>(kLargest);
+    if (logsumexp < 0) return factor_ * largest_term(query, key) > static_cast<double>(kLargest);
     return std::isfinite(query) && std::isfinite(key);
   }
 
  private:
+  /// Of a score of a query and keys whose elements are at most these.
+  double largest_term(double query, double key) const {
+    if (problem_.score == kernel::Score::distance) return (query + key) * (query + key);
+    if (problem_.score == kernel::Score::product) return query * key;
+    return largest_magnitude(std::span(problem_.score_weights, problem_.D));
+  }
+
   double largest_key() {
     const std::lock_guard lock(mutex_);
     if (!largest_key_) largest_key_ = largest_of_keys();
@@ -149,6 +158,7 @@ class OverflowedRows {
   }
 
   const Tensor &queries_, &keys_;
+  const kernel::Problem<T>& problem_;
   double factor_;
   bool biased_ = false;
   std::mutex mutex_;
@@ -343,6 +353,22 @@ void attend_documents(const std::vector<PackedDocument>& documents,
   for (std::size_t i = 0; i < documents.size(); ++i) attend(i);
 }
 
+/// Whether scores are sums of tanh.
+bool is_additive(Score score) { return score == Score::additive || score == Score::concat; }
+
+ScoreWeights<Tensor> score_weights_of(const Inputs& in) {
+  return {in[Input::W_score], in[Input::W_score_Q], in[Input::W_score_K],
+          in[Input::b_score], in[Input::v_score],   in[Input::g_score]};
+}
+
+/// Problem::score_weights.
+template <class T>
+std::vector<T> tanh_weights(const Inputs& in, std::size_t A) {
+  if (!is_additive(in.options.score)) return {};
+  const std::vector<double> weights = output_weights(score_weights_of(in), A);
+  return {weights.begin(), weights.end()};
+}
+
 template <class T>
 FusedResult attend_as(const Tensor& queries, const Tensor& keys, const Tensor& values,
                       const Inputs& in, const FusedRequest& request) {
@@ -352,10 +378,12 @@ FusedResult attend_as(const Tensor& queries, const Tensor& keys, const Tensor& v
   problem.D = keys.shape()[3], problem.Dv = wants_context ? in.Dv : 0;
   problem.q = operand_of(queries), problem.k = row_operand_of(keys);
   if (wants_context) problem.v = row_operand_of(values);
+  const std::vector<T> weights = tanh_weights<T>(in, problem.D);
+  problem.score_weights = weights.data();
 
   FusedResult result;
   FusedOutputs& outputs = result.outputs;
-  OverflowedRows<T> overflowed(queries, keys, in);
+  OverflowedRows<T> overflowed(queries, keys, in, problem);
   kernel::Results<T> results;
   results.logsumexp =
       allocate_if<T>(true, outputs[index_of(Output::logsumexp)], {in.B, in.H, problem.L});
@@ -380,13 +408,23 @@ FusedResult attend_as(const Tensor& queries, const Tensor& keys, const Tensor& v
   return result;
 }
 
-/// Whether scores are dot products, possibly of transformed queries and keys.
-bool is_product(Score score) {
-  return score == Score::dot || score == Score::cosine || score == Score::general;
+/// x (B, H, rows, A) + b (A), in float64, rounded once.
+Tensor with_bias(const Tensor& x, const Tensor& b) {
+  Tensor sum = cast(x, DType::f64);
+  const Tensor terms = cast(b, DType::f64);
+  const auto each = terms.data<double>();
+  const auto out = sum.mutable_data<double>();
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] += each[i % each.size()];
+  return cast(sum, x.dtype());
 }
 
-/// The queries or keys that the dot products use.
+/// The queries or keys of which the kernels compute scores.
 Tensor factors(const Tensor& x, const Inputs& in, Score score, bool queries) {
+  if (is_additive(score)) {
+    const ScoreWeights<Tensor> weights = score_weights_of(in);
+    const Tensor factor = additive_factor(x, weights, score, queries);
+    return queries && weights.b ? with_bias(factor, *weights.b) : factor;
+  }
   if (score == Score::cosine) return unit_rows(x, in.compute);
   if (score == Score::general && queries)
     return matmul(x, *in[Input::W_score], Second::plain, name_of(Output::scores));
@@ -446,8 +484,9 @@ const char* fallback_reason(const Inputs& in) {
   unknown.rows.clear();
   unknown.compute = Compute::automatic;
   unknown.bf16_scores = false;
-  if (!is_product(in.options.score) || (in.options.score != Score::dot && in.D == 0))
-    return "score";
+  if (in.options.score != Score::dot && in.D == 0) return "score";
+  if (in[Input::head_scale] && (in.options.score == Score::l2 || is_additive(in.options.score)))
+    return "head_scale";
   unknown.score = Score::dot;
   if (in.options.normaliser == Normaliser::none) return "normaliser";
   unknown.normaliser = Normaliser::softmax;

@@ -172,12 +172,25 @@ kernel::Normaliser kernel_normaliser(Normaliser normaliser) {
   }
 }
 
+kernel::Score kernel_score(Score score) {
+  switch (score) {
+    case Score::l2:
+      return kernel::Score::distance;
+    case Score::additive:
+    case Score::concat:
+      return kernel::Score::tanh;
+    default:
+      return kernel::Score::product;
+  }
+}
+
 }  // namespace
 
 template <class T>
 KernelProblem<T>::KernelProblem(const Inputs& in) {
   problem.B = in.B, problem.H = in.H, problem.G = in.G;
   problem.L = in.rows.size(), problem.S = in.S;
+  problem.score = kernel_score(in.options.score);
   problem.bf16_scores = rounds_scores_to_bf16(in);
   problem.scale = static_cast<T>(in.scale.factor());
   problem.softcap = static_cast<T>(in.options.softcap);

@@ -10,8 +10,8 @@
 
 namespace attn {
 
-/// A kernel::Problem without queries, keys and values, and the arrays that it points to. It also
-/// points to arrays of `in`, which must outlive it.
+/// A kernel::Problem without queries, keys, values and weights of scores, and the arrays that it
+/// points to. It also points to arrays of `in`, which must outlive it.
 template <class T>
 struct KernelProblem {
   kernel::Problem<T> problem;

@@ -482,6 +482,19 @@ std::size_t bytes_of_whole_rows(const Inputs& in) {
       {std::min(thread_count(), rows), kRows * kScoreMatrices, in.S, size_of(in.compute)});
 }
 
+/// Upper bound of the queries and keys that the kernels take instead of the given ones, and of a
+/// copy in float64.
+std::size_t bytes_of_factors(const Inputs& in) {
+  if (in.options.score == Score::dot || in.options.score == Score::l2) return 0;
+  std::size_t width = in.D;
+  for (const Input weights : {Input::W_score, Input::W_score_Q})
+    if (in[weights]) width = in[weights]->shape()[1];
+  const std::size_t queries = saturating_product({in.B, in.H, in.rows.size(), width});
+  const std::size_t keys = saturating_product({in.B, in.G, in.S, width});
+  return saturating_sum(saturating_product({saturating_sum(queries, keys), size_of(in.compute)}),
+                        saturating_product({std::max(queries, keys), sizeof(double)}));
+}
+
 Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet& offered) {
   check_outputs(outputs, in);
   const OutputSet requested = outputs_among(outputs);
@@ -493,8 +506,9 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
   }
   const bool is_fused = result.path && !result.fallback_reason;
   if (is_fused)
-    result.bytes = saturating_sum(saturating_sum(bytes_of_blocks(in), bytes_of_whole_rows(in)),
-                                  bytes_of_kernel_problem(in, false));
+    for (const std::size_t bytes : {bytes_of_blocks(in), bytes_of_whole_rows(in),
+                                    bytes_of_factors(in), bytes_of_kernel_problem(in, false)})
+      result.bytes = saturating_sum(result.bytes, bytes);
   const bool in_rows = is_fused && reads_rows(in, outputs);
   OutputSet kept;
   result.outputs.reserve(outputs.size());

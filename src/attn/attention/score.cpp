@@ -42,7 +42,15 @@ Tensor through(const Tensor& x, const std::optional<Tensor>& W) {
   return W ? matmul(x, *W, Second::plain, name_of(Output::scores)) : x;
 }
 
-/// v, or g v / |v|; ones where v is absent.
+}  // namespace
+
+Tensor additive_factor(const Tensor& x, const ScoreWeights<Tensor>& weights, Score kind,
+                       bool queries) {
+  if (kind == Score::additive) return through(x, queries ? weights.W_Q : weights.W_K);
+  const std::size_t width = x.shape()[3];
+  return through(x, rows_of(*weights.W, queries ? 0 : weights.W->shape()[0] - width, width));
+}
+
 std::vector<double> output_weights(const ScoreWeights<Tensor>& weights, std::size_t A) {
   std::vector<double> v(A, 1);
   if (weights.v) {
@@ -57,14 +65,10 @@ std::vector<double> output_weights(const ScoreWeights<Tensor>& weights, std::siz
   return v;
 }
 
-}  // namespace
-
 Tensor additive_scores(const Tensor& queries, const Tensor& keys,
                        const ScoreWeights<Tensor>& weights, Score kind, DType compute) {
-  const std::size_t D = queries.shape()[3], Dk = keys.shape()[3];
-  const bool concat = kind == Score::concat;
-  const Tensor left = through(queries, concat ? rows_of(*weights.W, 0, D) : weights.W_Q);
-  const Tensor right = through(keys, concat ? rows_of(*weights.W, D, Dk) : weights.W_K);
+  const Tensor left = additive_factor(queries, weights, kind, true);
+  const Tensor right = additive_factor(keys, weights, kind, false);
   const std::vector<double> v = output_weights(weights, left.shape()[3]);
   const Tensor b = weights.b ? cast(*weights.b, DType::f64) : Tensor(DType::f64, {v.size()});
   const auto bias = b.data<double>();

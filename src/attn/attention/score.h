@@ -1,7 +1,9 @@
 // Scores of queries and keys.
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <vector>
 
 #include "attn/problem/inputs.h"
 #include "attn/problem/options.h"
@@ -14,6 +16,13 @@ template <class Value>
 struct ScoreWeights {
   std::optional<Value> W, W_Q, W_K, b, v, g;  ///< W_score, W_score_Q, ...
 };
+
+/// What the tanh of Score::additive and Score::concat is taken of, but b: q W_Q or k W_K.
+Tensor additive_factor(const Tensor& x, const ScoreWeights<Tensor>& weights, Score kind,
+                       bool queries);
+
+/// v of Score::additive and Score::concat in full, (A).
+std::vector<double> output_weights(const ScoreWeights<Tensor>& weights, std::size_t A);
 
 /// Score::additive and Score::concat, defined at score(): (B, H, L, S) of dtype `compute`.
 Tensor additive_scores(const Tensor& queries, const Tensor& keys,

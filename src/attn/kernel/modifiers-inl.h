@@ -351,14 +351,14 @@ struct WholePanels {
 
 /// Scores of `rows` rows, whole tiles, with modifiers applied before they leave the registers.
 /// `query`, `out` and `running_max` as in score_rows().
-template <class T, bool kPairs, bool kBiased, Marks kMarks>
+template <class T, Term kTerm, bool kBiased, Marks kMarks>
 HWY_NOINLINE void score_fused_tiles(std::size_t rows, const WholePanels<T>& panels,
                                     std::size_t depth, const T* query, const T* keys, T* out,
                                     std::size_t out_stride, T* running_max) {
   const Tag<T> d;
   const Vec<T> scale = hn::Set(d, panels.scale);
   const BiasAdder<T> adder(panels.unit);
-  multiply_panels<T, kPairs, kTileRows, kTileVectors>(
+  multiply_panels<T, kTerm, kTileRows, kTileVectors>(
       {0, rows}, panels.count, depth, query, keys, out, out_stride,
       [&](std::size_t row, std::size_t panel, const PanelScores<T>& sums, T* at) ATTN_INLINE {
         PanelScores<T> scores;  // a copy, as other functions get its address

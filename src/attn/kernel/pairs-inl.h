@@ -1,4 +1,4 @@
-// Factors of scores as bfloat16: rounding, pairs (see ScoreFactors), and the product of pairs.
+// Factors of scores as bfloat16: rounding, pairs (see ScoreFactors), and the terms of a score.
 //
 // Instructions of AVX-512 BF16 are written as assembly, because the file is compiled for processors
 // without them; only Isa::avx512_bf16 uses pairs.
@@ -85,12 +85,22 @@ HWY_INLINE void copy_pairs_of_row(const std::byte* from, std::size_t columns, fl
 }
 #endif
 
-/// a * b + sum. Pairs: the sum of both products is added, with one rounding or two; subnormal
-/// factors and results count as 0.
-template <class T, bool kPairs>
-HWY_INLINE Vec<T> add_product(Vec<T> a, Vec<T> b, Vec<T> sum) {
-  if constexpr (!kPairs) {
+/// What a query element a and a key element b add to a score.
+enum class Term : std::uint8_t {
+  product,   ///< a b
+  pairs,     ///< the sum of both products, with one rounding or two; subnormal factors and results
+             ///< count as 0
+  distance,  ///< -(a - b)^2
+};
+
+/// sum + the term of a and b.
+template <class T, Term kTerm>
+HWY_INLINE Vec<T> add_term(Vec<T> a, Vec<T> b, Vec<T> sum) {
+  if constexpr (kTerm == Term::product) {
     return hn::MulAdd(a, b, sum);
+  } else if constexpr (kTerm == Term::distance) {
+    const Vec<T> difference = hn::Sub(b, a);
+    return hn::NegMulAdd(difference, difference, sum);
   } else {
     static_assert(kMultipliesPairs<T>);
 #if ATTN_HAS_PAIRS

@@ -1,7 +1,7 @@
 // The input of the kernels: an attention problem as pointers and strides into arrays that the
 // caller owns. reference.h defines the result in plain loops:
 //
-//   scores  = q_i . k_j
+//   scores  = q_i . k_j, or those of another score function
 //   scaled  = softcap(scale * head_scale * scores)
 //   masked  = scaled + distances[j - center_i] + biases,   -inf where key j is hidden from query i
 //   weights = exp(masked / temperature - logsumexp), or those of another normaliser,
@@ -87,6 +87,13 @@ struct Bias {
   Strides strides;
 };
 
+/// How a query and a key make a score.
+enum class Score : std::uint8_t {
+  product,   ///< q . k
+  distance,  ///< -|q - k|^2
+  tanh,      ///< score_weights . tanh(q + k)
+};
+
 /// Turns the visible scores x = masked / temperature of a query into weights. softmax includes the
 /// sink. In the others, t is such that the weights sum to 1.
 enum class Normaliser : std::uint8_t {
@@ -106,6 +113,9 @@ struct Problem {
 
   const KeyRange* key_ranges = nullptr;  ///< (B or 1, L); nullptr: every query sees [0, S)
   std::int64_t key_ranges_batch = 0;     ///< batch stride of key_ranges; 0: shared by all items
+
+  Score score = Score::product;
+  const T* score_weights = nullptr;  ///< (D), of Score::tanh
 
   /// Scores are products of queries and keys that are rounded to bfloat16. Requires T = float.
   /// Subnormal numbers, before or after rounding, may count as 0.

@@ -60,6 +60,14 @@ double factor(const Problem<T>& p, double x) {
   return double(BFloat16(number));
 }
 
+/// What elements d of a query and a key add to a score.
+template <class N, class T>
+N term(const Problem<T>& p, std::size_t d, N query, N key) {
+  if (p.score == Score::distance) return -(query - key) * (query - key);
+  if (p.score == Score::tanh) return p.score_weights[d] * std::tanh(query + key);
+  return query * key;
+}
+
 template <class T>
 KeyRange key_range(const Problem<T>& p, Query q) {
   if (!p.key_ranges) return {0, static_cast<std::int64_t>(p.S), 0, false};
@@ -195,8 +203,8 @@ Outputs<N> attend(const Problem<T>& p) {
 
     for (std::size_t j = 0; j < p.S; ++j) {
       for (std::size_t d = 0; d < p.D; ++d)
-        scores[j] +=
-            N(factor(p, element(p.q, q.b, q.h, q.l, d))) * factor(p, element(p.k, q.b, g, j, d));
+        scores[j] += term<N>(p, d, factor(p, element(p.q, q.b, q.h, q.l, d)),
+                             factor(p, element(p.k, q.b, g, j, d)));
       scaled[j] = p.scale * head_scale(p, q) * scores[j];
       if (p.softcap > 0 && !p.softcap_last) scaled[j] = cap(scaled[j]);
       masked[j] = scaled[j];

@@ -60,7 +60,8 @@ struct RowGroup {
         depth(depth_of(factors, p.D)),
         query(block.query + row * depth),
         scores(s.scores + (s.full_rows ? row * s.score_stride : 0)),
-        fused(s.raw == nullptr && rows % kTileRows == 0 && can_fuse_modifiers(p)) {}
+        fused(s.raw == nullptr && rows % kTileRows == 0 && p.score == Score::product &&
+              can_fuse_modifiers(p)) {}
 
   Span reached(Span keys) const { return intersection(keys, {reach.first, reach.last}); }
 };
@@ -129,18 +130,18 @@ HWY_NOINLINE void multiply_run_of_pairs(const RowGroup<float>& group, const Run&
   const Problem<float>& p = group.p;
   const Scratch<float>& s = group.s;
   if (keys.packed)
-    return score_rows<float, true>(group.rows, vectors, run.panels, group.depth, group.query,
-                                   keys.packed, scale, out, s.score_stride, running_max);
+    return score_rows<float, Term::pairs>(group.rows, vectors, run.panels, group.depth, group.query,
+                                          keys.packed, scale, out, s.score_stride, running_max);
   const auto first = static_cast<std::size_t>(run.first);
   const std::size_t count = HWY_MIN(kPanel<float>, p.S - first);
   const RoundedPanel<float> panel{{keys.unpacked, p.D, first, count, p.S, s.widened},
                                   group.factors};
-  score_keys<float, true>(group.rows, vectors, group.query, panel, scale, out, s.score_stride,
-                          running_max);
+  score_keys<float, Term::pairs>(group.rows, vectors, group.query, panel, scale, out,
+                                 s.score_stride, running_max);
 }
 #endif
 
-/// out = scale * (q . k) for a run of panels.
+/// out = scale * score for a run of panels.
 template <class T>
 void multiply_run(const RowGroup<T>& group, const Run& run, std::size_t vectors,
                   const RunKeys<T>& keys, T scale, T* out, T* running_max) {
@@ -151,6 +152,12 @@ void multiply_run(const RowGroup<T>& group, const Run& run, std::size_t vectors,
 #endif
   const Problem<T>& p = group.p;
   const Scratch<T>& s = group.s;
+  if (p.score == Score::tanh)
+    return score_tanh_rows(group.rows, run.panels, {p.score_weights, p.D}, group.query, keys.packed,
+                           scale, out, s.score_stride, running_max);
+  if (p.score == Score::distance)
+    return score_rows<T, Term::distance>(group.rows, vectors, run.panels, p.D, group.query,
+                                         keys.packed, scale, out, s.score_stride, running_max);
   if (keys.packed)
     return score_rows<T>(group.rows, vectors, run.panels, p.D, group.query, keys.packed, scale, out,
                          s.score_stride, running_max);
@@ -162,7 +169,7 @@ void multiply_run(const RowGroup<T>& group, const Run& run, std::size_t vectors,
 }
 
 /// score_fused_run() of pairs or numbers.
-template <class T, bool kPairs>
+template <class T, Term kTerm>
 void score_fused_run_of(const RowGroup<T>& group, const Run& run, const T* keys, T* out) {
   const Problem<T>& p = group.p;
   const Scratch<T>& s = group.s;
@@ -173,11 +180,11 @@ void score_fused_run_of(const RowGroup<T>& group, const Run& run, const T* keys,
           s.running_max + group.i * kLanes<T>);
   };
   if (has_biases(p))
-    return has_masks(p) ? score(score_fused_tiles<T, kPairs, true, Marks::either>)
-                        : score(score_fused_tiles<T, kPairs, true, Marks::none>);
-  if (!has_masks(p)) return score(score_fused_tiles<T, kPairs, false, Marks::none>);
-  p.masks[0].hides ? score(score_fused_tiles<T, kPairs, false, Marks::hidden>)
-                   : score(score_fused_tiles<T, kPairs, false, Marks::shown>);
+    return has_masks(p) ? score(score_fused_tiles<T, kTerm, true, Marks::either>)
+                        : score(score_fused_tiles<T, kTerm, true, Marks::none>);
+  if (!has_masks(p)) return score(score_fused_tiles<T, kTerm, false, Marks::none>);
+  p.masks[0].hides ? score(score_fused_tiles<T, kTerm, false, Marks::hidden>)
+                   : score(score_fused_tiles<T, kTerm, false, Marks::shown>);
 }
 
 /// Scores with all modifiers, for a run of whole panels and whole tiles of rows.
@@ -185,8 +192,8 @@ template <class T>
 void score_fused_run(const RowGroup<T>& group, const Run& run, const T* keys, T* out) {
   if constexpr (kMultipliesPairs<T>)
     if (group.factors == ScoreFactors::pairs)
-      return score_fused_run_of<T, true>(group, run, keys, out);
-  score_fused_run_of<T, false>(group, run, keys, out);
+      return score_fused_run_of<T, Term::pairs>(group, run, keys, out);
+  score_fused_run_of<T, Term::product>(group, run, keys, out);
 }
 
 /// Computes the scores of a run from column `column` on.
@@ -246,14 +253,16 @@ Run longest_run(const RowGroup<T>& group, std::int64_t first, std::int64_t end) 
 }
 
 /// The packed panels of key block `number`; nullptr if only one tile of rows uses the keys, which
-/// are then read a few at a time, unless they have to be rounded to numbers.
+/// are then read a few at a time, unless they have to be rounded to numbers or scores are no
+/// products.
 template <class T>
 const T* key_panels(const QueryBlock<T>& block, std::size_t number) {
   const Problem<T>& p = block.problem;
   const std::size_t from = number * kKeyBlock, to = HWY_MIN(p.S, from + kKeyBlock);
   const std::size_t depth = depth_of(block.kv.factors, p.D);
   if (block.kv.keys != nullptr) return block.kv.keys + from * depth;
-  if (block.rows <= kTileRows && block.kv.factors != ScoreFactors::rounded) {
+  if (block.rows <= kTileRows && block.kv.factors != ScoreFactors::rounded &&
+      p.score == Score::product) {
     const std::size_t first = HWY_MIN(kKeysAtOnce<T>, to - from);
     prefetch_rows(Rows<T>(block.kv.k, p.D), from, first);
     return nullptr;

@@ -41,9 +41,8 @@ HWY_INLINE void each_sum(Vec<T> (&sums)[Rows][Vectors], At* at, F f) {
 /// rows a_stride apart) times vector j of the columns of B (depth rows, b_stride apart). Terms are
 /// added in the order of the depth for every tile size, so that a row's result does not depend on
 /// its neighbours. `earlier`: the sums of earlier terms, as in each_sum(), or nullptr. B is
-/// prefetched `ahead` elements before it is used, unless that is Constant<0>. kPairs: elements are
-/// pairs.
-template <class T, std::size_t Rows, std::size_t Vectors, bool kPairs = false, class BStride,
+/// prefetched `ahead` elements before it is used, unless that is Constant<0>.
+template <class T, std::size_t Rows, std::size_t Vectors, Term kTerm = Term::product, class BStride,
           class Finish, class Ahead = Constant<0>>
 HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_stride, const T* b,
                               BStride b_stride, const T* earlier, Finish finish, Ahead ahead = {}) {
@@ -57,7 +56,7 @@ HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_strid
     each_sum<T>(sums, earlier,
                 [&](Vec<T>& sum, const T* at) ATTN_INLINE { sum = hn::Load(d, at); });
 #if ATTN_UNROLLED_TILES
-  if constexpr (Rows == 6 && Vectors == 2 && !kPairs) {
+  if constexpr (Rows == 6 && Vectors == 2 && kTerm == Term::product) {
     const std::size_t whole = depth - depth % kSteps;
     multiply_unrolled<T>(whole, a, a_stride, b, b_stride, sums);
     a += whole;
@@ -77,7 +76,7 @@ HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_strid
       const Vec<T> a_element = hn::Set(d, a[i * a_stride + k]);
 #pragma GCC unroll 8
       for (std::size_t j = 0; j < Vectors; ++j)
-        sums[i][j] = add_product<T, kPairs>(a_element, b_row[j], sums[i][j]);
+        sums[i][j] = add_term<T, kTerm>(a_element, b_row[j], sums[i][j]);
     }
   }
   finish(sums);
@@ -124,7 +123,7 @@ HWY_INLINE void sum_parts(std::size_t from, std::size_t to, T* buffer, std::size
 }
 
 /// multiply_tile() over [from, to) of the depth, in parts.
-template <class T, std::size_t Rows, std::size_t Vectors, bool kPairs = false, class BStride,
+template <class T, std::size_t Rows, std::size_t Vectors, Term kTerm = Term::product, class BStride,
           class Finish, class Ahead = Constant<0>>
 HWY_INLINE void multiply_in_parts(std::size_t from, std::size_t to, const T* a,
                                   std::size_t a_stride, const T* b, BStride b_stride, T* buffer,
@@ -132,8 +131,8 @@ HWY_INLINE void multiply_in_parts(std::size_t from, std::size_t to, const T* a,
   sum_parts<T, Rows, Vectors>(
       from, to, buffer, buffer_stride,
       [&](std::size_t part, std::size_t next, auto f) ATTN_INLINE {
-        multiply_tile<T, Rows, Vectors, kPairs>(next - part, a + part, a_stride,
-                                                b + part * b_stride, b_stride, nullptr, f, ahead);
+        multiply_tile<T, Rows, Vectors, kTerm>(next - part, a + part, a_stride, b + part * b_stride,
+                                               b_stride, nullptr, f, ahead);
       },
       finish);
 }
@@ -185,13 +184,13 @@ HWY_INLINE void in_tiles(std::size_t rows, F f) {
 /// Multiplies queries and `panels` panels of keys and calls finish(row, panel, sums, at) for each
 /// row of each panel, where `at` is the row's address in `out`. One call computes all tiles,
 /// because its prologue costs as much as several steps of a product.
-template <class T, bool kPairs, std::size_t Rows, std::size_t Vectors, class Finish>
+template <class T, Term kTerm, std::size_t Rows, std::size_t Vectors, class Finish>
 HWY_INLINE void multiply_panels(const TileRows& rows, std::size_t panels, std::size_t depth,
                                 const T* query, const T* keys, T* out, std::size_t out_stride,
                                 Finish finish) {
   const auto multiply = [&](std::size_t row, std::size_t panel) ATTN_INLINE {
     T* at = out + row * out_stride + panel * kPanel<T>;
-    multiply_in_parts<T, Rows, Vectors, kPairs>(
+    multiply_in_parts<T, Rows, Vectors, kTerm>(
         0, depth, query + row * depth, depth, keys + panel * kPanel<T> * depth,
         Constant<kPanel<T>>(), at, out_stride, [&](auto& sums) ATTN_INLINE {
 #pragma GCC unroll 16
@@ -209,13 +208,13 @@ HWY_INLINE void multiply_panels(const TileRows& rows, std::size_t panels, std::s
 
 /// score_rows() for some rows. Tiles with few rows always compute all vectors: these additions are
 /// hidden by the latency of the others, and fewer variants compile faster.
-template <class T, bool kPairs>
+template <class T, Term kTerm>
 HWY_NOINLINE void score_tiles(const TileRows& rows, std::size_t vectors, std::size_t panels,
                               std::size_t depth, const T* query, const T* keys, const T& scale,
                               T* out, std::size_t out_stride, T* running_max) {
   const auto tiles = [=, &rows, &scale](auto r, auto v) {
     constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
-    multiply_panels<T, kPairs, kRows, kVectors>(
+    multiply_panels<T, kTerm, kRows, kVectors>(
         rows, panels, depth, query, keys, out, out_stride,
         [&](std::size_t row, std::size_t, auto& sums, T* at) ATTN_INLINE {
           store_scores<T>(sums, hn::Set(Tag<T>(), scale), at,
@@ -228,15 +227,56 @@ HWY_NOINLINE void score_tiles(const TileRows& rows, std::size_t vectors, std::si
 }
 
 /// out = scale * (A B) for `panels` panels of keys, at least the first `vectors` vectors of each.
-/// Updates running_max, one vector for each row, unless it is nullptr. kPairs: A and B are pairs.
-template <class T, bool kPairs = false>
+/// Updates running_max, one vector for each row, unless it is nullptr.
+template <class T, Term kTerm = Term::product>
 void score_rows(std::size_t rows, std::size_t vectors, std::size_t panels, std::size_t depth,
                 const T* query, const T* keys, T scale, T* out, std::size_t out_stride,
                 T* running_max) {
   in_tiles(rows, [=](const TileRows& some) {
-    score_tiles<T, kPairs>(some, vectors, panels, depth, query, keys, scale, out, out_stride,
-                           running_max);
+    score_tiles<T, kTerm>(some, vectors, panels, depth, query, keys, scale, out, out_stride,
+                          running_max);
   });
+}
+
+/// The weights of tanh in scores, one for each element of a query.
+template <class T>
+struct TanhWeights {
+  const T* each;
+  std::size_t count;
+};
+
+/// score_rows() of sums of weights * tanh(query + key). A tanh takes so many instructions that rows
+/// need not share the keys in registers.
+template <class T>
+HWY_NOINLINE void score_tanh_rows(std::size_t rows, std::size_t panels,
+                                  const TanhWeights<T>& weights, const T* query, const T* keys,
+                                  T scale, T* out, std::size_t out_stride, T* running_max) {
+  const Tag<T> d;
+  const Softcap<T> tanh(1);
+  const std::size_t depth = weights.count;
+  for (std::size_t row = 0; row < rows; ++row, query += depth)
+    for (std::size_t panel = 0; panel < panels; ++panel) {
+      T* const at = out + row * out_stride + panel * kPanel<T>;
+      const T* const panel_keys = keys + panel * kPanel<T> * depth;
+      sum_parts<T, 1, kTileVectors>(
+          0, depth, at, out_stride,
+          [&](std::size_t from, std::size_t to, auto f) ATTN_INLINE {
+            Vec<T> sums[1][kTileVectors];
+            unrolled<kTileVectors>([&](std::size_t j) ATTN_INLINE { sums[0][j] = hn::Zero(d); });
+            for (std::size_t i = from; i < to; ++i) {
+              const Vec<T> element = hn::Set(d, query[i]), weight = hn::Set(d, weights.each[i]);
+              unrolled<kTileVectors>([&](std::size_t j) ATTN_INLINE {
+                const Vec<T> key = hn::Load(d, panel_keys + i * kPanel<T> + j * kLanes<T>);
+                sums[0][j] = hn::MulAdd(weight, tanh(hn::Add(element, key)), sums[0][j]);
+              });
+            }
+            f(sums);
+          },
+          [&](auto& sums) ATTN_INLINE {
+            store_scores<T>(sums[0], hn::Set(d, scale), at,
+                            running_max ? running_max + row * kLanes<T> : nullptr);
+          });
+    }
 }
 
 /// The operands of value_tiles(): weights of keys [from, to) of a block, and their values.

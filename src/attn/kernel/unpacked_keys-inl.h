@@ -211,7 +211,7 @@ HWY_INLINE void prefetch_keys(const T* next, std::ptrdiff_t step_of_keys, std::s
 }
 
 /// Adds query elements [column, column + count) times the keys' columns to the sums.
-template <class T, bool kPairs, std::size_t Rows, std::size_t Columns>
+template <class T, Term kTerm, std::size_t Rows, std::size_t Columns>
 HWY_INLINE void add_products(const T* query, std::size_t depth,
                              const Vec<T> (&columns)[kKeyVectors][Columns],
                              Vec<T> (&sums)[Rows][kKeyVectors]) {
@@ -222,13 +222,13 @@ HWY_INLINE void add_products(const T* query, std::size_t depth,
       const Vec<T> element = hn::Set(Tag<T>(), query[i * depth + k]);
 #pragma GCC unroll 8
       for (std::size_t j = 0; j < kKeyVectors; ++j)
-        sums[i][j] = add_product<T, kPairs>(element, columns[j][k], sums[i][j]);
+        sums[i][j] = add_term<T, kTerm>(element, columns[j][k], sums[i][j]);
     }
 }
 
 /// multiply_tile() for `keys` and columns [from, to); `cursor` is at
 /// column `from`.
-template <class T, bool kPairs, std::size_t Rows, class Finish>
+template <class T, Term kTerm, std::size_t Rows, class Finish>
 HWY_INLINE void multiply_keys(std::size_t from, std::size_t to, const T* query, std::size_t depth,
                               const KeyRows<T>& keys, KeyCursor<T>& cursor, Finish finish) {
   constexpr std::size_t kColumns = kColumnsAtOnce<T>;
@@ -243,7 +243,7 @@ HWY_INLINE void multiply_keys(std::size_t from, std::size_t to, const T* query, 
     transpose_keys<0>(cursor, columns[0]);
     transpose_keys<1>(cursor, columns[1]);
     cursor.advance(kColumns);
-    add_products<T, kPairs>(query + column, depth, columns, sums);
+    add_products<T, kTerm>(query + column, depth, columns, sums);
   }
   for (; column < to; ++column) {
     HWY_ALIGN T elements[kKeysAtOnce<T>];
@@ -251,13 +251,13 @@ HWY_INLINE void multiply_keys(std::size_t from, std::size_t to, const T* query, 
     const Tag<T> d;
     const Vec<T> columns[kKeyVectors][1] = {{hn::Load(d, elements)},
                                             {hn::Load(d, elements + kLanes<T>)}};
-    add_products<T, kPairs>(query + column, depth, columns, sums);
+    add_products<T, kTerm>(query + column, depth, columns, sums);
   }
   finish(sums);
 }
 
 /// score_rows() for one panel of unpacked keys.
-template <class T, bool kPairs = false, class Panel = KeyPanel<T>>
+template <class T, Term kTerm = Term::product, class Panel = KeyPanel<T>>
 void score_keys(std::size_t rows, std::size_t vectors, const T* query, const Panel& panel, T scale,
                 T* out, std::size_t out_stride, T* running_max) {
   with_constant<kTileRows>(rows, [=, &panel](auto r) {
@@ -270,7 +270,7 @@ void score_keys(std::size_t rows, std::size_t vectors, const T* query, const Pan
       sum_parts<T, kRows, kKeyVectors>(
           0, depth, out + at, out_stride,
           [&](std::size_t part, std::size_t next, auto f) {
-            multiply_keys<T, kPairs, kRows>(part, next, query, depth, keys, cursor, f);
+            multiply_keys<T, kTerm, kRows>(part, next, query, depth, keys, cursor, f);
           },
           [&](auto& sums) {
 #pragma GCC unroll 16
