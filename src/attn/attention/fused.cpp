@@ -497,8 +497,7 @@ const char* fallback_reason(const Inputs& in) {
   if (in.options.path != Path::automatic) return "path";
   if (!(unknown == Options{})) return "another option";
   if (const char* option = unrepresentable_option(in)) return option;
-  if (has_too_many_biases(in)) return "bias";
-  return has_kernel_problem(in) ? nullptr : in[Input::alibi_slopes] ? "alibi" : "relative_bias";
+  return unbounded_distance_bias(in);
 }
 
 bool is_streamed(Output output, const OutputSet& outputs) {

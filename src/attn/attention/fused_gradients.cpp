@@ -97,6 +97,8 @@ const char* gradient_fallback_reason(const Inputs& in, const std::vector<Request
   if (const char* reason = fallback_reason(in)) return reason;
   if (in.options.score != Score::dot) return "score";
   if (in.options.normaliser != Normaliser::softmax) return "normaliser";
+  if (has_distance_bias(in)) return in[Input::alibi_slopes] ? "alibi" : "relative_bias";
+  if (has_summed_biases(in)) return "bias";
   if (in.options.empty_rows == EmptyRows::uniform) return "empty_rows";
   if (in[Input::grad_weights]) return "grad_weights";
   if (in[Input::grad_logsumexp] && leaves_sinks_out(in)) return "lse_sinks";

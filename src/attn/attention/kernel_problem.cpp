@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "attn/attention/normalise.h"
 #include "attn/attention/score.h"
@@ -11,6 +12,7 @@
 #include "attn/problem/key_lists.h"
 #include "attn/problem/mask.h"
 #include "attn/problem/position_bias.h"
+#include "attn/problem/threads.h"
 #include "attn/tensor/gathered_rows.h"
 #include "attn/tensor/rearrange.h"
 
@@ -40,8 +42,77 @@ void add_mask(KernelProblem<T>& to, const Tensor& mask, bool hides) {
                                                                          strides_of(mask)};
 }
 
-/// ALiBi and the relative bias as one table of all distances, (B or 1, H, distances). The table has
-/// no distances beyond those that occur, so the centers are moved to the first keys.
+/// The shape of the sum of two tensors of which axes of length 1 are broadcast.
+Shape shape_of_sum(Shape a, const Shape& b) {
+  for (std::size_t axis = 0; axis < a.size(); ++axis)
+    if (a[axis] == 1) a[axis] = b[axis];
+  return a;
+}
+
+/// Calls f(b, h, row) for all rows of a (B, H, R, S) tensor, on several threads.
+template <class F>
+void each_row(const Shape& shape, F f) {
+  constexpr std::size_t kAtOnce = 64;
+  const std::size_t rows = shape[0] * shape[1] * shape[2];
+  run_in_parallel((rows + kAtOnce - 1) / kAtOnce, thread_count(), [&](std::size_t part) {
+    for (std::size_t i = part * kAtOnce; i < std::min(rows, (part + 1) * kAtOnce); ++i)
+      f(i / shape[2] / shape[1], i / shape[2] % shape[1], i % shape[2]);
+  });
+}
+
+/// The sum of two biases: -inf where one of them is, and otherwise finite unless one is not, or too
+/// large.
+template <class T>
+Tensor sum_of_biases(const Tensor& a, const Tensor& b) {
+  constexpr T kHidden = -std::numeric_limits<T>::infinity();
+  Tensor sum(dtype_of<T>, shape_of_sum(a.shape(), b.shape()));
+  const Shape& shape = sum.shape();
+  const kernel::Strides by_a = strides_of(a), by_b = strides_of(b);
+  T* const out = sum.mutable_data<T>().data();
+  each_row(shape, [&](std::size_t batch, std::size_t h, std::size_t row) {
+    const auto row_of = [&](const Tensor& x, const kernel::Strides& by) {
+      return x.data<T>().data() + static_cast<std::int64_t>(batch) * by.batch +
+             static_cast<std::int64_t>(h) * by.head + static_cast<std::int64_t>(row) * by.row;
+    };
+    const T *const from_a = row_of(a, by_a), *const from_b = row_of(b, by_b);
+    T* const to = out + ((batch * shape[1] + h) * shape[2] + row) * shape[3];
+    for (std::size_t j = 0; j < shape[3]; ++j) {
+      const T x = from_a[static_cast<std::int64_t>(j) * by_a.column];
+      const T y = from_b[static_cast<std::int64_t>(j) * by_b.column];
+      const T both =
+          x + y < std::numeric_limits<T>::lowest() ? std::numeric_limits<T>::lowest() : x + y;
+      to[j] = x == kHidden || y == kHidden ? kHidden : both;
+    }
+  });
+  return sum;
+}
+
+/// ALiBi and the relative bias of `width` distances from `least` on, (B or 1, H, width).
+template <class T>
+std::vector<T> distance_terms(const Inputs& in, std::int64_t least, std::size_t width) {
+  const std::size_t batches = in[Input::alibi_slopes] ? in[Input::alibi_slopes]->shape()[0] : 1;
+  const Tensor slopes =
+      in[Input::alibi_slopes] ? cast(*in[Input::alibi_slopes], DType::f64) : Tensor();
+  const Tensor bias =
+      in[Input::relative_bias] ? cast(*in[Input::relative_bias], DType::f64) : Tensor();
+  std::vector<T> terms(batches * in.H * width);
+  for (std::size_t d = 0; d < width; ++d) {
+    const std::int64_t distance = least + static_cast<std::int64_t>(d);
+    const std::size_t bucket =
+        in[Input::relative_bias] ? bucket_of(distance, bias.shape()[0], in.options) : 0;
+    for (std::size_t bh = 0; bh < batches * in.H; ++bh) {
+      double term = 0;
+      if (in[Input::alibi_slopes])
+        term -= slopes.data<double>()[bh] * std::fabs(static_cast<double>(distance));
+      if (in[Input::relative_bias]) term += bias.data<double>()[bucket * in.H + bh % in.H];
+      terms[bh * width + d] = static_cast<T>(term);
+    }
+  }
+  return terms;
+}
+
+/// ALiBi and the relative bias as one table of all distances. The table has no distances beyond
+/// those that occur, so the centers are moved to the first keys.
 template <class T>
 void add_distances(KernelProblem<T>& to, const Inputs& in) {
   constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
@@ -56,28 +127,63 @@ void add_distances(KernelProblem<T>& to, const Inputs& in) {
   for (kernel::KeyRange& range : to.own_ranges)
     range.center = range.begin == range.end ? 0 : range.center - min;
   const auto width = in.S + static_cast<std::size_t>(max - min);
-  const std::size_t batches = in[Input::alibi_slopes] ? in[Input::alibi_slopes]->shape()[0] : 1;
-  const Tensor slopes =
-      in[Input::alibi_slopes] ? cast(*in[Input::alibi_slopes], DType::f64) : Tensor();
-  const Tensor bias =
-      in[Input::relative_bias] ? cast(*in[Input::relative_bias], DType::f64) : Tensor();
-  to.distances.resize(batches * in.H * width);
-  for (std::size_t d = 0; d < width; ++d) {
-    const std::int64_t distance = static_cast<std::int64_t>(d) - max;
-    const std::size_t bucket =
-        in[Input::relative_bias] ? bucket_of(distance, bias.shape()[0], in.options) : 0;
-    for (std::size_t bh = 0; bh < batches * in.H; ++bh) {
-      double term = 0;
-      if (in[Input::alibi_slopes])
-        term -= slopes.data<double>()[bh] * std::fabs(static_cast<double>(distance));
-      if (in[Input::relative_bias]) term += bias.data<double>()[bucket * in.H + bh % in.H];
-      to.distances[bh * width + d] = static_cast<T>(term);
-    }
-  }
+  to.distances = distance_terms<T>(in, -max, width);
   const auto stride = static_cast<std::int64_t>(width);
-  to.problem.distances = {
-      to.distances.data() + (max - min),
-      {batches == 1 ? 0 : stride * static_cast<std::int64_t>(in.H), stride, 0, 1}};
+  const bool is_shared = to.distances.size() == in.H * width;
+  to.problem.distances = {to.distances.data() + (max - min),
+                          {is_shared ? 0 : stride * static_cast<std::int64_t>(in.H), stride, 0, 1}};
+}
+
+/// The shape of distance_bias(): (B or 1, H, rows, S).
+Shape shape_of_distance_bias(const Inputs& in) {
+  const std::size_t tables = in[Input::alibi_slopes] ? in[Input::alibi_slopes]->shape()[0] : 1;
+  return {std::max(tables, in.token_positions.size()), in.H, in.rows.size(), in.S};
+}
+
+/// The positions of the first `count` tokens.
+std::vector<std::int64_t> positions_of(const TokenPositions::Side& side, std::size_t count) {
+  std::vector<std::int64_t> positions(count);
+  for (std::size_t i = 0; i < count; ++i) positions[i] = side.position(i);
+  return positions;
+}
+
+/// ALiBi and the relative bias for each query and key, where keys are not at consecutive positions.
+/// Appended keys get 0.
+template <class T>
+Tensor distance_bias(const Inputs& in) {
+  std::vector<std::vector<std::int64_t>> of_queries, of_keys;
+  std::int64_t least = 0, most = 0;
+  for (const auto& [queries, keys] : in.token_positions) {
+    of_queries.push_back(positions_of(queries, in.L));
+    of_keys.push_back(positions_of(keys, in.P + in.N));
+  }
+  const auto ends = [](const std::vector<std::vector<std::int64_t>>& all) {
+    std::pair<std::int64_t, std::int64_t> found{std::numeric_limits<std::int64_t>::max(),
+                                                std::numeric_limits<std::int64_t>::min()};
+    for (const auto& positions : all)
+      for (const std::int64_t position : positions)
+        found = {std::min(found.first, position), std::max(found.second, position)};
+    return found;
+  };
+  const auto [first_query, last_query] = ends(of_queries);
+  const auto [first_key, last_key] = ends(of_keys);
+  if (first_query <= last_query && first_key <= last_key)
+    least = first_key - last_query, most = last_key - first_query;
+  const auto width = static_cast<std::size_t>(most - least + 1);
+  const std::vector<T> terms = distance_terms<T>(in, least, width);
+  Tensor bias(dtype_of<T>, shape_of_distance_bias(in));
+  const Shape& shape = bias.shape();
+  const std::size_t tables = terms.size() / width / in.H;
+  T* const out = bias.mutable_data<T>().data();
+  each_row(shape, [&, base = least](std::size_t b, std::size_t h, std::size_t row) {
+    const std::size_t item = of_keys.size() == 1 ? 0 : b, table = tables == 1 ? 0 : b;
+    const std::vector<std::int64_t>& keys = of_keys[item];
+    const std::int64_t start = of_queries[item][in.rows[row]] + base;
+    const T* const from = terms.data() + (table * in.H + h) * width;
+    T* const to = out + ((b * shape[1] + h) * shape[2] + row) * shape[3];
+    for (std::size_t j = 0; j < keys.size(); ++j) to[j] = from[keys[j] - start];
+  });
+  return bias;
 }
 
 /// unrepresentable_option() for computation in T.
@@ -205,14 +311,27 @@ KernelProblem<T>::KernelProblem(const Inputs& in) {
   }
   problem.key_ranges_batch =
       in.token_positions.size() == 1 ? 0 : static_cast<std::int64_t>(problem.L);
-  if (in.bias_rule) add_mask(*this, in.bias_rule->values_of_seen_keys(in), false);
+  std::vector<Tensor> biases;
+  if (in.bias_rule) biases.push_back(in.bias_rule->values_of_seen_keys(in));
   for (const std::optional<Tensor>* given :
-       {&in[Input::bias], &in[Input::mask], &in[Input::key_mask]})
-    if (*given)
-      add_mask(*this, fitted_mask(**given, in, in.options.mask_polarity),
-               in.options.mask_polarity == MaskPolarity::ignore);
-  if (in[Input::key_indices]) add_mask(*this, in.key_lists->log_counts(in), false);
-  if (in[Input::alibi_slopes] || in[Input::relative_bias]) add_distances(*this, in);
+       {&in[Input::bias], &in[Input::mask], &in[Input::key_mask]}) {
+    if (!*given) continue;
+    const Tensor fitted = fitted_mask(**given, in, in.options.mask_polarity);
+    if (fitted.dtype() == DType::boolean)
+      add_mask(*this, fitted, in.options.mask_polarity == MaskPolarity::ignore);
+    else
+      biases.push_back(fitted);
+  }
+  if (in[Input::key_indices]) biases.push_back(in.key_lists->log_counts(in));
+  if (has_distance_bias(in))
+    biases.push_back(distance_bias<T>(in));
+  else if (in[Input::alibi_slopes] || in[Input::relative_bias])
+    add_distances(*this, in);
+  for (; biases.size() > problem.biases.size(); biases.pop_back()) {
+    Tensor& last = biases[problem.biases.size() - 1];
+    last = sum_of_biases<T>(last, biases.back());
+  }
+  for (const Tensor& bias : biases) add_mask(*this, bias, false);
   const bool has_own = !own_ranges.empty() || !in.key_ranges;
   problem.key_ranges = has_own ? own_ranges.data() : in.key_ranges->data();
   if (const std::optional<Tensor>& mask = in[Input::dropout_mask]) {
@@ -238,16 +357,29 @@ const char* unrepresentable_option(const Inputs& in) {
   return in.compute == DType::f32 ? beyond<float>(in) : beyond<double>(in);
 }
 
-bool has_too_many_biases(const Inputs& in) {
+bool has_summed_biases(const Inputs& in) {
   const auto adds = [&](Input input) { return in[input] && is_added(input, *in[input]); };
   return (in.bias_rule != nullptr) + adds(Input::bias) + adds(Input::mask) + adds(Input::key_mask) +
-             adds(Input::key_indices) >
+             adds(Input::key_indices) + has_distance_bias(in) >
          2;
 }
 
-bool has_kernel_problem(const Inputs& in) {
+bool has_distance_bias(const Inputs& in) {
   const bool by_distance = in[Input::alibi_slopes] || in[Input::relative_bias];
-  return !by_distance || (in.E == 0 && in.key_ranges.has_value());
+  return by_distance && (in.E > 0 || !in.key_ranges.has_value());
+}
+
+const char* unbounded_distance_bias(const Inputs& in) {
+  constexpr double kMost = 1e18;  // times a distance, far below the largest number
+  if (!has_distance_bias(in)) return nullptr;
+  for (const auto& [input, name] :
+       {std::pair{Input::alibi_slopes, "alibi"}, {Input::relative_bias, "relative_bias"}}) {
+    if (!in[input]) continue;
+    const Tensor terms = cast(*in[input], DType::f64);
+    for (const double term : terms.data<double>())
+      if (!(std::fabs(term) <= kMost)) return name;
+  }
+  return nullptr;
 }
 
 namespace {
@@ -266,6 +398,9 @@ double bytes_of_mask_row(const Inputs& in) {
     if (shape[2] == in.rows.size()) sum += bytes(shape, size_of(in.compute));
     sum += bytes(shape_of_visible_keys(in), 2);  // if an operation has no result for some pairs
   }
+  if (has_distance_bias(in)) sum += bytes(shape_of_distance_bias(in), size_of(in.compute));
+  if (has_summed_biases(in))  // a sum of two, and the one that replaces it
+    sum += bytes({in.B, in.H, 1, in.S}, 2 * size_of(in.compute));
   return sum;
 }
 
@@ -283,7 +418,7 @@ std::size_t bytes_of_kernel_problem(const Inputs& in, bool of_all_rows) {
   const double rows = real(in.token_positions.size()) * real(in.rows.size());
   double bytes = rows * sizeof(kernel::KeyRange);
   if (in[Input::alibi_slopes] || in[Input::relative_bias])
-    bytes += real(in.B) * real(in.H) * real(in.L + in.S) * sizeof(double);
+    bytes += real(in.B) * real(in.H) * 2 * real(in.L + in.S) * sizeof(double);
   const std::size_t at_once = of_all_rows ? in.rows.size() : rows_of_kernel_problem(in);
   bytes += bytes_of_mask_row(in) * real(std::min(in.rows.size(), at_once));
   return static_cast<std::size_t>(std::min(bytes, 0x1p62));

@@ -24,12 +24,17 @@ struct KernelProblem {
   KernelProblem& operator=(const KernelProblem&) = delete;
 };
 
-/// Whether the kernels can represent the problem. Biases by distance require in.key_ranges and no
-/// appended keys. Without such biases, a problem that has no key ranges uses a mask.
-bool has_kernel_problem(const Inputs& in);
+/// Whether the biases by distance are a tensor, because keys are not at consecutive positions: they
+/// have no in.key_ranges, or some are appended.
+bool has_distance_bias(const Inputs& in);
 
-/// Whether there are more than two additive tensors, which is the most that the kernels take.
-bool has_too_many_biases(const Inputs& in);
+/// Whether there are more than two additive tensors, the most that the kernels take; the last ones
+/// are then summed.
+bool has_summed_biases(const Inputs& in);
+
+/// The key of a tensor of biases by distance that a KernelProblem cannot add, because they are
+/// infinite or may become so; nullptr if there is none.
+const char* unbounded_distance_bias(const Inputs& in);
 
 /// The key of the first option whose value, or a number that the kernels derive from it, is
 /// infinite or subnormal in the dtype of the computation; nullptr if there is none.
