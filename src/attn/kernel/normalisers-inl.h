@@ -72,9 +72,10 @@ std::size_t count_from(const ScoreRow<T>& row, T least) {
   return count;
 }
 
-/// The k-th largest score by bisection; the lowest finite number if there are not more than k.
+/// A number that the k largest scores are not below and the others are, by bisection; the k-th
+/// largest if others equal it, and the lowest finite number if there are not more than k.
 template <class T>
-T kth_largest(const ScoreRow<T>& row, std::size_t k) {
+T least_of_largest(const ScoreRow<T>& row, std::size_t k) {
   const Tag<T> d;
   T low = std::numeric_limits<T>::lowest();
   if (count_from(row, low) <= k) return low;
@@ -88,7 +89,9 @@ T kth_largest(const ScoreRow<T>& row, std::size_t k) {
   for (T high = row.max;;) {  // at least k scores are not below `low`, fewer not below `high`
     const T middle = low / 2 + high / 2;
     if (!(middle > low && middle < high)) return low;
-    (count_from(row, middle) >= k ? low : high) = middle;
+    const std::size_t count = count_from(row, middle);
+    if (count == k) return middle;
+    (count > k ? low : high) = middle;
   }
 }
 
@@ -96,7 +99,7 @@ T kth_largest(const ScoreRow<T>& row, std::size_t k) {
 template <class T>
 void weigh_largest(const ScoreRow<T>& row, std::size_t k, T* weights) {
   const Tag<T> d;
-  const T least = kth_largest(row, k);
+  const T least = least_of_largest(row, k);
   const T* scores = row.scores;
   if (std::size_t surplus = count_from(row, least); surplus > k) {  // leaves out the last of them
     surplus -= k;
