@@ -1,5 +1,6 @@
 #include "attn/attention/score.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -9,6 +10,7 @@
 
 #include "attn/attention/gemm.h"
 #include "attn/problem/output_table.h"
+#include "attn/problem/threads.h"
 #include "attn/tensor/array.h"
 
 namespace attn {
@@ -169,13 +171,49 @@ Tensor score(const Tensor& queries, const Tensor& keys, const ScoreWeights<Tenso
   return matmul(queries, keys, Second::transposed, name_of(Output::scores));
 }
 
+namespace {
+
+/// Rows [first, first + kRows) of (..., D), divided by their norms. The norms of several rows are
+/// summed at the same time, as each addition waits for the one before.
+template <std::size_t kRows, class From, class To>
+void divide_by_norms(const From* x, std::size_t first, std::size_t D, To* unit) {
+  x += first * D, unit += first * D;
+  double norms[kRows] = {};
+  for (std::size_t d = 0; d < D; ++d)
+    for (std::size_t row = 0; row < kRows; ++row) {
+      const auto element = static_cast<double>(x[row * D + d]);
+      norms[row] += element * element;
+    }
+  for (std::size_t row = 0; row < kRows; ++row) {
+    const double norm = std::sqrt(norms[row]);
+    for (std::size_t i = row * D; i < (row + 1) * D; ++i)
+      unit[i] = static_cast<To>(static_cast<double>(x[i]) / norm);
+  }
+}
+
+template <class From, class To>
+Tensor unit_rows_as(const Tensor& x) {
+  constexpr std::size_t kTogether = 4, kAtOnce = 512;  // rows
+  Tensor unit(dtype_of<To>, x.shape());
+  const std::size_t D = x.shape().back(), rows = D == 0 ? 0 : x.size() / D;
+  const From* const from = x.data<From>().data();
+  To* const to = unit.mutable_data<To>().data();
+  run_in_parallel((rows + kAtOnce - 1) / kAtOnce, thread_count(), [&](std::size_t part) {
+    const std::size_t end = std::min(rows, (part + 1) * kAtOnce);
+    std::size_t row = part * kAtOnce;
+    for (; row + kTogether <= end; row += kTogether) divide_by_norms<kTogether>(from, row, D, to);
+    for (; row < end; ++row) divide_by_norms<1>(from, row, D, to);
+  });
+  return unit;
+}
+
+}  // namespace
+
 Tensor unit_rows(const Tensor& x, DType compute) {
-  Tensor unit = cast(x, DType::f64);
-  const std::vector<double> norms = row_norms(unit);
-  double* element = unit.mutable_data<double>().data();
-  for (const double norm : norms)
-    for (std::size_t d = 0; d < x.shape().back(); ++d) *element++ /= norm;
-  return cast(unit, compute);
+  if (x.dtype() == DType::f32 && compute == DType::f32) return unit_rows_as<float, float>(x);
+  const Tensor wide = cast(x, DType::f64);
+  return compute == DType::f32 ? unit_rows_as<double, float>(wide)
+                               : unit_rows_as<double, double>(wide);
 }
 
 Tensor times_by_head(const Tensor& x, const Tensor& scale) {
