@@ -87,6 +87,16 @@ Tensor sum_of_biases(const Tensor& a, const Tensor& b) {
   return sum;
 }
 
+/// The sum of all biases, from small tensors to large ones.
+template <class T>
+Tensor sum_of_all(std::vector<Tensor> biases) {
+  std::stable_sort(biases.begin(), biases.end(),
+                   [](const Tensor& a, const Tensor& b) { return a.size() < b.size(); });
+  Tensor sum = biases.front();
+  for (std::size_t i = 1; i < biases.size(); ++i) sum = sum_of_biases<T>(sum, biases[i]);
+  return sum;
+}
+
 /// ALiBi and the relative bias of `width` distances from `least` on, (B or 1, H, width).
 template <class T>
 std::vector<T> distance_terms(const Inputs& in, std::int64_t least, std::size_t width) {
@@ -327,10 +337,7 @@ KernelProblem<T>::KernelProblem(const Inputs& in) {
     biases.push_back(distance_bias<T>(in));
   else if (in[Input::alibi_slopes] || in[Input::relative_bias])
     add_distances(*this, in);
-  for (; biases.size() > problem.biases.size(); biases.pop_back()) {
-    Tensor& last = biases[problem.biases.size() - 1];
-    last = sum_of_biases<T>(last, biases.back());
-  }
+  if (biases.size() > problem.biases.size()) biases = {sum_of_all<T>(biases)};
   for (const Tensor& bias : biases) add_mask(*this, bias, false);
   const bool has_own = !own_ranges.empty() || !in.key_ranges;
   problem.key_ranges = has_own ? own_ranges.data() : in.key_ranges->data();
@@ -384,6 +391,18 @@ const char* unbounded_distance_bias(const Inputs& in) {
 
 namespace {
 
+/// The shape of the sum of all biases.
+Shape shape_of_all_biases(const Inputs& in) {
+  Shape shape{1, 1, 1, in.S};
+  const auto add = [&](const Shape& other) { shape = shape_of_sum(shape, other); };
+  for (const Input input : {Input::bias, Input::mask, Input::key_mask})
+    if (in[input] && is_added(input, *in[input])) add(in[input]->shape());
+  if (in.bias_rule) add(in.bias_rule->shape_of_values(in));
+  if (in[Input::key_indices]) add(in.key_lists->shape_of_log_counts(in));
+  if (has_distance_bias(in)) add(shape_of_distance_bias(in));
+  return shape;
+}
+
 /// The bytes of a row of the masks and biases by position that a KernelProblem makes.
 double bytes_of_mask_row(const Inputs& in) {
   const auto bytes = [](Shape shape, std::size_t of_element) {
@@ -400,7 +419,7 @@ double bytes_of_mask_row(const Inputs& in) {
   }
   if (has_distance_bias(in)) sum += bytes(shape_of_distance_bias(in), size_of(in.compute));
   if (has_summed_biases(in))  // a sum of two, and the one that replaces it
-    sum += bytes({in.B, in.H, 1, in.S}, 2 * size_of(in.compute));
+    sum += bytes(shape_of_all_biases(in), 2 * size_of(in.compute));
   return sum;
 }
 

@@ -28,8 +28,8 @@ struct KernelProblem {
 /// have no in.key_ranges, or some are appended.
 bool has_distance_bias(const Inputs& in);
 
-/// Whether there are more than two additive tensors, the most that the kernels take; the last ones
-/// are then summed.
+/// Whether there are more than two additive tensors, the most that the kernels take. They are then
+/// summed.
 bool has_summed_biases(const Inputs& in);
 
 /// The key of a tensor of biases by distance that a KernelProblem cannot add, because they are
