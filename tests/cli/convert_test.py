@@ -134,7 +134,7 @@ def test_narrow_dtype_of_safetensors_into_another_format(convert, tmp_path, dtyp
     convert("n.safetensors", "-o", f"n2.{suffix}")
     # Text has just enough digits to tell a number from its neighbours in the same dtype.
     own = {"BF16": "bf16", "F16": "f16"}.get(dtype, "f32")
-    convert(f"n2.{suffix}", "-o", "n3.npy", "--dtype", own)
+    convert("-q", f"n2.{suffix}", "-o", "n3.npy", "--dtype", own)
     np.testing.assert_array_equal(np.load(tmp_path / "n3.npy").astype("f8"), [values])
 
 
@@ -239,10 +239,21 @@ class TestDtype:
     def file(self, tmp_path):
         np.save(tmp_path / "d.npy", np.array([1.0, 2.5, 300.0]))
 
-    @pytest.mark.parametrize("dtype, stored", [("f16", "float16"), ("bfloat16", "float32")])
-    def test_converts(self, convert, tmp_path, dtype, stored):
-        convert("d.npy", "-o", "out.npy", "--dtype", dtype)
-        assert same(np.load(tmp_path / "out.npy"), np.array([1, 2.5, 300], stored))
+    def test_converts(self, convert, tmp_path):
+        convert("d.npy", "-o", "out.npy", "--dtype", "f16")
+        assert same(np.load(tmp_path / "out.npy"), np.array([1, 2.5, 300], "float16"))
+
+    @pytest.mark.parametrize("suffix", ["npy", "npz"])
+    def test_that_the_format_lacks_is_noted(self, run, tmp_path, suffix):
+        done = run("d.npy", "-o", f"out.{suffix}", "--dtype", "bfloat16")
+        assert done.returncode == 0
+        assert done.stderr.decode() == (f"attn: out.{suffix}: written as float32, which holds the same numbers; "
+                                        f".{suffix} has no bfloat16\n")
+        written = np.load(tmp_path / f"out.{suffix}")
+        assert same(written["arr_0"] if suffix == "npz" else written, np.array([1, 2.5, 300], "float32"))
+
+    def test_that_the_format_has_is_not_noted(self, convert):
+        convert("d.npy", "-o", "out.safetensors", "--dtype", "bfloat16")
 
     def test_bfloat16_is_printed_by_its_name(self, convert):
         assert convert("d.npy", "--repr", "--dtype", "bf16") == b"array([  1. ,   2.5, 300. ], dtype=bfloat16)\n"

@@ -725,6 +725,13 @@ class TestTwoResults:
         assert run.returncode == 2
         assert b"shapes differ: (" in run.stderr
 
+    def test_shapes_of_single_matrices_have_two_axes(self, tmp_path):
+        for name, shape in (("x", (4, 4)), ("y", (3, 5))):
+            np.save(tmp_path / f"{name}.npy", np.zeros(shape))
+        run = attn("view", "x.npy", "y.npy", "-o", "no.html", cwd=tmp_path)
+        assert run.returncode == 2
+        assert run.stderr == b"attn: x.npy, y.npy: shapes differ: (4, 4) and (3, 5)\n"
+
     def test_need_a_page(self, tmp_path):
         assert attn("view", "a.npz", "b.npz", cwd=tmp_path).returncode == 2
 

@@ -7,6 +7,8 @@
 #include "attn/cli/emit.h"
 #include "attn/cli/rendering.h"
 #include "attn/cli/shared_options.h"
+#include "attn/cli/terminal.h"
+#include "attn/io/format.h"
 
 namespace attn {
 namespace {
@@ -49,6 +51,17 @@ TensorMap converted(const TensorMap& tensors, DType dtype, const TensorRef& ref)
   return result;
 }
 
+/// Tells which dtype the file has if its format lacks the one that was asked for.
+void note_stored_dtype(DType wanted, const std::string& path) {
+  const FormatRow* const format = format_of_suffix(path);
+  if (format == nullptr || format->stored_dtype == nullptr) return;
+  const DType stored = format->stored_dtype(wanted);
+  if (stored != wanted)
+    note(printable(path) + ": written as " + std::string(name_of(stored)) +
+         ", which holds the same numbers; " + std::string(format->title) + " has no " +
+         std::string(name_of(wanted)));
+}
+
 int convert(ConvertArgs& args) {
   const std::optional<DType> dtype = parse_dtype(args.dtype);
   const TensorRef ref = parse_tensor_ref(args.input);
@@ -57,6 +70,7 @@ int convert(ConvertArgs& args) {
   if (dtype) tensors = converted(tensors, *dtype, ref);
   if (!ref.member.empty()) args.emit.alone = ref.member;
   emit_tensors(tensors, args.emit);
+  if (dtype) note_stored_dtype(*dtype, args.emit.output);
   return 0;
 }
 

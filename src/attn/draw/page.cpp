@@ -303,8 +303,11 @@ std::string description(const std::vector<PageSet>& sets, const PagePrecision& p
 
 namespace {
 
+/// That of its matrices, with their number if there are several.
 std::string shape_of(const PageSet& set) {
-  return to_string(Shape{set.map.panels.size(), set.map.rows(), set.map.columns()});
+  Shape shape = {set.map.rows(), set.map.columns()};
+  if (set.map.panels.size() != 1) shape.insert(shape.begin(), set.map.panels.size());
+  return to_string(shape);
 }
 
 }  // namespace
