@@ -43,9 +43,12 @@ class Mt19937 {
   double next_double();    ///< [0, 1), 53 bits: two words
 
  private:
-  static constexpr std::size_t kWords = 624;
+  static constexpr std::size_t kWords = 624, kMiddle = 397;
 
-  std::array<std::uint32_t, kWords> state_{};
+  void seed_to(std::size_t count);
+
+  std::array<std::uint32_t, kWords> state_;
+  std::size_t seeded_ = 1;    ///< words of the state that have been set; others are when needed
   std::size_t position_ = 0;  ///< the next word to update and return
 };
 
