@@ -241,17 +241,15 @@ TensorMap attend(const Inputs& in, const std::vector<Request>& outputs,
     }
     const Output output = std::get<Output>(request);
     if (computation.stream(output)) continue;
-    Tensor result;
-    if (row_of(output).phase == Phase::given) {
-      result = weight_heads(output, in);
-    } else {
-      result = to_user_layout(output, computation.at(output), in);
-      if (float_dtype_of(output, in) == in.result) result = rounding.rounded(output, result);
-    }
+    const bool is_given = row_of(output).phase == Phase::given;
+    Tensor result =
+        is_given ? weight_heads(output, in) : to_user_layout(output, computation.at(output), in);
+    if (!is_given && float_dtype_of(output, in) == in.result)
+      result = rounding.rounded(output, std::move(result));
     if (const auto consumer = consumers.find(output); consumer != consumers.end())
       consumer->second(rows_of(result));
     else
-      results.set(name, result);
+      results.set(name, std::move(result));
   }
   if (overflows != nullptr) *overflows = rounding.overflows();
   return results;

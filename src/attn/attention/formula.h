@@ -95,23 +95,23 @@ class Formula {
       case Output::W_V_heads:
         break;                 // not computed: weight_heads() in attention/projection.h
       case Output::queries: {  // (B, H, rows, D)
-        const Value q = ops_.clipped(
+        Value q = ops_.clipped(
             in_.projected ? ops_.split_heads(ops_.project(at(Output::inputs), given(Input::W_Q),
                                                           given(Input::b_Q), Output::queries),
                                              in_.H)
                           : ops_.chosen_rows(ops_.given(Input::Q)));
         return ops_.scaled_by_position(ops_.rotated_queries(
-            ops_.qk_normalised(q, given(Input::q_norm), given(Input::q_norm_bias)),
+            ops_.qk_normalised(std::move(q), given(Input::q_norm), given(Input::q_norm_bias)),
             given(Input::cos), given(Input::sin)));
       }
       case Output::keys: {  // (B, G, N, Dk)
-        const Value k = ops_.clipped(
-            in_.projected ? ops_.split_heads(ops_.project(memory(), given(Input::W_K),
-                                                          given(Input::b_K), Output::keys),
-                                             in_.G)
-                          : ops_.given(Input::K));
+        Value k = ops_.clipped(in_.projected
+                                   ? ops_.split_heads(ops_.project(memory(), given(Input::W_K),
+                                                                   given(Input::b_K), Output::keys),
+                                                      in_.G)
+                                   : ops_.given(Input::K));
         return ops_.rotated_keys(
-            ops_.qk_normalised(k, given(Input::k_norm), given(Input::k_norm_bias)),
+            ops_.qk_normalised(std::move(k), given(Input::k_norm), given(Input::k_norm_bias)),
             given(Input::cos), given(Input::sin));
       }
       case Output::values:  // (B, G, N, Dv)

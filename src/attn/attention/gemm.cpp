@@ -190,10 +190,11 @@ Tensor matmul(const Tensor& a, const Tensor& b, Second second, std::string_view 
   if (dtype == DType::i64 && is_large(a, b) && exact_in_double(a, b, a.shape().back()))
     return cast(multiply_all<double>(cast(a, DType::f64), cast(b, DType::f64), second, stage),
                 DType::i64);
+  if (a.dtype() != dtype) return matmul(cast(a, dtype), b, second, stage);
+  if (b.dtype() != dtype) return matmul(a, cast(b, dtype), second, stage);
   if (dtype == DType::i64) return multiply_all<std::int64_t>(a, b, second, stage);
-  const Tensor left = cast(a, dtype), right = cast(b, dtype);
-  return dtype == DType::f64 ? multiply_all<double>(left, right, second, stage)
-                             : multiply_all<float>(left, right, second, stage);
+  return dtype == DType::f64 ? multiply_all<double>(a, b, second, stage)
+                             : multiply_all<float>(a, b, second, stage);
 }
 
 }  // namespace attn

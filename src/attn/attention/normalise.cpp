@@ -107,18 +107,18 @@ std::pair<Tensor, Tensor> normalise_as(const Tensor& scores, const VisibleKeys& 
   const auto visible = visible_keys.keys.data<bool>(),
              is_padded = visible_keys.padding.data<bool>();
   const auto w = weights.mutable_data<T>(), out = logsumexp.mutable_data<T>();
-  const Tensor sink = sinks ? cast(*sinks, DType::f64) : Tensor();
+  const std::optional<Tensor> sink = sinks ? std::optional(cast(*sinks, DType::f64)) : std::nullopt;
   const std::size_t rows = options.softmax_axis == SoftmaxAxis::all ? L : 1;  // normalised together
   for (std::size_t i = 0; i < out.size(); i += rows) {
     const std::size_t from = i * S, count = rows * S;
     const Group<T> group{x.subspan(from, count), visible.subspan(from, count),
                          w.subspan(from, count),
-                         sinks ? sink.data<double>()[i / L % H] : -kInfinity,
+                         sink ? sink->data<double>()[i / L % H] : -kInfinity,
                          is_padded.subspan(i / L / H * L + i % L, rows)};
     std::fill_n(out.begin() + static_cast<std::ptrdiff_t>(i), rows,
                 static_cast<T>(normalise_group(group, options)));
   }
-  return {weights, logsumexp};
+  return {std::move(weights), std::move(logsumexp)};
 }
 
 DType precision_of(SoftmaxPrecision precision, DType compute) {
@@ -163,10 +163,10 @@ std::pair<Tensor, Tensor> normalise(const Tensor& masked, const VisibleKeys& vis
   const DType compute = masked.dtype();
   const DType precision = precision_of(options.softmax_precision, compute);
   const Tensor x = cast(divided(masked, options.temperature), precision);
-  const auto [weights, logsumexp] =
+  auto [weights, logsumexp] =
       precision == DType::f64 ? normalise_as<double>(x, visible, sinks, options)
                               : normalise_as<float>(cast(x, DType::f32), visible, sinks, options);
-  return {cast(cast(weights, precision), compute), cast(logsumexp, compute)};
+  return {cast(cast(std::move(weights), precision), compute), cast(std::move(logsumexp), compute)};
 }
 
 }  // namespace attn

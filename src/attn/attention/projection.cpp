@@ -42,8 +42,8 @@ Tensor add_bias(const Tensor& y, const Tensor& b, Output stage) {
 
 Tensor project(const Tensor& x, const std::optional<Tensor>& W, const std::optional<Tensor>& b,
                Output stage) {
-  const Tensor y = W ? matmul(x, *W, Second::plain, name_of(stage)) : x;
-  return b ? add_bias(y, *b, stage) : y;
+  Tensor y = W ? matmul(x, *W, Second::plain, name_of(stage)) : x;
+  return b ? add_bias(y, *b, stage) : std::move(y);
 }
 
 Tensor weight_heads(Output output, const Inputs& in) {

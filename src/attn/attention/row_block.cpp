@@ -63,7 +63,7 @@ void Rounding::count(Output output, const Tensor& exact, const Tensor& rounded) 
   overflows_[output] += overflows;
 }
 
-Tensor Rounding::rounded(Output output, const Tensor& exact) {
+Tensor Rounding::rounded(Output output, Tensor exact) {
   if (!is_float(exact.dtype()) || exact.dtype() == to_) return exact;
   const Tensor result = cast(exact, to_);
   count(output, exact, result);

@@ -56,7 +56,7 @@ class Rounding {
  public:
   explicit Rounding(DType to) : to_(to) {}
 
-  Tensor rounded(Output output, const Tensor& exact);
+  Tensor rounded(Output output, Tensor exact);
   /// Consumers that round rows and pass them on to `consumers`, which must outlive them, as must
   /// this object.
   RowConsumers before(const RowConsumers& consumers);

@@ -16,9 +16,9 @@
 
 namespace attn {
 
-Tensor TensorOps::chosen_rows(const Tensor& x) const {
+Tensor TensorOps::chosen_rows(Tensor x) const {
   const bool all = in_.options.rows.empty() && in_.rows.size() == in_.L;
-  return all ? x : take_rows(x, in_.rows);
+  return all ? std::move(x) : take_rows(x, in_.rows);
 }
 
 /// Tokens of the past precede the embeddings, unless the past belongs to a memory.
@@ -36,7 +36,7 @@ Tensor TensorOps::add_positions(const Tensor& embeddings) const {
   return attn::add_positions(embeddings, position(), in_.compute);
 }
 
-Tensor TensorOps::input_normalised(const Tensor& x, const std::optional<Tensor>& weight,
+Tensor TensorOps::input_normalised(Tensor x, const std::optional<Tensor>& weight,
                                    const std::optional<Tensor>& bias) const {
   if (in_.options.input_norm == QkNorm::none) return x;
   const Shape& shape = x.shape();
@@ -50,11 +50,11 @@ Tensor TensorOps::project(const Tensor& x, const std::optional<Tensor>& W,
   return attn::project(x, W, b, stage);
 }
 
-Tensor TensorOps::split_heads(const Tensor& x, std::size_t heads) const {
-  return attn::split_heads(x, heads);
+Tensor TensorOps::split_heads(Tensor x, std::size_t heads) const {
+  return attn::split_heads(std::move(x), heads);
 }
 
-Tensor TensorOps::clipped(const Tensor& x) const {
+Tensor TensorOps::clipped(Tensor x) const {
   if (in_.options.clip_qkv == 0) return x;
   const double limit = in_.options.clip_qkv;
   Tensor limited = cast(x, DType::f64);
@@ -62,13 +62,13 @@ Tensor TensorOps::clipped(const Tensor& x) const {
   return cast(limited, in_.compute);
 }
 
-Tensor TensorOps::qk_normalised(const Tensor& x, const std::optional<Tensor>& weight,
+Tensor TensorOps::qk_normalised(Tensor x, const std::optional<Tensor>& weight,
                                 const std::optional<Tensor>& bias) const {
   if (in_.options.qk_norm == QkNorm::none) return x;
   return attn::qk_normalised(x, weight, bias, in_.options, in_.compute);
 }
 
-Tensor TensorOps::rotated_queries(const Tensor& queries, const std::optional<Tensor>& cos,
+Tensor TensorOps::rotated_queries(Tensor queries, const std::optional<Tensor>& cos,
                                   const std::optional<Tensor>& sin) const {
   if (in_.options.rotary.kind == Rotary::Kind::none) return queries;
   const Angles all = rotary_angles(in_, in_.query_positions, cos, sin);
@@ -76,14 +76,14 @@ Tensor TensorOps::rotated_queries(const Tensor& queries, const std::optional<Ten
                  in_.compute);
 }
 
-Tensor TensorOps::rotated_keys(const Tensor& keys, const std::optional<Tensor>& cos,
+Tensor TensorOps::rotated_keys(Tensor keys, const std::optional<Tensor>& cos,
                                const std::optional<Tensor>& sin) const {
   if (in_.options.rotary.kind == Rotary::Kind::none) return keys;
   return rotated(keys, rotary_angles(in_, in_.key_positions, cos, sin), in_.options.rotary.kind,
                  in_.compute);
 }
 
-Tensor TensorOps::scaled_by_position(const Tensor& queries) const {
+Tensor TensorOps::scaled_by_position(Tensor queries) const {
   if (in_.options.query_scale.factor == 0) return queries;
   const Tensor factors = query_factors(in_.options.query_scale, in_.query_positions);
   return times_by_position(queries, chosen_rows(factors), in_.compute);

@@ -27,23 +27,23 @@ class TensorOps {
   Tensor evaluated(Output, Tensor value) const { return value; }
   Tensor given(Input input) const { return *in_[input]; }
   /// The rows that are computed: (..., L, D) -> (..., rows, D).
-  Tensor chosen_rows(const Tensor& x) const;
+  Tensor chosen_rows(Tensor x) const;
 
   Tensor positions() const;
   Tensor add_positions(const Tensor& embeddings) const;
-  Tensor input_normalised(const Tensor& x, const std::optional<Tensor>& weight,
+  Tensor input_normalised(Tensor x, const std::optional<Tensor>& weight,
                           const std::optional<Tensor>& bias) const;
   Tensor project(const Tensor& x, const std::optional<Tensor>& W, const std::optional<Tensor>& b,
                  Output stage) const;
-  Tensor split_heads(const Tensor& x, std::size_t heads) const;
-  Tensor clipped(const Tensor& x) const;
-  Tensor qk_normalised(const Tensor& x, const std::optional<Tensor>& weight,
+  Tensor split_heads(Tensor x, std::size_t heads) const;
+  Tensor clipped(Tensor x) const;
+  Tensor qk_normalised(Tensor x, const std::optional<Tensor>& weight,
                        const std::optional<Tensor>& bias) const;
-  Tensor rotated_queries(const Tensor& queries, const std::optional<Tensor>& cos,
+  Tensor rotated_queries(Tensor queries, const std::optional<Tensor>& cos,
                          const std::optional<Tensor>& sin) const;
-  Tensor rotated_keys(const Tensor& keys, const std::optional<Tensor>& cos,
+  Tensor rotated_keys(Tensor keys, const std::optional<Tensor>& cos,
                       const std::optional<Tensor>& sin) const;
-  Tensor scaled_by_position(const Tensor& queries) const;
+  Tensor scaled_by_position(Tensor queries) const;
   Tensor append(const Tensor& before, const Tensor& behind) const;
   Tensor append_zero(const Tensor& x) const;
 

@@ -59,7 +59,7 @@ Tensor to_user_layout(Output output, const Tensor& full, const Inputs& in) {
   if (output == Output::context && !in.packed && in.options.layout != Layout::bhld)
     result = swap_middle_axes(full);
   if (has_batch_second(output, in)) result = swap_first_axes(result);
-  return result.reshaped(to_user_shape(output, full.shape(), in));
+  return std::move(result).reshaped(to_user_shape(output, full.shape(), in));
 }
 
 Shape to_user_shape(Output output, const Shape& full, const Inputs& in) {

@@ -1,16 +1,17 @@
 #include "attn/tensor/rearrange.h"
 
 #include <cstring>
+#include <utility>
 
 #include "attn/tensor/gathered_rows.h"
 #include "attn/tensor/widened.h"
 
 namespace attn {
 
-Tensor swap_middle_axes(const Tensor& tensor) {
+Tensor swap_middle_axes(Tensor tensor) {
   const Shape& from = tensor.shape();
   if (from[1] <= 1 || from[2] <= 1)  // the order in memory is the same
-    return tensor.reshaped({from[0], from[2], from[1], from[3]});
+    return std::move(tensor).reshaped({from[0], from[2], from[1], from[3]});
   if (const Tensor* const narrow = tensor.narrow())
     return widened(swap_middle_axes(narrow->reshaped(from)));
   if (const GatheredRows* rows = tensor.rows(); rows && from == rows->shape())
@@ -31,9 +32,10 @@ Tensor swap_middle_axes(const Tensor& tensor) {
   return swapped;
 }
 
-Tensor split_heads(const Tensor& packed, std::size_t heads) {
+Tensor split_heads(Tensor packed, std::size_t heads) {
   const Shape& shape = packed.shape();
-  return swap_middle_axes(packed.reshaped({shape[0], shape[1], heads, shape[2] / heads}));
+  return swap_middle_axes(
+      std::move(packed).reshaped({shape[0], shape[1], heads, shape[2] / heads}));
 }
 
 Tensor side_by_side(const Tensor& split) {

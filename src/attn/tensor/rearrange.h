@@ -10,13 +10,13 @@
 namespace attn {
 
 /// (B, N, heads * D) -> (B, heads, N, D): head h has the columns h * D to h * D + D - 1.
-Tensor split_heads(const Tensor& packed, std::size_t heads);
+Tensor split_heads(Tensor packed, std::size_t heads);
 
 /// (B, heads, N, D) -> (B, N, heads * D); the inverse of split_heads().
 Tensor side_by_side(const Tensor& split);
 
 /// (A, B, C, D) -> (A, C, B, D).
-Tensor swap_middle_axes(const Tensor& tensor);
+Tensor swap_middle_axes(Tensor tensor);
 
 /// (A, B, C) -> (B, A, C).
 Tensor swap_first_axes(const Tensor& tensor);

@@ -204,11 +204,12 @@ std::byte* Tensor::mutable_raw() {
   return const_cast<std::byte*>(raw());
 }
 
-Tensor Tensor::reshaped(Shape shape) const {
+Tensor Tensor::reshaped(Shape shape) const& { return Tensor(*this).reshaped(std::move(shape)); }
+
+Tensor Tensor::reshaped(Shape shape) && {
   if (element_count(shape) != size_) fail_reshape(shape_, shape);
-  Tensor result = *this;
-  result.shape_ = std::move(shape);
-  return result;
+  shape_ = std::move(shape);
+  return std::move(*this);
 }
 
 /// Shares the elements of `whole` from this byte on.

@@ -81,7 +81,8 @@ class Tensor {
   }
 
   /// The same elements under another shape of the same size; shares the storage.
-  Tensor reshaped(Shape shape) const;
+  Tensor reshaped(Shape shape) const&;
+  Tensor reshaped(Shape shape) &&;
 
   /// Element `index` of the first axis, without that axis; shares the storage.
   Tensor at(std::size_t index) const;
@@ -123,6 +124,9 @@ class Tensor {
 /// Converts each element; floats are rounded once to nearest even. Errors: data, for integers that
 /// do not fit, and for NaN or infinity as an integer.
 Tensor cast(const Tensor& tensor, DType dtype);
+inline Tensor cast(Tensor&& tensor, DType dtype) {
+  return tensor.dtype() == dtype ? std::move(tensor) : cast(std::as_const(tensor), dtype);
+}
 
 /// Named tensors in insertion order.
 class TensorMap {
