@@ -8,6 +8,8 @@
 
 #include "attn/base/error.h"
 #include "attn/problem/threads.h"
+#include "attn/tensor/shape.h"
+#include "attn/tensor/transposed.h"
 
 namespace attn {
 namespace {
@@ -150,36 +152,115 @@ std::size_t threads_for(const Extents& size, std::size_t products) {
   return std::max<std::size_t>(1, kPackedBytes / packed);
 }
 
+/// The blocks of the products of `count` matrices.
+struct Blocks {
+  Extents size;
+  std::size_t count, down, across;
+
+  std::size_t of_rows() const { return count * down; }
+};
+
+Blocks blocks_of(const Tensor& a, std::size_t columns) {
+  const std::size_t r = a.rank();
+  const Extents size{a.shape()[r - 2], columns, a.shape()[r - 1]};
+  return {size, matrices(a), (size.m + kProductRows - 1) / kProductRows,
+          (size.n + kProductColumns - 1) / kProductColumns};
+}
+
+/// Multiplies block `down` of all rows of a with block `across` of the columns of b, which begins
+/// at `columns`.
+template <class T>
+void multiply_block(const T* a, const T* columns, T* c, const Blocks& blocks, std::size_t down,
+                    std::size_t across, Second second, std::string_view stage) {
+  const Extents& size = blocks.size;
+  const std::size_t row = down % blocks.down * kProductRows, column = across * kProductColumns,
+                    first = down / blocks.down * size.m + row;
+  multiply(Product<T>{a + first * size.k,
+                      columns,
+                      c + first * size.n + column,
+                      {std::min(kProductRows, size.m - row),
+                       std::min(kProductColumns, size.n - column), size.k},
+                      second == Second::transposed ? size.k : size.n,
+                      size.n,
+                      second},
+           stage);
+}
+
+/// Whether each block has the bytes that it has if its second operand is transposed before. BLAS
+/// has other code for smaller products, whose sums depend on how the operand is stored.
+bool is_large_in_each_block(const Blocks& blocks) {
+  constexpr std::size_t kLeast = 1'000'001;
+  const auto last = [](std::size_t length, std::size_t block) { return (length - 1) % block + 1; };
+  const Extents& size = blocks.size;
+  return saturating_product({last(size.m, kProductRows), last(size.n, kProductColumns), size.k}) >=
+         kLeast;
+}
+
+/// c = a b for a matrix b whose transpose is stored. If it has another type, as many blocks of its
+/// columns as the threads need are converted at a time.
+template <class T>
+void multiply_stored(const T* a, const TransposedMatrix& b, T* c, const Blocks& blocks,
+                     std::string_view stage) {
+  const Tensor& stored = b.stored();
+  const std::size_t n = blocks.size.n, k = blocks.size.k,
+                    most = threads_for<T>(blocks.size, blocks.count),
+                    threads = std::min(most, thread_count());
+  const bool is_converted = stored.dtype() != dtype_of<T>;
+  const std::size_t step =
+      is_converted ? std::min(blocks.across, (threads - 1) / blocks.of_rows() + 1) : blocks.across;
+  Tensor converted(dtype_of<T>, {is_converted ? std::min(n, step * kProductColumns) : 0, k});
+  std::byte* const bytes = converted.mutable_raw();
+  for (std::size_t block = 0; block < blocks.across; block += step) {
+    const std::size_t first = block * kProductColumns,
+                      count = std::min(n - first, step * kProductColumns);
+    const std::byte* from = bytes;
+    if (is_converted) {
+      constexpr std::size_t kRows = 64;
+      run_in_parallel((count + kRows - 1) / kRows, most, [&](std::size_t i) {
+        const std::size_t row = i * kRows;
+        cast_to(stored.range(first + row, std::min(kRows, count - row)), dtype_of<T>,
+                bytes + row * k * sizeof(T));
+      });
+    } else {
+      from = stored.raw();
+    }
+    const std::size_t across = std::min(step, blocks.across - block);
+    run_in_parallel(blocks.of_rows() * across, most, [&](std::size_t i) {
+      const std::size_t next = i % across;
+      multiply_block(a, reinterpret_cast<const T*>(from) + next * kProductColumns * k, c, blocks,
+                     i / across, block + next, Second::transposed, stage);
+    });
+    b.release(first, count);
+  }
+}
+
 template <class T>
 Tensor multiply_all(const Tensor& a, const Tensor& b, Second second, std::string_view stage) {
-  const std::size_t r = a.rank(), s = b.rank();
-  const Extents size{a.shape()[r - 2], b.shape()[second == Second::plain ? s - 1 : s - 2],
-                     a.shape()[r - 1]};
+  const std::size_t s = b.rank();
+  const bool transposed = second == Second::transposed;
+  const Blocks blocks = blocks_of(a, b.shape()[transposed ? s - 2 : s - 1]);
+  const Extents& size = blocks.size;
   Shape shape = a.shape();
-  shape[r - 1] = size.n;
+  shape[a.rank() - 1] = size.n;
   Tensor product(dtype_of<T>, shape);
   if (product.size() == 0 || size.k == 0) return product;  // an empty sum is 0
   require_blas_extents(size, stage);
-  const std::size_t count = matrices(a), sharing = count / matrices(b);
-  const std::size_t down = (size.m + kProductRows - 1) / kProductRows,
-                    across = (size.n + kProductColumns - 1) / kProductColumns;
-  const bool transposed = second == Second::transposed;
-  const std::size_t row_of_b = transposed ? size.k : size.n;
   T* const c = product.mutable_data<T>().data();
-  run_in_parallel(count * down * across, threads_for<T>(size, count), [&](std::size_t part) {
-    const std::size_t i = part / (down * across), row = part / across % down * kProductRows,
-                      column = part % across * kProductColumns;
-    multiply(Product<T>{a.data<T>().data() + (i * size.m + row) * size.k,
-                        b.data<T>().data() + i / sharing * size.k * size.n +
-                            column * (transposed ? row_of_b : 1),
-                        c + (i * size.m + row) * size.n + column,
-                        {std::min(kProductRows, size.m - row),
-                         std::min(kProductColumns, size.n - column), size.k},
-                        row_of_b,
-                        size.n,
-                        second},
-             stage);
-  });
+  const TransposedMatrix* const stored = b.transpose();
+  if (stored != nullptr && !transposed && b.shape() == Shape{size.k, size.n} &&
+      is_large_in_each_block(blocks)) {
+    multiply_stored(a.data<T>().data(), *stored, c, blocks, stage);
+    return product;
+  }
+  const std::size_t sharing = blocks.count / matrices(b);
+  run_in_parallel(
+      blocks.of_rows() * blocks.across, threads_for<T>(size, blocks.count), [&](std::size_t i) {
+        const std::size_t down = i / blocks.across, across = i % blocks.across;
+        multiply_block(a.data<T>().data(),
+                       b.data<T>().data() + down / blocks.down / sharing * size.k * size.n +
+                           across * kProductColumns * (transposed ? size.k : 1),
+                       c, blocks, down, across, second, stage);
+      });
   return product;
 }
 

@@ -35,7 +35,8 @@ struct ReadLayer {
 };
 
 /// The run of several layers. Each layer is read twice: to plan it, so that errors of all layers
-/// are found and the inputs are described before anything is computed, and to compute it.
+/// are found and the inputs are described before anything is computed, and to compute it. Large
+/// weights (out, in) are read only for the second, and for digests.
 class LayersRun {
  public:
   LayersRun(const RunArgs& args, Document document, TensorFiles& files)

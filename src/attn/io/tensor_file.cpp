@@ -185,11 +185,13 @@ std::string digest_of_part(const FileBytes& file, std::span<const std::byte> par
 
 }  // namespace
 
-void TensorFiles::release_pages(const Tensor& tensor) const {
-  const std::span<const std::byte> elements(tensor.raw(), tensor.bytes());
-  for (const auto& [path, file] : files_)
-    if (elements.data() >= file.data.get() && elements.data() < file.data.get() + file.size)
-      file.release_pages(elements);
+ReleasePages TensorFiles::releaser(const Tensor& tensor) const {
+  const std::byte* const first = tensor.raw();
+  for (const auto& entry : files_)
+    if (const FileBytes& file = entry.second;
+        file.is_mapped && first >= file.data.get() && first < file.data.get() + file.size)
+      return [file](std::span<const std::byte> part) { file.release_pages(part); };
+  return [](std::span<const std::byte>) {};
 }
 
 std::vector<std::pair<std::string, std::string>> TensorFiles::digests() const {

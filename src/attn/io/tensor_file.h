@@ -21,6 +21,7 @@
 #include "attn/io/safetensors.h"
 #include "attn/io/tensor_part.h"
 #include "attn/tensor/tensor.h"
+#include "attn/tensor/transposed.h"
 
 namespace attn {
 
@@ -105,9 +106,9 @@ class TensorFiles {
   /// What was read, by name: each file, or FILE#NAME for each tensor of a file that is mapped and
   /// whose tensors were read by name only. The second is the digest of these bytes.
   std::vector<std::pair<std::string, std::string>> digests() const;
-  /// Takes the elements of a tensor of a mapped file out of memory, when they have been copied.
-  /// They are read again when they are used.
-  void release_pages(const Tensor& tensor) const;
+  /// Takes elements of a mapped file out of memory (tensor/transposed.h); does nothing if those of
+  /// the tensor are of no such file.
+  ReleasePages releaser(const Tensor& tensor) const;
   const ReadLimits& limits() const { return limits_; }
   ReadBudget& budget() { return budget_; }  ///< memory of the files and tensors
 

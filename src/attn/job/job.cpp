@@ -274,8 +274,7 @@ void apply_weights_layout(Job& job, const TensorFiles& files) {
     const Tensor* W = job.tensors.find(key);
     if (W == nullptr || W->rank() != 2 || job.document.at(key).in_out) continue;
     const Tensor given = *W;
-    job.tensors.set(key, transposed(given));
-    files.release_pages(given);
+    job.tensors.set(key, deferred_transpose(given, files.releaser(given)));
     job.transposed.insert(key);
   }
 }

@@ -14,6 +14,7 @@
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 #include "attn/tensor/gathered_rows.h"
+#include "attn/tensor/transposed.h"
 #include "attn/tensor/widened.h"
 
 namespace attn {
@@ -262,16 +263,22 @@ Tensor cast(const Tensor& tensor, DType dtype) {
   if (const GatheredRows* rows = tensor.rows();
       rows && !rows->is_computed() && is_float(tensor.dtype()) && is_float(dtype))
     return gathered_tensor(rows->table(), dtype, rows->by_head()).reshaped(tensor.shape());
+  if (const TransposedMatrix* matrix = tensor.transpose();
+      matrix && is_float(dtype) && matrix->stored().dtype() == tensor.dtype())
+    return matrix->in_type(dtype).reshaped(tensor.shape());
   Tensor result(dtype, tensor.shape());
+  cast_to(tensor, dtype, result.mutable_raw());
+  return result;
+}
+
+void cast_to(const Tensor& tensor, DType dtype, std::byte* to) {
   visit(tensor.dtype(), [&]<class From>(Type<From>) {
     visit(dtype, [&]<class To>(Type<To>) {
       const auto from = tensor.data<From>();
-      const auto to = result.mutable_data<To>();
-      std::transform(from.begin(), from.end(), to.begin(),
+      std::transform(from.begin(), from.end(), reinterpret_cast<To*>(to),
                      [](From value) { return convert<To>(value); });
     });
   });
-  return result;
 }
 
 void TensorMap::set(const std::string& name, Tensor tensor) {

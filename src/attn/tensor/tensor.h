@@ -22,14 +22,16 @@ namespace attn {
 
 class GatheredRows;
 class Tensor;
+class TransposedMatrix;
 
 /// Elements that are made when they are first read. Thread-safe.
 class DeferredElements {
  public:
   virtual ~DeferredElements() = default;
   virtual const std::byte* data() const = 0;
-  virtual const GatheredRows* rows() const { return nullptr; }  ///< Tensor::rows()
-  virtual const Tensor* narrow() const { return nullptr; }      ///< Tensor::narrow()
+  virtual const GatheredRows* rows() const { return nullptr; }           ///< Tensor::rows()
+  virtual const Tensor* narrow() const { return nullptr; }               ///< Tensor::narrow()
+  virtual const TransposedMatrix* transpose() const { return nullptr; }  ///< Tensor::transpose()
 };
 
 /// A value type with copy-on-write storage. The elements are contiguous, row-major and in the
@@ -45,7 +47,8 @@ class Tensor {
   /// keeps its owner alive.
   Tensor(DType dtype, Shape shape, std::shared_ptr<const std::byte> data);
 
-  /// Elements that are made when they are first read (tensor/gathered_rows.h, tensor/widened.h).
+  /// Elements that are made when they are first read (tensor/gathered_rows.h,
+  /// tensor/transposed.h, tensor/widened.h).
   Tensor(DType dtype, Shape shape, std::shared_ptr<const DeferredElements> elements);
 
   /// From values in row-major order, e.g. Tensor::of<double>({2, 3}, {1, 2, 3, 4, 5, 6}).
@@ -96,6 +99,11 @@ class Tensor {
   /// those of widened().
   const Tensor* narrow() const { return deferred() ? deferred()->narrow() : nullptr; }
 
+  /// What deferred_transpose() has made, whose shape may be another; nullptr for all other tensors.
+  const TransposedMatrix* transpose() const {
+    return deferred() ? deferred()->transpose() : nullptr;
+  }
+
  private:
   enum class Storage : unsigned char {
     owned,    ///< allocated here: writable while not shared
@@ -127,6 +135,9 @@ Tensor cast(const Tensor& tensor, DType dtype);
 inline Tensor cast(Tensor&& tensor, DType dtype) {
   return tensor.dtype() == dtype ? std::move(tensor) : cast(std::as_const(tensor), dtype);
 }
+
+/// Writes the elements of cast(tensor, dtype) to memory. Errors: as cast().
+void cast_to(const Tensor& tensor, DType dtype, std::byte* to);
 
 /// Named tensors in insertion order.
 class TensorMap {

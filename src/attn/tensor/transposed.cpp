@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 namespace attn {
@@ -47,6 +48,38 @@ Tensor transposed(const Tensor& matrix) {
     default:
       transpose<std::uint64_t>(matrix.raw(), to, rows, columns);
   }
+  return result;
+}
+
+Tensor TransposedMatrix::in_type(DType dtype) const {
+  const Shape& shape = stored_.shape();
+  return Tensor(dtype, {shape[1], shape[0]},
+                std::make_shared<const TransposedMatrix>(stored_, dtype, release_));
+}
+
+void TransposedMatrix::release(std::size_t first, std::size_t count) const {
+  if (!release_) return;
+  const Tensor part = stored_.range(first, count);
+  release_({part.raw(), part.bytes()});
+}
+
+const std::byte* TransposedMatrix::data() const {
+  const std::lock_guard lock(mutex_);
+  if (!all_) {
+    all_ = cast(transposed(stored_), dtype_);
+    release(0, stored_.shape()[0]);
+  }
+  return all_->raw();
+}
+
+Tensor deferred_transpose(const Tensor& matrix, const ReleasePages& release) {
+  constexpr std::size_t kLeastBytes = 65536;  // fewer are transposed in less time than they save
+  const bool is_deferred = is_float(matrix.dtype()) && matrix.bytes() >= kLeastBytes &&
+                           std::min(matrix.shape()[0], matrix.shape()[1]) > 1 && !matrix.rows();
+  const TransposedMatrix now(matrix, matrix.dtype(), release);
+  if (is_deferred) return now.in_type(matrix.dtype());
+  const Tensor result = transposed(matrix);
+  now.release(0, matrix.shape()[0]);
   return result;
 }
 
