@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Equivalent of `attn batch` as a Python loop in one process with json, NumPy and SciPy.
+"""Equivalent of `attn batch` as a Python loop in one process with json and NumPy.
 
-    batch_loop.py FOLDER OUT-FOLDER      one .npz per job file
-    batch_loop.py - < JOBS > RESULTS     one line of JSON per line
+    batch_loop.py FOLDER OUT-FOLDER npz|json   one file per job file
+    batch_loop.py - < JOBS > RESULTS           one line of JSON per line
 """
 
 import json
@@ -10,7 +10,6 @@ import os
 import sys
 
 import numpy as np
-from scipy.special import softmax
 
 
 def compute(job):
@@ -20,17 +19,28 @@ def compute(job):
         words @ np.random.randint(job[name]["randint"]["high"], size=job[name]["randint"]["shape"])
         for name in ("W_Q", "W_K", "W_V"))
     scores = queries @ keys.T
-    weights = softmax(scores / np.sqrt(keys.shape[1]), axis=1)
+    scaled = scores / np.sqrt(keys.shape[1])
+    weights = np.exp(scaled - scaled.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
     return {"scores": scores, "weights": weights, "context": weights @ values}
+
+
+def as_json(job):
+    return json.dumps({name: array.tolist() for name, array in compute(job).items()})
 
 
 if sys.argv[1] == "-":
     for line in sys.stdin:
-        outputs = compute(json.loads(line))
-        print(json.dumps({name: array.tolist() for name, array in outputs.items()}))
+        print(as_json(json.loads(line)))
 else:
-    folder, out = sys.argv[1:]
+    folder, out, suffix = sys.argv[1:]
     os.makedirs(out)
     for name in sorted(os.listdir(folder)):
         with open(os.path.join(folder, name), encoding="utf-8") as file:
-            np.savez(os.path.join(out, name[:-5] + ".npz"), **compute(json.load(file)))
+            job = json.load(file)
+        path = os.path.join(out, f"{name[:-5]}.{suffix}")
+        if suffix == "npz":
+            np.savez(path, **compute(job))
+        else:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(as_json(job))
