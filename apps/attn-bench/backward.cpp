@@ -7,7 +7,7 @@ namespace attn::bench {
 template <class T>
 BackwardWorkload<T>::BackwardWorkload(const Shape& shape, kernel::ThreadPool& pool)
     : forward_(shape) {
-  const kernel::Problem<T>& p = forward_.problem();
+  const kernel::AttentionProblem<T>& p = forward_.problem();
   std::mt19937 random(4);
   std::normal_distribution<T> distribution;
   grad_.resize(p.H * p.L * p.Dv);

@@ -21,7 +21,7 @@ class BackwardWorkload {
  private:
   const Workload<T> forward_;
   kernel::BackwardProblem<T> in_;
-  kernel::Gradients<T> out_;
+  kernel::BackwardResults<T> out_;
   Array<T> grad_, q_, k_, v_;
   std::vector<T> logsumexp_, delta_;
 };

@@ -35,7 +35,7 @@ void softmax(T* row, std::size_t visible, std::size_t count) {
 }  // namespace
 
 template <class T>
-void blas_attention(const kernel::Problem<T>& p, T* context, std::size_t threads) {
+void blas_attention(const kernel::AttentionProblem<T>& p, T* context, std::size_t threads) {
   openblas_set_num_threads(static_cast<int>(threads));
   std::vector<T> scores(p.L * p.S);
   for (std::size_t h = 0; h < p.H; ++h) {
@@ -50,7 +50,7 @@ void blas_attention(const kernel::Problem<T>& p, T* context, std::size_t threads
   }
 }
 
-template void blas_attention(const kernel::Problem<float>&, float*, std::size_t);
-template void blas_attention(const kernel::Problem<double>&, double*, std::size_t);
+template void blas_attention(const kernel::AttentionProblem<float>&, float*, std::size_t);
+template void blas_attention(const kernel::AttentionProblem<double>&, double*, std::size_t);
 
 }  // namespace attn::bench

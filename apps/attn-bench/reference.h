@@ -9,6 +9,6 @@ namespace attn::bench {
 /// of type T. Queries see the keys [0, key_ranges[i].end). BLAS uses `threads` threads, the softmax
 /// one.
 template <class T>
-void blas_attention(const kernel::Problem<T>& problem, T* context, std::size_t threads);
+void blas_attention(const kernel::AttentionProblem<T>& problem, T* context, std::size_t threads);
 
 }  // namespace attn::bench

@@ -61,7 +61,7 @@ class Workload {
   Workload(const Workload&) = delete;
   Workload& operator=(const Workload&) = delete;
 
-  const kernel::Problem<T>& problem() const { return problem_; }
+  const kernel::AttentionProblem<T>& problem() const { return problem_; }
   const kernel::Results<T>& results() const { return results_; }
   double flops() const;       ///< two per multiply-add, for visible keys only
   double bytes_read() const;  ///< keys and values, once
@@ -74,7 +74,7 @@ class Workload {
   void store_in(Extra extra);
   void store_as_bytes(Extra extra);
 
-  kernel::Problem<T> problem_;
+  kernel::AttentionProblem<T> problem_;
   kernel::Results<T> results_;
   Array<T> q_, k_, v_, context_, terms_;
   Array<std::uint16_t> half_;

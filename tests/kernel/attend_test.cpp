@@ -39,8 +39,8 @@ void check(const Case<T>& c, const Expected<T>& expected, ThreadPool& pool, Isa 
 
 /// A problem with only row l of head h of batch item b; it refers to `range`.
 template <class T>
-kernel::Problem<T> row_alone(const kernel::Problem<T>& p, std::size_t b, std::size_t h,
-                             std::size_t l, kernel::KeyRange& range) {
+kernel::AttentionProblem<T> row_alone(const kernel::AttentionProblem<T>& p, std::size_t b,
+                                      std::size_t h, std::size_t l, kernel::KeyRange& range) {
   const auto moved = [](const auto* data, const kernel::Strides& s, std::size_t batch,
                         std::size_t head, std::size_t i) {
     return data ? data + batch * s.batch + head * s.head + i * s.row : nullptr;
@@ -53,7 +53,7 @@ kernel::Problem<T> row_alone(const kernel::Problem<T>& p, std::size_t b, std::si
                        {s.batch * size, s.head * size, s.row * size, 1}, b, head, i);
     return alone;
   };
-  kernel::Problem<T> one = p;
+  kernel::AttentionProblem<T> one = p;
   one.B = one.H = one.G = one.L = 1;
   one.q = operand(p.q, h, l);
   one.k = operand(p.k, h / (p.H / p.G), 0);
@@ -77,7 +77,7 @@ void check_alone(const Case<T>& c, std::mt19937_64& random, ThreadPool& pool, Is
   const std::size_t b = random() % p.B, h = random() % p.H, l = random() % p.L;
   const std::size_t row = (b * p.H + h) * p.L + l;
   kernel::KeyRange range;
-  const kernel::Problem<T> one = row_alone(p, b, h, l, range);
+  const kernel::AttentionProblem<T> one = row_alone(p, b, h, l, range);
   for (const Ask ask : kAsks) {
     INFO(c.text() << " ask " << static_cast<int>(ask) << " " << name_of(isa) << " row " << row);
     const Answer<T> all = compute(p, ask, pool, isa), alone = compute(one, ask, pool, isa);
@@ -193,7 +193,7 @@ TEST_CASE("kernel: scores in bfloat16 are exact sums of rounded factors", "[kern
   const std::array<float, 2 * kKeys> keys = {1 + 0x1p-8F, 0, 1 + 3 * 0x1p-8F, 0, 0, -3};
   const std::array<float, 2> query = {2, 1};
   const std::array<float, kKeys> expected = {2, 2 + 0x1p-5F, -3};
-  kernel::Problem<float> p;
+  kernel::AttentionProblem<float> p;
   p.L = 1, p.S = kKeys, p.D = 2, p.Dv = 0;
   p.q = {query.data(), DType::f32, {0, 0, 2, 1}};
   p.k = {keys.data(), DType::f32, {0, 0, 2, 1}};

@@ -106,7 +106,7 @@ TEST_CASE("kernel: gradients of a batch item do not depend on the others", "[ker
   const BackwardAnswer<float> all = compute(c, of, pool, isa);
   for (std::size_t b = 0; b < 3; ++b) {
     kernel::BackwardProblem<float> one = c.problem;
-    kernel::Problem<float>& p = one.problem;
+    kernel::AttentionProblem<float>& p = one.problem;
     const auto move = [&](kernel::Operand& x) {
       x.data = static_cast<const float*>(x.data) + static_cast<std::int64_t>(b) * x.strides.batch;
     };
@@ -115,7 +115,7 @@ TEST_CASE("kernel: gradients of a batch item do not depend on the others", "[ker
     p.key_ranges += static_cast<std::int64_t>(b) * p.key_ranges_batch;
     one.logsumexp += b * p.H * p.L, one.delta += b * p.H * p.L;
     std::vector<float> q(all.q.size() / 3), k(all.k.size() / 3), v(all.v.size() / 3);
-    kernel::Gradients<float> gradients;
+    kernel::BackwardResults<float> gradients;
     gradients.q = q.data(), gradients.k = k.data(), gradients.v = v.data();
     kernel::attend_backward(one, gradients, pool, isa);
     const auto part = [&](const std::vector<float>& of_all, std::size_t size) {
@@ -150,7 +150,7 @@ TEST_CASE("kernel: values of NaN that some queries do not see", "[kernel][backwa
 namespace {
 
 /// The number whose gradients are computed.
-long double loss(const BackwardCase<double>& c, const kernel::Problem<double>& p) {
+long double loss(const BackwardCase<double>& c, const kernel::AttentionProblem<double>& p) {
   const reference::Outputs<long double> out = reference::attend<long double>(p);
   long double sum = 0;
   for (std::size_t i = 0; i < p.B * p.H * p.L; ++i) {

@@ -39,7 +39,7 @@ void check_threads(const Case<T>& c, kernel::Isa isa, std::span<const Ask> asks 
 /// A mask and a bias for all heads, with rows `step` elements apart. Keys are hidden one at a time,
 /// 600 at a time, and by the lowest finite numbers.
 void share_masks(Case<float>& c, std::size_t step, std::mt19937_64& random) {
-  const kernel::Problem<float>& p = c.problem;
+  const kernel::AttentionProblem<float>& p = c.problem;
   for (std::size_t i = 0; i < (p.L - 1) * step + p.S; ++i) {
     c.masks[0].push_back(i / 600 % 3 != 0 && random() % 5 != 0);
     const float low = random() % 2 ? -INFINITY : std::numeric_limits<float>::lowest();
@@ -115,7 +115,7 @@ namespace {
 /// Weights and scores are the same alone and together, and so is the context with them.
 void check_outputs(const Case<float>& c, kernel::Isa isa) {
   INFO(c.text() << " " << name_of(isa));
-  const kernel::Problem<float>& p = c.problem;
+  const kernel::AttentionProblem<float>& p = c.problem;
   ThreadPool pool(2);
   const Answer<float> both = compute(p, Ask::ends, pool, isa);
   Answer<float> alone = both;

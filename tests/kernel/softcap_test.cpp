@@ -16,7 +16,7 @@ template <class T>
 std::vector<T> softcap(const std::vector<T>& x, T cap, kernel::Isa isa) {
   const T one = 1;
   const auto keys = static_cast<std::int64_t>(x.size());
-  kernel::Problem<T> p;
+  kernel::AttentionProblem<T> p;
   p.L = p.D = p.Dv = 1;
   p.S = x.size();
   p.softcap = cap;

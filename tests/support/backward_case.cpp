@@ -127,7 +127,7 @@ BackwardAnswer<T> compute(const BackwardCase<T>& c, const Case<T>& of, kernel::T
   answer.q.assign(p.B * p.H * p.L * p.D, unset);
   answer.k.assign(p.B * p.G * p.S * p.D, unset);
   answer.v.assign(p.B * p.G * p.S * p.Dv, unset);
-  kernel::Gradients<T> gradients;
+  kernel::BackwardResults<T> gradients;
   gradients.q = answer.q.data(), gradients.k = answer.k.data(), gradients.v = answer.v.data();
   for (std::size_t m = 0; m < of.biases.size(); ++m) {
     answer.biases[m].assign(of.biases[m].size(), T(0));

@@ -251,7 +251,7 @@ void add_distances(Case<T>& c, std::mt19937_64& random) {
 }
 
 template <class T>
-void choose_sizes(kernel::Problem<T>& p, std::mt19937_64& random) {
+void choose_sizes(kernel::AttentionProblem<T>& p, std::mt19937_64& random) {
   do {
     p.B = pick(random, {1, 1, 2, 3});
     p.G = pick(random, {1, 1, 2, 3});
@@ -348,7 +348,8 @@ void fill_plain(Case<T>& c, std::mt19937_64& random, std::array<std::size_t, 7> 
 }
 
 template <class T>
-Answer<T> compute(const kernel::Problem<T>& p, Ask ask, kernel::ThreadPool& pool, kernel::Isa isa) {
+Answer<T> compute(const kernel::AttentionProblem<T>& p, Ask ask, kernel::ThreadPool& pool,
+                  kernel::Isa isa) {
   const T unset = T(-12345);
   const std::size_t count = p.B * p.H * p.L;
   Answer<T> answer;
@@ -397,9 +398,9 @@ template void fill_random(Case<double>&, std::mt19937_64&);
 template void fill_plain(Case<float>&, std::mt19937_64&, std::array<std::size_t, 7>, DType, double);
 template void fill_plain(Case<double>&, std::mt19937_64&, std::array<std::size_t, 7>, DType,
                          double);
-template Answer<float> compute(const kernel::Problem<float>&, Ask, kernel::ThreadPool&,
+template Answer<float> compute(const kernel::AttentionProblem<float>&, Ask, kernel::ThreadPool&,
                                kernel::Isa);
-template Answer<double> compute(const kernel::Problem<double>&, Ask, kernel::ThreadPool&,
+template Answer<double> compute(const kernel::AttentionProblem<double>&, Ask, kernel::ThreadPool&,
                                 kernel::Isa);
 
 }  // namespace attn::test

@@ -31,7 +31,7 @@ CaseTensor make_elements(DType dtype, std::array<std::size_t, 4> shape, Order or
 /// original.
 template <class T>
 struct Case {
-  kernel::Problem<T> problem;
+  kernel::AttentionProblem<T> problem;
   CaseTensor q, k, v;
   std::vector<kernel::KeyRange> key_ranges;  ///< (B, L) or (L); empty: all keys for all
   std::array<std::vector<std::uint8_t>, 3> masks;
@@ -81,7 +81,7 @@ struct Answer {
 enum class Ask { sums, ends, stages };
 inline constexpr Ask kAsks[] = {Ask::sums, Ask::ends, Ask::stages};
 template <class T>
-Answer<T> compute(const kernel::Problem<T>& problem, Ask ask, kernel::ThreadPool& pool,
+Answer<T> compute(const kernel::AttentionProblem<T>& problem, Ask ask, kernel::ThreadPool& pool,
                   kernel::Isa isa);
 
 /// The environment variable ATTN_TEST_PROBLEMS=N limits the number of random problems, for

@@ -79,7 +79,7 @@ ScoreTolerances score_tolerances(const Case<T>& c, reference::Query query,
 /// divided by the temperature.
 template <class T>
 double gap_of(const reference::Outputs<Real>& exact, reference::Query q,
-              const kernel::Problem<T>& p) {
+              const kernel::AttentionProblem<T>& p) {
   std::vector<double> seen;
   const std::size_t row = (q.b * p.H + q.h) * p.L + q.l;
   const std::size_t chosen = p.normaliser == kernel::Normaliser::top_k ? p.top_k : 1;

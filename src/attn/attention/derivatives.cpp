@@ -174,7 +174,7 @@ Tensor table_derivative(const Tensor& g, const Tensor& positions, const Shape& s
   return result;
 }
 
-Tensor bias_derivative(const Tensor& g, const Bias<Tensor>& bias, const Inputs& in) {
+Tensor bias_derivative(const Tensor& g, const GivenBias<Tensor>& bias, const Inputs& in) {
   const Shape& shape = bias.value.shape();
   Tensor result(DType::f64, shape);
   const auto out = result.mutable_data<double>();

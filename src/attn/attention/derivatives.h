@@ -70,7 +70,7 @@ ScoreDerivatives score_derivatives(const Tensor& g, const Tensor& queries, const
                                    const ScoreWeights<Tensor>& weights, Score kind);
 
 /// Of bias_of_scores() by its tensor; g is (B, H, R, S).
-Tensor bias_derivative(const Tensor& g, const Bias<Tensor>& bias, const Inputs& in);
+Tensor bias_derivative(const Tensor& g, const GivenBias<Tensor>& bias, const Inputs& in);
 
 /// What normalise() got and returned.
 struct Normalised {

@@ -96,7 +96,7 @@ class OverflowedRows {
  public:
   /// All must outlive this object.
   OverflowedRows(const Tensor& queries, const Tensor& keys, const Inputs& in,
-                 const kernel::Problem<T>& problem)
+                 const kernel::AttentionProblem<T>& problem)
       : queries_(queries),
         keys_(keys),
         problem_(problem),
@@ -158,7 +158,7 @@ class OverflowedRows {
   }
 
   const Tensor &queries_, &keys_;
-  const kernel::Problem<T>& problem_;
+  const kernel::AttentionProblem<T>& problem_;
   double factor_;
   bool biased_ = false;
   std::mutex mutex_;
@@ -234,7 +234,8 @@ void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
 /// a power of two; those that are still infinite or NaN are left unchanged. Leaves `problem` with
 /// the scaled values.
 template <class T>
-void recompute_overflowed(kernel::Problem<T>& problem, const Tensor& values, Tensor& context) {
+void recompute_overflowed(kernel::AttentionProblem<T>& problem, const Tensor& values,
+                          Tensor& context) {
   const auto finite = [](T x) { return x - x == 0; };
   bool all_finite = true;  // a loop without an exit, which compilers vectorise
   for (const T x : context.data<T>()) all_finite &= finite(x);
@@ -274,7 +275,8 @@ struct PackedDocument {
 /// a problem of its own, a document has the bytes that it has as a batch item, and no key is
 /// packed or compared for queries that do not see it.
 template <class T>
-std::vector<PackedDocument> packed_documents(const Inputs& in, const kernel::Problem<T>& problem,
+std::vector<PackedDocument> packed_documents(const Inputs& in,
+                                             const kernel::AttentionProblem<T>& problem,
                                              const kernel::Results<T>& results) {
   const bool is_plain = problem.distances.data == nullptr && problem.masks[0].data == nullptr &&
                         problem.biases[0].data == nullptr && problem.dropout.data == nullptr &&
@@ -318,7 +320,7 @@ kernel::Operand rows_from(kernel::Operand operand, std::size_t first) {
 }
 
 template <class T>
-void attend_document(const PackedDocument& document, const kernel::Problem<T>& all,
+void attend_document(const PackedDocument& document, const kernel::AttentionProblem<T>& all,
                      const kernel::Results<T>& to) {
   const auto [first, count] = document.queries;
   const auto first_key = static_cast<std::int64_t>(document.first_key);
@@ -327,7 +329,7 @@ void attend_document(const PackedDocument& document, const kernel::Problem<T>& a
     if (range.begin >= range.end) range.begin = range.end = first_key;
     range.begin -= first_key, range.end -= first_key, range.center -= first_key;
   }
-  kernel::Problem<T> problem = all;
+  kernel::AttentionProblem<T> problem = all;
   problem.L = count, problem.S = document.keys;
   problem.key_ranges = ranges.data(), problem.key_ranges_batch = 0;
   problem.q = rows_from(all.q, first);
@@ -346,7 +348,8 @@ void attend_document(const PackedDocument& document, const kernel::Problem<T>& a
 
 template <class T>
 void attend_documents(const std::vector<PackedDocument>& documents,
-                      const kernel::Problem<T>& problem, const kernel::Results<T>& results) {
+                      const kernel::AttentionProblem<T>& problem,
+                      const kernel::Results<T>& results) {
   const auto attend = [&](std::size_t i) { attend_document(documents[i], problem, results); };
   if (documents.size() >= thread_pool().threads() && results.key_part == nullptr)
     return run_in_parallel(documents.size(), thread_pool().threads(), attend);
@@ -374,7 +377,7 @@ FusedResult attend_as(const Tensor& queries, const Tensor& keys, const Tensor& v
                       const Inputs& in, const FusedRequest& request) {
   const bool wants_context = request.wants(Output::head_context);
   KernelProblem<T> given(in);
-  kernel::Problem<T>& problem = given.problem;
+  kernel::AttentionProblem<T>& problem = given.problem;
   problem.D = keys.shape()[3], problem.Dv = wants_context ? in.Dv : 0;
   problem.q = operand_of(queries), problem.k = row_operand_of(keys);
   if (wants_context) problem.v = row_operand_of(values);

@@ -66,11 +66,11 @@ AttendedDerivatives derivatives_as(const Attended& of, const Tensor& g,
                         values = made(request.values, of.values), sinks;
   if (in[Input::sinks]) sinks.emplace(dtype_of<T>, Shape{in.H});
   std::array<std::optional<Tensor>, kKernelBiases.size()> biases;
-  kernel::Gradients<T> gradients{.q = data_of<T>(queries),
-                                 .k = data_of<T>(keys),
-                                 .v = data_of<T>(values),
-                                 .biases = {},
-                                 .sinks = data_of<T>(sinks)};
+  kernel::BackwardResults<T> gradients{.q = data_of<T>(queries),
+                                       .k = data_of<T>(keys),
+                                       .v = data_of<T>(values),
+                                       .biases = {},
+                                       .sinks = data_of<T>(sinks)};
   std::size_t slot = in.bias_rule ? 1 : 0;  // in problem.biases, in the same order
   for (std::size_t i = 0; i < kKernelBiases.size(); ++i) {
     const std::optional<Tensor>& bias = in[kKernelBiases[i]];
@@ -169,7 +169,7 @@ AttendedBytes bytes_of_attended(const Inputs& in, const OperandSources& sources)
   const std::size_t rows = saturating_product({in.B, in.H, in.rows.size()});
   const std::size_t keys = saturating_product({in.B, in.G, in.S});
   const std::size_t narrow = in.compute == DType::f64 ? 0 : size_of(in.compute);
-  kernel::Problem<double> widths;  // float32 may not suffice
+  kernel::AttentionProblem<double> widths;  // float32 may not suffice
   widths.D = in.D, widths.Dv = in.Dv, widths.softcap = in.options.softcap;
   const std::size_t blocks =
       saturating_product({std::min(thread_count(), rows + in.S), kernel::backward_bytes(widths)});

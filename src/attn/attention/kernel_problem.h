@@ -10,11 +10,11 @@
 
 namespace attn {
 
-/// A kernel::Problem without queries, keys, values and weights of scores, and the arrays that it
-/// points to. It also points to arrays of `in`, which must outlive it.
+/// A kernel::AttentionProblem without queries, keys, values and weights of scores, and the arrays
+/// that it points to. It also points to arrays of `in`, which must outlive it.
 template <class T>
 struct KernelProblem {
-  kernel::Problem<T> problem;
+  kernel::AttentionProblem<T> problem;
   std::vector<kernel::KeyRange> own_ranges;  ///< used instead of in.key_ranges, unless empty
   std::vector<T> distances, sinks, head_scales;
   std::vector<Tensor> masks;

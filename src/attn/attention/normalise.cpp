@@ -14,7 +14,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// The scores that are normalised together, and the target of their weights.
 template <class T>
-struct Group {
+struct ScoreGroup {
   std::span<const T> scores;
   std::span<const bool> visible;
   std::span<T> weights;
@@ -31,7 +31,7 @@ double log_sum(double largest, double sum, bool has_nan) {
 
 /// Fills the group's weights and returns its logsumexp.
 template <class T>
-double softmax(const Group<T>& group) {
+double softmax(const ScoreGroup<T>& group) {
   const auto& [x, visible, w, sink, is_padded] = group;
   T largest = static_cast<T>(sink);
   bool has_nan = false;
@@ -67,7 +67,7 @@ std::vector<double> other_weights(std::vector<double> x, const Options& options)
 
 /// The weights of a group without visible keys: those of empty_rows, but 0 for padded queries.
 template <class T>
-void fill_empty(const Group<T>& group, EmptyRows empty_rows) {
+void fill_empty(const ScoreGroup<T>& group, EmptyRows empty_rows) {
   const auto& [x, visible, w, sink, is_padded] = group;
   const std::size_t S = w.size() / is_padded.size();
   const auto queries =
@@ -78,7 +78,7 @@ void fill_empty(const Group<T>& group, EmptyRows empty_rows) {
 }
 
 template <class T>
-double normalise_group(const Group<T>& group, const Options& options) {
+double normalise_group(const ScoreGroup<T>& group, const Options& options) {
   const auto& [x, visible, w, sink, is_padded] = group;
   const bool none = std::find(visible.begin(), visible.end(), true) == visible.end();
   if (none && (sink == -kInfinity || is_padded.front())) {
@@ -111,10 +111,10 @@ std::pair<Tensor, Tensor> normalise_as(const Tensor& scores, const VisibleKeys& 
   const std::size_t rows = options.softmax_axis == SoftmaxAxis::all ? L : 1;  // normalised together
   for (std::size_t i = 0; i < out.size(); i += rows) {
     const std::size_t from = i * S, count = rows * S;
-    const Group<T> group{x.subspan(from, count), visible.subspan(from, count),
-                         w.subspan(from, count),
-                         sink ? sink->data<double>()[i / L % H] : -kInfinity,
-                         is_padded.subspan(i / L / H * L + i % L, rows)};
+    const ScoreGroup<T> group{x.subspan(from, count), visible.subspan(from, count),
+                              w.subspan(from, count),
+                              sink ? sink->data<double>()[i / L % H] : -kInfinity,
+                              is_padded.subspan(i / L / H * L + i % L, rows)};
     std::fill_n(out.begin() + static_cast<std::ptrdiff_t>(i), rows,
                 static_cast<T>(normalise_group(group, options)));
   }

@@ -94,10 +94,10 @@ struct Worker {
 };
 
 /// Shared with every worker thread, because overdue workers outlive run_pool().
-class Pool : public std::enable_shared_from_this<Pool> {
+class WorkerPool : public std::enable_shared_from_this<WorkerPool> {
  public:
-  Pool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
-       std::atomic<bool>& stop)
+  WorkerPool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
+             std::atomic<bool>& stop)
       : source_(source),
         options_(options),
         calls_(calls),
@@ -138,7 +138,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   bool reporting_ = false;  ///< a thread is reporting
 };
 
-PoolEnd Pool::run() {
+PoolEnd WorkerPool::run() {
   std::unique_lock lock(mutex_);
   try {
     for (std::size_t i = 0; i < options_.threads; ++i) start_worker();
@@ -170,12 +170,12 @@ PoolEnd Pool::run() {
   return end;
 }
 
-void Pool::tick() {
+void WorkerPool::tick() {
   const std::lock_guard lock_report(report_mutex_);
   calls_.tick();
 }
 
-void Pool::start_worker() {
+void WorkerPool::start_worker() {
   const SignalBlocker blocker;
   Worker& worker = workers_.emplace_back();
   try {
@@ -191,7 +191,7 @@ void Pool::start_worker() {
   ++live_;
 }
 
-void Pool::work(Worker& self) {
+void WorkerPool::work(Worker& self) {
   try {
     calls_.begin();
     std::string text_buffer;
@@ -216,7 +216,7 @@ void Pool::work(Worker& self) {
   end_worker(self);
 }
 
-void Pool::end_worker(Worker& self) {
+void WorkerPool::end_worker(Worker& self) {
   const std::lock_guard lock(mutex_);
   self.set_task(nullptr);
   if (self.abandoned)
@@ -227,7 +227,7 @@ void Pool::end_worker(Worker& self) {
 }
 
 /// Returns nullptr if no more items are to be started.
-std::shared_ptr<Task> Pool::start_item(Worker& self) {
+std::shared_ptr<Task> WorkerPool::start_item(Worker& self) {
   const std::unique_lock source_lock = spin_lock(source_mutex_);
   if (is_full_) {
     std::unique_lock lock(mutex_);
@@ -244,7 +244,7 @@ std::shared_ptr<Task> Pool::start_item(Worker& self) {
   return task;
 }
 
-void Pool::finish(std::size_t sequence, Outcome outcome) {
+void WorkerPool::finish(std::size_t sequence, Outcome outcome) {
   if (outcome.status == Status::failed && options_.fail_fast) {
     stop_ = true;
     reported_.notify_all();
@@ -255,14 +255,14 @@ void Pool::finish(std::size_t sequence, Outcome outcome) {
 
 /// Whether reporting can wait: while more items can be started immediately, small texts are
 /// collected and written together, at the next tick at the latest.
-bool Pool::may_defer_report() const {
+bool WorkerPool::may_defer_report() const {
   return options_.in_order && source_.has_more() && !stop_ && finished_.bytes() < kPipeBuffer &&
          !finished_.is_half_full();
 }
 
 /// Reports until nothing is ready or the deadline has passed. Returns at once if another thread is
 /// reporting: that thread also reports these outcomes, so no worker waits for output.
-void Pool::report_ready(std::unique_lock<std::mutex>& lock, Clock::time_point deadline) {
+void WorkerPool::report_ready(std::unique_lock<std::mutex>& lock, Clock::time_point deadline) {
   if (reporting_) return;
   do {
     std::vector<Outcome> ready = finished_.take();
@@ -281,13 +281,13 @@ void Pool::report_ready(std::unique_lock<std::mutex>& lock, Clock::time_point de
   } while (Clock::now() < deadline);
 }
 
-void Pool::fail(std::exception_ptr fault) {
+void WorkerPool::fail(std::exception_ptr fault) {
   if (!fault_) fault_ = std::move(fault);
   stop_ = true;
   reported_.notify_all();
 }
 
-void Pool::abandon_overdue() {
+void WorkerPool::abandon_overdue() {
   for (Worker& worker : workers_) {
     const std::shared_ptr<Task> task = worker.task();
     if (worker.abandoned || task == nullptr) continue;
@@ -318,7 +318,7 @@ Outcome overdue_outcome(const Item& item, double limit, double seconds) {
 
 PoolEnd run_pool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
                  std::atomic<bool>& stop) {
-  return std::make_shared<Pool>(source, options, calls, stop)->run();
+  return std::make_shared<WorkerPool>(source, options, calls, stop)->run();
 }
 
 }  // namespace attn

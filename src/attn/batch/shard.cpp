@@ -17,7 +17,7 @@ namespace attn {
 namespace {
 
 /// The variables that a scheduler sets for each task of an array; nullptr: it has none.
-struct Scheduler {
+struct ArrayScheduler {
   const char* index;
   std::size_t first;  ///< the index of the first of N tasks, for --shard auto/N
   const char* count = nullptr;
@@ -28,32 +28,32 @@ struct Scheduler {
 };
 
 constexpr std::array kSchedulers = {
-    Scheduler{.index = "SLURM_ARRAY_TASK_ID",
-              .first = 1,
-              .count = "SLURM_ARRAY_TASK_COUNT",
-              .lowest = "SLURM_ARRAY_TASK_MIN",
-              .highest = "SLURM_ARRAY_TASK_MAX",
-              .step = "SLURM_ARRAY_TASK_STEP"},
-    Scheduler{.index = "PBS_ARRAY_INDEX", .first = 1},
+    ArrayScheduler{.index = "SLURM_ARRAY_TASK_ID",
+                   .first = 1,
+                   .count = "SLURM_ARRAY_TASK_COUNT",
+                   .lowest = "SLURM_ARRAY_TASK_MIN",
+                   .highest = "SLURM_ARRAY_TASK_MAX",
+                   .step = "SLURM_ARRAY_TASK_STEP"},
+    ArrayScheduler{.index = "PBS_ARRAY_INDEX", .first = 1},
     // LSB_JOBINDEX_END is the highest index, also of an array with gaps.
-    Scheduler{.index = "LSB_JOBINDEX", .first = 1, .unset = "0"},
-    Scheduler{.index = "SGE_TASK_ID",
-              .first = 1,
-              .lowest = "SGE_TASK_FIRST",
-              .highest = "SGE_TASK_LAST",
-              .step = "SGE_TASK_STEPSIZE",
-              .unset = "undefined"},
-    Scheduler{
+    ArrayScheduler{.index = "LSB_JOBINDEX", .first = 1, .unset = "0"},
+    ArrayScheduler{.index = "SGE_TASK_ID",
+                   .first = 1,
+                   .lowest = "SGE_TASK_FIRST",
+                   .highest = "SGE_TASK_LAST",
+                   .step = "SGE_TASK_STEPSIZE",
+                   .unset = "undefined"},
+    ArrayScheduler{
         .index = "AWS_BATCH_JOB_ARRAY_INDEX", .first = 0, .count = "AWS_BATCH_JOB_ARRAY_SIZE"},
-    Scheduler{.index = "JOB_COMPLETION_INDEX", .first = 0},  // Kubernetes
-    Scheduler{.index = "OMPI_COMM_WORLD_RANK",
-              .first = 0,
-              .count = "OMPI_COMM_WORLD_SIZE",
-              .numbers_ranks = true},
-    Scheduler{.index = "PMI_RANK",  // MPICH, srun --mpi=pmi2
-              .first = 0,
-              .count = "PMI_SIZE",
-              .numbers_ranks = true},
+    ArrayScheduler{.index = "JOB_COMPLETION_INDEX", .first = 0},  // Kubernetes
+    ArrayScheduler{.index = "OMPI_COMM_WORLD_RANK",
+                   .first = 0,
+                   .count = "OMPI_COMM_WORLD_SIZE",
+                   .numbers_ranks = true},
+    ArrayScheduler{.index = "PMI_RANK",  // MPICH, srun --mpi=pmi2
+                   .first = 0,
+                   .count = "PMI_SIZE",
+                   .numbers_ranks = true},
 };
 
 /// Nothing if the text is not a whole number of at least 0.
@@ -71,7 +71,7 @@ std::string assignment(const char* variable) {
 }
 
 /// Errors: usage, if it is missing or not a number.
-std::size_t number_of_variable(const char* variable, const Scheduler& scheduler) {
+std::size_t number_of_variable(const char* variable, const ArrayScheduler& scheduler) {
   const char* const text = std::getenv(variable);
   if (text == nullptr)
     fail_auto(std::string(scheduler.index) + " is set, but " + variable +
@@ -86,13 +86,13 @@ bool is_set_to(const char* variable, std::string_view value) {
   return text != nullptr && text == value;
 }
 
-bool is_task_of(const Scheduler& scheduler) {
+bool is_task_of(const ArrayScheduler& scheduler) {
   return std::getenv(scheduler.index) != nullptr &&
          (scheduler.unset == nullptr || !is_set_to(scheduler.index, scheduler.unset));
 }
 
 /// The shard of a task whose indices are `lowest`, `lowest` + `step`, ...
-Shard shard_at(const Scheduler& scheduler, std::size_t lowest, std::size_t step,
+Shard shard_at(const ArrayScheduler& scheduler, std::size_t lowest, std::size_t step,
                std::size_t count) {
   const std::size_t index = number_of_variable(scheduler.index, scheduler);
   if (index < lowest || (index - lowest) % step != 0 || (index - lowest) / step >= count)
@@ -103,7 +103,7 @@ Shard shard_at(const Scheduler& scheduler, std::size_t lowest, std::size_t step,
 }
 
 /// Errors: usage, for an array with gaps, in which the position of a task is not known.
-Shard shard_in_range(const Scheduler& scheduler) {
+Shard shard_in_range(const ArrayScheduler& scheduler) {
   const auto number = [&](const char* variable) { return number_of_variable(variable, scheduler); };
   const std::size_t lowest = number(scheduler.lowest), highest = number(scheduler.highest),
                     step = number(scheduler.step);
@@ -119,7 +119,7 @@ Shard shard_in_range(const Scheduler& scheduler) {
   return shard_at(scheduler, lowest, step, count);
 }
 
-Shard shard_from(const Scheduler& scheduler, std::optional<std::size_t> count) {
+Shard shard_from(const ArrayScheduler& scheduler, std::optional<std::size_t> count) {
   if (count) return shard_at(scheduler, scheduler.first, 1, *count);
   if (scheduler.lowest != nullptr) return shard_in_range(scheduler);
   if (scheduler.count == nullptr)
@@ -131,11 +131,11 @@ Shard shard_from(const Scheduler& scheduler, std::optional<std::size_t> count) {
 /// Reads the variables of the scheduler that started this process. An MPI job of one process inside
 /// a task is no contradiction. Errors: usage.
 Shard shard_of_task(std::optional<std::size_t> count, bool of_ranks) {
-  std::vector<const Scheduler*> found;
-  for (const Scheduler& scheduler : kSchedulers)
+  std::vector<const ArrayScheduler*> found;
+  for (const ArrayScheduler& scheduler : kSchedulers)
     if (is_task_of(scheduler) && (of_ranks || !scheduler.numbers_ranks))
       found.push_back(&scheduler);
-  const auto is_single_process = [](const Scheduler* scheduler) {
+  const auto is_single_process = [](const ArrayScheduler* scheduler) {
     return scheduler->count != nullptr && is_set_to(scheduler->count, "1") &&
            scheduler->lowest == nullptr;
   };

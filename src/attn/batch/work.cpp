@@ -194,7 +194,7 @@ class LayersOfItem {
     const std::size_t limit = files_.limits().memory;
     TensorFiles own(files_, files_.limits());
     std::optional<PreparedJob> prepared;
-    within(layer_name(number), [&] {
+    within(layer_label(number), [&] {
       Document document = series_.document(number);
       const std::size_t kept = layers_.bytes_kept();
       own.budget().share(reservation_.bytes() - std::min(kept, reservation_.bytes()),

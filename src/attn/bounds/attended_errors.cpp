@@ -281,7 +281,7 @@ class AttendedErrors::Head {
       own = Tensor(DType::f64, shape);
       std::iota(local.rows.begin(), local.rows.end(), std::size_t{0});
     }
-    const attn::Bias<Tensor> of{input, own};
+    const GivenBias<Tensor> of{input, own};
     const Tensor parts[] = {
         bias_derivative(of_masked.value, of, local),
         bounds::magnitude(bias_derivative(of_masked.error, of, local)),

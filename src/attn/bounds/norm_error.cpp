@@ -25,14 +25,14 @@ double error_of_inverse(const TokenNorm& token, const Options& options) {
 }
 
 /// The columns of one token on the way back through a norm, and bounds of their errors.
-struct Columns {
-  explicit Columns(std::size_t count)
+struct TokenColumns {
+  explicit TokenColumns(std::size_t count)
       : u(count), of_u(count), g(count), of_g(count), h(count), of_h(count) {}
   std::vector<double> u, of_u, g, of_g, h, of_h;
 };
 
 /// The errors of the derivatives by the columns of a token replace those of h.
-void pass_norm(Columns& at, const TokenNorm& token, const Options& options, double s) {
+void pass_norm(TokenColumns& at, const TokenNorm& token, const Options& options, double s) {
   const std::size_t count = at.u.size();
   const double terms = terms_of(count, options), of_sum = bounds::growth(count) * s;
   double mean = 0, of_mean = 0, sizes = 0, along = 0, of_along = 0, products = 0;
@@ -106,7 +106,7 @@ NormDerivativeErrors norm_derivative_errors(const Bounded& g, const Bounded& x,
   const auto of_bias = result.bias.mutable_data<double>();
   const auto size = sizes.mutable_data<double>(), square = squares.mutable_data<double>();
   const auto bias_size = of_bias_sizes.mutable_data<double>();
-  Columns columns(together * D);
+  TokenColumns columns(together * D);
   for (std::size_t head = 0; head < x.value.shape()[0] * heads; head += together)
     for (std::size_t n = 0; n < N; ++n) {
       const auto at = [&](std::size_t i) { return ((head + i / D) * N + n) * D + i % D; };

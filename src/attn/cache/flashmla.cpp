@@ -13,7 +13,7 @@ namespace attn {
 namespace {
 
 /// Sizes in bytes, unless something else is stated.
-struct Form {
+struct ByteLayout {
   std::size_t codes;            ///< also columns
   std::size_t scales, columns;  ///< their number, and the columns of each
   std::size_t scale;
@@ -22,9 +22,11 @@ struct Form {
   std::size_t rotary;   ///< from the start of a token
 };
 constexpr std::size_t kRotaryColumns = 64;
-constexpr Form kV32{512, 4, 128, 4, 656, 0, 528}, kModel1{448, 7, 64, 1, 576, 8, 448};
+constexpr ByteLayout kV32{512, 4, 128, 4, 656, 0, 528}, kModel1{448, 7, 64, 1, 576, 8, 448};
 
-const Form& form_of(StoredType type) { return type == StoredType::flashmla_v32 ? kV32 : kModel1; }
+const ByteLayout& form_of(StoredType type) {
+  return type == StoredType::flashmla_v32 ? kV32 : kModel1;
+}
 
 /// The bfloat16 numbers in the bytes.
 Tensor as_bf16(const Tensor& bytes) {
@@ -47,7 +49,7 @@ bool is_flashmla(StoredType type) {
 
 std::optional<Pool> flashmla_pool(Input input, const Stored& stored, StoredType type,
                                   ProblemList& problems) {
-  const Form& form = form_of(type);
+  const ByteLayout& form = form_of(type);
   const Shape& shape = stored.data.shape();
   const std::size_t token = form.token + form.of_page, rank = shape.size();
   const bool has_tokens = (rank == 3 || (rank == 4 && shape[2] == 1)) && shape.back() == token;
@@ -73,7 +75,7 @@ std::optional<Pool> flashmla_pool(Input input, const Stored& stored, StoredType 
 
 FlashMlaRows::FlashMlaRows(const Pool& pool, StoredType type, std::size_t items, std::size_t keys)
     : pool_(pool), type_(type) {
-  const Form& form = form_of(type);
+  const ByteLayout& form = form_of(type);
   codes_.pool = pool.data, rotary_.pool = as_bf16(pool.data);
   for (const auto& [table, starts] :
        {std::pair(&codes_, &token_starts_), std::pair(&rotary_, &rotary_starts_)}) {
@@ -90,7 +92,7 @@ FlashMlaRows::FlashMlaRows(const Pool& pool, StoredType type, std::size_t items,
 }
 
 FlashMlaRows::Bytes FlashMlaRows::bytes_of(std::size_t page, std::size_t slot) const {
-  const Form& form = form_of(type_);
+  const ByteLayout& form = form_of(type_);
   const std::size_t first = page * static_cast<std::size_t>(pool_.page);
   const std::size_t token = first + slot * form.token;
   const std::size_t scales = form.of_page > 0
@@ -100,7 +102,7 @@ FlashMlaRows::Bytes FlashMlaRows::bytes_of(std::size_t page, std::size_t slot) c
 }
 
 void FlashMlaRows::set(std::size_t row, std::size_t page, std::size_t slot, std::size_t count) {
-  const Form& form = form_of(type_);
+  const ByteLayout& form = form_of(type_);
   const std::byte* const pool = pool_.data.raw();
   for (std::size_t i = 0; i < count; ++i, ++row) {
     const Bytes at = bytes_of(page, slot + i);

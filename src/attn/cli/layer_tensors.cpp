@@ -59,7 +59,7 @@ std::optional<LayerName> layer_in_name(const std::string& name) {
   return found;
 }
 
-std::optional<JoinedLayers> join_layers(const TensorMap& tensors, const std::string& wanted) {
+std::optional<LayerTensors> join_layers(const TensorMap& tensors, const std::string& wanted) {
   std::map<std::string, std::map<std::int64_t, const Tensor*>> all;
   std::map<std::string, std::string> rests;
   for (const auto& [name, tensor] : tensors) {
@@ -75,7 +75,7 @@ std::optional<JoinedLayers> join_layers(const TensorMap& tensors, const std::str
   const auto& [name, layers] = *all.begin();
   const Tensor& first = *layers.begin()->second;
   Shape shape = first.shape();
-  JoinedLayers joined{name, rests.at(name), {}, {}};
+  LayerTensors joined{name, rests.at(name), {}, {}};
   for (const auto& [number, tensor] : layers) {
     if (tensor->shape() != shape || tensor->dtype() != first.dtype()) return std::nullopt;
     joined.numbers.push_back(number);

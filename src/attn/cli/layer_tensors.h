@@ -24,7 +24,7 @@ bool is_output_of_job(const std::string& name);
 /// jobs in a bundle.
 std::optional<LayerName> layer_in_name(const std::string& name);
 
-struct JoinedLayers {
+struct LayerTensors {
   std::string name;                   ///< "arr_{layer}"
   std::string rest;                   ///< of it, without the layer: "", "attn"
   std::vector<std::int64_t> numbers;  ///< of the layers, ascending
@@ -33,6 +33,6 @@ struct JoinedLayers {
 
 /// Joins the layers of the series `wanted`, or, if it is "", of the only series among the tensors.
 /// Nothing if there is no such series of at least two tensors with the same shape and dtype.
-std::optional<JoinedLayers> join_layers(const TensorMap& tensors, const std::string& wanted);
+std::optional<LayerTensors> join_layers(const TensorMap& tensors, const std::string& wanted);
 
 }  // namespace attn

@@ -62,11 +62,11 @@ std::string options_text(const Command& command) {
 }
 
 /// A topic text, split at "Example:".
-struct Parts {
+struct ManParts {
   std::string text, example;
 };
 
-Parts parts_of(const std::string& help) {
+ManParts parts_of(const std::string& help) {
   const std::size_t at = help.find("Example:\n");
   if (at == std::string::npos) return {help, ""};
   return {help.substr(0, at), help.substr(help.find('\n', at))};
@@ -93,7 +93,7 @@ std::string page_of(const CommandEntry& entry) {
 }
 
 std::string page_of(const Topic& topic) {
-  const Parts parts = parts_of(topic.text);
+  const ManParts parts = parts_of(topic.text);
   return page_header("attn-" + topic.name, topic.what, '7') + ".SH DESCRIPTION\n" +
          preformatted(parts.text) + examples(parts.example) + ".SH SEE ALSO\n\\fBattn\\fR(1)\n";
 }

@@ -118,7 +118,7 @@ class LayersRun {
                                       : outputs_for_rows(destination_.targets, layer->job.outputs);
       layer->prepared = prepare_job(layer->job, *by_rows_);
     };
-    within(layer_name(number), inside);
+    within(layer_label(number), inside);
     return layer;
   }
 
@@ -180,7 +180,7 @@ class LayersRun {
                std::to_string(number) + "," + plan_json(plan, memory).substr(1);
       text_.replace(text_.size() - 1, 1, ",\"job\":" + job + "}");
     } else {
-      text_ += layer_name(number) + ":\n" + plan_text(plan, memory) + "job:\n" + job + "\n";
+      text_ += layer_label(number) + ":\n" + plan_text(plan, memory) + "job:\n" + job + "\n";
     }
   }
 

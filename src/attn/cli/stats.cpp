@@ -63,9 +63,9 @@ std::string text_cell(const Json& value) {
 }
 
 /// Prints lines under the names of their columns.
-class Table {
+class StatsTable {
  public:
-  Table(StatsFormat format, std::vector<std::string> columns)
+  StatsTable(StatsFormat format, std::vector<std::string> columns)
       : format_(format), columns_(std::move(columns)) {}
 
   /// The lines as text. Those of an aligned table are kept until end().
@@ -176,7 +176,7 @@ int print_statistics(const StatsArgs& args) {
   for (const std::string& file : files) note_input(parse_tensor_ref(file).path);
   if (!args.token_ids.empty()) note_input(parse_tensor_ref(args.token_ids).path);
   OutputFile out(args.output, {.force = args.force});
-  Table table(format, columns_of_table(args));
+  StatsTable table(format, columns_of_table(args));
   HeadCollector collected(args.by, args.similarity, args.token_ids,
                           reading_limits(args.limits, FileAccess::map));
   ProblemList problems;

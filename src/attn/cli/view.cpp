@@ -44,7 +44,7 @@ void check_labels(const std::string& flag, const std::vector<std::string>& label
 struct Drawn {
   ResultFile result;
   std::string name;                    ///< ""; the weights, or the only tensor
-  std::optional<JoinedLayers> layers;  ///< it consists of several tensors
+  std::optional<LayerTensors> layers;  ///< it consists of several tensors
   bool is_part = false;                ///< of a tensor
 };
 
@@ -65,7 +65,7 @@ Drawn drawn_tensor(const std::string& file, const ViewArgs& args, TensorFiles& f
 }
 
 /// The first of the axes before the last two is that of layers.
-void set_layers(const JoinedLayers& layers, HeatSource& source) {
+void set_layers(const LayerTensors& layers, HeatSource& source) {
   LeadingAxes& axes = source.leading_axes;
   std::string& first = axes[layers.tensor.rank() - 3];
   if (const auto other = std::find(axes.begin(), axes.end(), "layer"); other != axes.end())

@@ -78,14 +78,14 @@ Tensor gathered(const Tensor& tensor, std::span<const std::size_t> positions) {
   return Tensor::of<double>({positions.size()}, values);
 }
 
-using Arrangement = std::function<std::size_t(std::size_t)>;
+using IndexMap = std::function<std::size_t(std::size_t)>;
 
 constexpr std::size_t kMaxElements = std::size_t{1} << 22;  // limits time and memory
 
 /// Whether every element of B, or each of a sample of a large tensor, is close to the element
 /// position(at) of A, by the rules of the comparison. Looks at a few elements first: most
 /// arrangements are wrong everywhere.
-bool agrees(const Compared& compared, const Arrangement& position) {
+bool agrees(const Compared& compared, const IndexMap& position) {
   constexpr std::size_t kFew = 1024;
   const std::size_t size = compared.b.size();
   const std::size_t step = size / kMaxElements | 1;  // odd, for columns of all kinds

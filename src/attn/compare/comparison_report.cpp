@@ -60,7 +60,7 @@ Json of_bound(const TensorPair& pair) {
 
 double snr_of(double nmse) { return -10 * std::log10(nmse); }
 
-Json part_json(const std::vector<PartAxis>& axes, const Part& part) {
+Json part_json(const std::vector<PartAxis>& axes, const PartComparison& part) {
   const Comparison& found = part.found;
   const auto value = [](const std::optional<Extreme>& extreme) {
     return extreme ? Json{extreme->value} : Json{};
@@ -169,7 +169,7 @@ Json pair_json(const TensorPair& pair) {
     object.emplace_back(
         "bound", Json{JsonObject{{"of", Json{pair.compared.bound_of}}, {"worst", of_bound(pair)}}});
   JsonArray parts;
-  for (const Part& part : pair.parts) parts.push_back(part_json(pair.axes, part));
+  for (const PartComparison& part : pair.parts) parts.push_back(part_json(pair.axes, part));
   object.emplace_back("parts", Json{std::move(parts)});
   return Json{std::move(object)};
 }

@@ -18,7 +18,7 @@ struct TensorPair {
   Compared compared;
   Comparison found;
   std::vector<PartAxis> axes = {};          ///< batches and heads
-  std::vector<Part> parts = {};             ///< empty if the shapes differ
+  std::vector<PartComparison> parts = {};   ///< empty if the shapes differ
   std::vector<std::string> hints = {};      ///< what may explain the differences
   std::optional<Diagnosis> diagnosis = {};  ///< of a difference from the reference
   std::vector<GateOutcome> gates = {};      ///< if there are any, they decide

@@ -98,9 +98,9 @@ std::string text_of_metric(const Expression& part) {
 /// Kleene's three values.
 enum class Truth { no, undefined, yes };
 
-class Evaluation {
+class GateEvaluation {
  public:
-  Evaluation(const Measured& result, const Measured* baseline, GateOutcome& outcome)
+  GateEvaluation(const Measured& result, const Measured* baseline, GateOutcome& outcome)
       : result_(result), baseline_(baseline), outcome_(outcome) {}
 
   Truth truth(const Expression& part) {
@@ -276,7 +276,7 @@ std::vector<const Gate*> gates_for(const GatedTensor& tensor, const std::vector<
 
 GateOutcome evaluate(const Gate& gate, const Measured& result, const Measured* baseline) {
   GateOutcome outcome{gate.text, gate.preset, false, {}};
-  outcome.passed = Evaluation(result, baseline, outcome).truth(gate.condition) == Truth::yes;
+  outcome.passed = GateEvaluation(result, baseline, outcome).truth(gate.condition) == Truth::yes;
   return outcome;
 }
 

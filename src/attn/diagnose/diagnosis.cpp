@@ -54,7 +54,7 @@ constexpr std::size_t kScoresOfHeads = std::size_t{1} << 23, kFewestHeads = 3;
 constexpr std::size_t kMostKeptScores = std::size_t{1} << 24;
 
 /// Some queries of the result and of its job, or of a gradient some key/value heads.
-struct Part {
+struct ComparedPart {
   std::vector<std::size_t> rows;     ///< of the result
   std::vector<std::size_t> queries;  ///< of the job, which may compute some of them only
   std::vector<KvHead> heads;         ///< empty: all
@@ -150,7 +150,7 @@ class Search {
     }
     if (by_score_ && evidence_.excerpt == nullptr && found_.findings.empty() &&
         found_.arithmetic.empty()) {
-      const Part& first = parts_.front();
+      const ComparedPart& first = parts_.front();
       const std::string line = recovered_weights(evidence_, all_ ? all_->variant : base_,
                                                  first.rows.front(), first.queries.front());
       if (!line.empty()) found_.pattern.push_back(line);
@@ -187,7 +187,7 @@ class Search {
       const std::vector<std::size_t> some(
           rows.begin() + static_cast<std::ptrdiff_t>(first),
           rows.begin() + static_cast<std::ptrdiff_t>(first + count));
-      Part part;
+      ComparedPart part;
       part.rows = some;
       for (const std::size_t row : some) part.queries.push_back(has_queries ? queries[row] : row);
       if (by_score_ && !has_queries) part.queries = queries;
@@ -322,7 +322,7 @@ class Search {
   std::optional<double> common_row_factor() const {
     constexpr double kNear = 0.01;
     std::vector<double> factors;
-    for (const Part& part : parts_) {
+    for (const ComparedPart& part : parts_) {
       const auto a = part.result.data<double>(), b = part.reference.data<double>();
       const std::size_t columns = std::max<std::size_t>(1, part.result.shape().back());
       for (std::size_t row = 0; row < a.size() && columns > 1; row += columns) {
@@ -380,7 +380,7 @@ class Search {
       return with_heads(taken(tensor, evidence_.view), of);
     };
     for (const bool is_first : {true, false}) {
-      Part part;
+      ComparedPart part;
       part.heads =
           is_first ? std::vector(1, heads[0]) : std::vector(heads.begin() + 1, heads.end());
       part.result = some(evidence_.result, part.heads);
@@ -406,7 +406,7 @@ class Search {
   }
 
   /// Fits the reference to a part, and keeps it.
-  void add_part(Part part) {
+  void add_part(ComparedPart part) {
     const Fit fitted = fit_of(part, part.reference, part.bounds ? &*part.bounds : nullptr);
     part.wrong = fitted.is_outside;
     if (parts_.empty()) first_before_ = fitted;
@@ -414,7 +414,7 @@ class Search {
     parts_.push_back(std::move(part));
   }
 
-  Fit fit_of(const Part& part, const Tensor& values, const Tensor* bounds) const {
+  Fit fit_of(const ComparedPart& part, const Tensor& values, const Tensor* bounds) const {
     return fit(part.result, values, bounds, evidence_.tolerance, evidence_.result.dtype(),
                part.wrong);
   }
@@ -443,8 +443,8 @@ class Search {
   }
 
   /// Calls a part of the search that ends after its share of the time that `left` parts have.
-  template <class Part>
-  void with_limited_time(int left, const Part& part) {
+  template <class ComparedPart>
+  void with_limited_time(int left, const ComparedPart& part) {
     const double now = seconds();
     end_ =
         now + std::clamp((kSecondsWithMorePairs - now) / left, kLeastSeconds, kSecondsForMorePairs);
@@ -466,7 +466,7 @@ class Search {
   }
 
   /// The bounds of rounding before attention_only(), relative to its own.
-  const Tensor& earlier_stages(Part& part) {
+  const Tensor& earlier_stages(ComparedPart& part) {
     if (part.of_earlier_stages) return *part.of_earlier_stages;
     Tensor ratio(DType::f64, part.result.shape());
     for (double& x : ratio.mutable_data<double>()) x = 1;
@@ -482,7 +482,7 @@ class Search {
   }
 
   /// A part of the changed variant; nullopt if its shape differs.
-  std::optional<Evaluated> evaluated(const Variant& variant, Part& part, bool with_bounds,
+  std::optional<Evaluated> evaluated(const Variant& variant, ComparedPart& part, bool with_bounds,
                                      InputErrors* known = nullptr) {
     const Precision* precision = with_bounds ? evidence_.precision : nullptr;
     if (backward_) return evaluated_gradient(variant, part, with_bounds);
@@ -502,7 +502,7 @@ class Search {
 
   /// The same for gradients, with the bounds of the job where these are larger than rows of this
   /// size have in the mean.
-  std::optional<Evaluated> evaluated_gradient(const Variant& variant, const Part& part,
+  std::optional<Evaluated> evaluated_gradient(const Variant& variant, const ComparedPart& part,
                                               bool with_bounds) const {
     Evaluated result;
     if (variant.is_attention_only) {
@@ -522,7 +522,7 @@ class Search {
     return result;
   }
 
-  void add_bounds(const Part& part, Evaluated& result) const {
+  void add_bounds(const ComparedPart& part, Evaluated& result) const {
     if (!part.bounds) return;
     const double size_of_reference = rms_of(part.reference);
     const double relative = size_of_reference > 0 ? rms_of(*part.bounds) / size_of_reference : 0;
@@ -550,7 +550,7 @@ class Search {
   }
 
   /// Whether values without bounds may explain the first part: wide bounds from those of the job.
-  bool is_possible(const Part& part, const Tensor& values, double rms) const {
+  bool is_possible(const ComparedPart& part, const Tensor& values, double rms) const {
     const auto a = part.result.data<double>(), b = values.data<double>();
     std::size_t outside = 0;
     for (std::size_t i = 0; i < a.size(); ++i) {
@@ -570,7 +570,7 @@ class Search {
 
   /// If the variant hides all keys from queries that see some in the job, the job does not say what
   /// their results are: those that fit best, NaN or the mean of all values instead of 0.
-  void adapt_empty_rows(Variant& variant, Part& part, Evaluated& found) {
+  void adapt_empty_rows(Variant& variant, ComparedPart& part, Evaluated& found) {
     if (!by_score_ || !variant.is_attention_only) return;
     const auto a = found.values.data<double>(), right = part.reference.data<double>();
     const std::size_t columns = std::max<std::size_t>(1, found.values.shape().back());
@@ -617,10 +617,10 @@ class Search {
   /// Evaluates the variant until it is known not to explain the result.
   void judge(Variant variant, Candidate& candidate) {
     std::size_t all = 0;
-    for (const Part& part : parts_) all += part.result.size();
+    for (const ComparedPart& part : parts_) all += part.result.size();
     InputErrors known;
     for (std::size_t k = 0; k < parts_.size(); ++k) {
-      Part& part = parts_[k];
+      ComparedPart& part = parts_[k];
       std::optional<Evaluated> result;
       if (k == 0) {
         auto values = evaluated(variant, part, false);
@@ -833,7 +833,7 @@ class Search {
   /// Whether all wrong elements are 0, or all are NaN: nobody wrote them, or not yet.
   bool is_blank() const {
     bool zeros = true, nans = true;
-    for (const Part& part : parts_) {
+    for (const ComparedPart& part : parts_) {
       const auto elements = part.result.data<double>();
       for (std::size_t i = 0; i < elements.size(); ++i)
         if (part.wrong[i]) zeros &= elements[i] == 0, nans &= std::isnan(elements[i]);
@@ -843,7 +843,7 @@ class Search {
 
   /// Whether the same holds for all elements: then no finding says more.
   bool is_blank_everywhere() const {
-    return std::all_of(parts_.begin(), parts_.end(), [](const Part& part) {
+    return std::all_of(parts_.begin(), parts_.end(), [](const ComparedPart& part) {
       const auto elements = part.result.data<double>();
       return std::all_of(elements.begin(), elements.end(),
                          [](double x) { return x == 0 || std::isnan(x); });
@@ -922,7 +922,7 @@ class Search {
     for (const auto& [id, change] : kChanges) {
       Variant applies = base_;
       if (!with_hidden_scores(applies, in_, change, 0)) continue;
-      const Part& part = parts_.front();
+      const ComparedPart& part = parts_.front();
       const auto number = fitted_score(base_, change, part.queries, part.result);
       if (!number) continue;
       const double digit = std::pow(10, std::floor(std::log10(std::abs(*number))) - 1);
@@ -939,7 +939,7 @@ class Search {
   std::vector<std::size_t> sorted_queries_that_differ() {
     std::set<std::size_t> queries;
     if (has_other_change_) {
-      for (Part& part : parts_) {
+      for (ComparedPart& part : parts_) {
         const auto found = evaluated(base_, part, true);
         if (!found) return {};
         const Fit fitted = fit_of(part, found->values, found->bounds ? &*found->bounds : nullptr);
@@ -1027,7 +1027,7 @@ class Search {
 
   /// The squares of the errors of each head in the first part, with these factors of its scores.
   std::vector<double> squares_with(const std::vector<double>& factors) {
-    Part& part = parts_.front();
+    ComparedPart& part = parts_.front();
     Variant variant = base_;
     with_factors(variant, in_, factors);
     const auto evaluated_part = evaluated(variant, part, false);
@@ -1111,7 +1111,7 @@ class Search {
   /// Of the finite elements of all parts.
   double reference_rms() const {
     double squares = 0, count = 0;
-    for (const Part& part : parts_)
+    for (const ComparedPart& part : parts_)
       for (const double value : part.reference.data<double>())
         if (std::isfinite(value)) squares += value * value, ++count;
     return count > 0 ? std::sqrt(squares / count) : 0;
@@ -1137,7 +1137,7 @@ class Search {
     const auto wrong = std::count_if(errors.begin(), errors.end(), [](double x) { return x > 1; });
     if (2 * static_cast<std::size_t>(wrong) < errors.size()) return false;
     std::vector<double> shares;  // of rows of each item and head
-    for (const Part& part : parts_) {
+    for (const ComparedPart& part : parts_) {
       const auto a = part.result.data<double>(), b = part.reference.data<double>();
       const std::size_t columns = std::max<std::size_t>(1, part.result.shape().back());
       for (std::size_t row = 0; row < a.size(); row += columns) {
@@ -1165,7 +1165,7 @@ class Search {
     constexpr double kMostRows = 0.9;
     std::vector<WeightRounding> left = weight_roundings();
     std::vector<Fit> fits(left.size());
-    for (Part& part : parts_) {
+    for (ComparedPart& part : parts_) {
       if (left.empty()) return;
       const Tensor scores = evaluate(base_, Output::masked_scores, part.queries, nullptr).values;
       for (std::size_t i = left.size(); i-- > 0;) {
@@ -1197,7 +1197,7 @@ class Search {
       if (const Tensor* tensor = base_.find(input))
         rounded.set(input, cast(rounded_to_bf16(*tensor), DType::f64));
     Fit total;
-    for (Part& part : parts_) {
+    for (ComparedPart& part : parts_) {
       const Tensor values = evaluate(rounded, *output_, part.queries, nullptr).values;
       if (values.shape() != part.result.shape()) return;
       total.add(fit_of(part, values, part.bounds ? &*part.bounds : nullptr));
@@ -1227,7 +1227,7 @@ class Search {
       InputErrors known;
       std::optional<Tensor> whole;  // bounds of a gradient
       try {
-        for (Part& part : parts_) {
+        for (ComparedPart& part : parts_) {
           if (by_score_) {
             const Evaluated base = evaluate(base_, *output_, part.queries, &tried, &known);
             if (!base.bounds) return;
@@ -1347,7 +1347,7 @@ class Search {
     Variant& variant = job.variant;
     Inputs in = make_inputs(variant);
     if (evidence_.precision != nullptr)
-      for (Part& part : parts_)
+      for (ComparedPart& part : parts_)
         if (part.bounds) earlier_stages(part);  // those of the job itself
     std::vector<std::vector<double>> squares;
     const auto exchange = [&] {
@@ -1455,7 +1455,7 @@ class Search {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::clock_t start_of_work_ = std::clock();
   std::optional<double> end_;  ///< of a part of the search whose time is limited
-  std::vector<Part> parts_;
+  std::vector<ComparedPart> parts_;
   InputErrors base_errors_;
   std::mutex bounds_mutex_;    ///< bounds take much memory: one thread at a time computes them
   Fit before_, first_before_;  ///< of the job, in all parts and in the first

@@ -18,9 +18,9 @@ namespace attn {
 namespace {
 
 /// Outputs with all axes, (B, H, rows, C).
-class Outputs {
+class FullOutputs {
  public:
-  Outputs(const Inputs& in, const std::vector<Request>& requests)
+  FullOutputs(const Inputs& in, const std::vector<Request>& requests)
       : in_(in), plan_(plan(in, requests)), results_(attend(in, requests)) {}
 
   Tensor matrices(const Request& output) const {
@@ -40,7 +40,7 @@ class Outputs {
 };
 
 /// A factor for each row of the weights, (B, H, rows).
-Tensor row_factors(const Variant& variant, const Inputs& in, const Outputs& outputs,
+Tensor row_factors(const Variant& variant, const Inputs& in, const FullOutputs& outputs,
                    const std::vector<std::size_t>& rows) {
   Tensor factors = outputs.matrices(Output::logsumexp);
   const auto out = factors.mutable_data<double>();
@@ -258,7 +258,7 @@ Evaluated evaluate(const Variant& given, Output output, const std::vector<std::s
   check_outputs(requests, {variant.tensors, in.options});
   if (counts_hidden && !projects)
     return evaluate_with_hidden(variant, wanted, rows, precision, known);
-  const Outputs outputs(in, requests);
+  const FullOutputs outputs(in, requests);
   Evaluated result{outputs.matrices(wanted), std::nullopt};
   if (precision != nullptr && !counts_hidden && missing_bound_reason(wanted, in.options).empty())
     result.bounds = outputs.matrices(wanted, expected_error(wanted, in, *precision, known));
@@ -294,7 +294,7 @@ Evaluated evaluate_given(const Variant& given, const Request& output, const Prec
   options.compute = Compute::f64;
   const Inputs in = make_inputs({given.tensors, options});
   check_outputs({output}, in);
-  const Outputs outputs(in, {output});
+  const FullOutputs outputs(in, {output});
   Evaluated result{outputs.matrices(output), std::nullopt};
   if (precision != nullptr && missing_bound_reason(output, options).empty())
     result.bounds = outputs.matrices(output, expected_error(output, in, *precision));

@@ -56,9 +56,9 @@ void softmax(std::span<double> row, double sink, double empty) {
 }
 
 /// The weights of the kernel, before dropout, from scores that are those of hidden keys too.
-class Softmax {
+class SoftmaxWeights {
  public:
-  Softmax(const Variant& variant, const Inputs& in)
+  SoftmaxWeights(const Variant& variant, const Inputs& in)
       : variant_(variant), in_(in), empty_(empty_weight(in.options.empty_rows, in.S)) {
     if (const Tensor* sinks = variant.find(Input::sinks)) sinks_ = cast(*sinks, DType::f64);
   }
@@ -153,7 +153,7 @@ Tensor relative_bounds(const Tensor& bounds, const Tensor& of) {
 }  // namespace
 
 bool counts_hidden_keys(RowChange change) {
-  return Softmax::is_set_or_added(change) || change == RowChange::hidden_only ||
+  return SoftmaxWeights::is_set_or_added(change) || change == RowChange::hidden_only ||
          change == RowChange::twice || change == RowChange::twice_masked;
 }
 
@@ -171,7 +171,7 @@ Evaluated evaluate_with_hidden(const Variant& variant, Output output,
   const Inputs in = inputs_of_rows(variant, rows);
   const Variant open = without_masks(variant, in);
   const Scores scores(variant, open, rows, variant.row_change == RowChange::hidden_set_biased);
-  Tensor weights = Softmax(variant, in)(scores);
+  Tensor weights = SoftmaxWeights(variant, in)(scores);
   drop(weights, in);
   const Tensor values = output == Output::head_context ? all_values(variant) : Tensor();
   const auto result_of = [&](const Tensor& of_weights, const Tensor& of_values) {
@@ -182,7 +182,7 @@ Evaluated evaluate_with_hidden(const Variant& variant, Output output,
   if (precision == nullptr) return result;
   const Evaluated opened = evaluate(open, output, rows, precision, known);
   if (!opened.bounds) return result;
-  Tensor of_open = Softmax(open, in)(scores);
+  Tensor of_open = SoftmaxWeights(open, in)(scores);
   drop(of_open, in);
   const Tensor sizes = output == Output::head_context ? magnitudes(values) : Tensor();
   const Tensor share = relative_bounds(*opened.bounds, result_of(of_open, sizes));

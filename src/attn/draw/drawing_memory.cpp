@@ -28,14 +28,14 @@ constexpr double kPdfRectangle = 150, kPdfText = 600, kPdfPixel = 3;
 // In a PNG: a pixel on the canvas and in the file.
 constexpr double kPixel = 3 + 1.5;
 
-struct Matrices {
+struct DrawnMatrices {
   double panels = 0, rows = 0, columns = 0;
   double group = 1;  ///< panels of a group: matrices of the last axis before the matrix
 };
 
-Matrices matrices_of(const Shape& shape) {
+DrawnMatrices matrices_of(const Shape& shape) {
   if (std::find(shape.begin(), shape.end(), 0u) != shape.end()) return {};
-  Matrices m{1, 1, 1, 1};
+  DrawnMatrices m{1, 1, 1, 1};
   for (const std::size_t length : shape) {
     m.panels *= m.rows;
     m.group = m.rows;
@@ -44,12 +44,12 @@ Matrices matrices_of(const Shape& shape) {
   return m;
 }
 
-std::size_t with_labels(double bytes, const Matrices& m) {
+std::size_t with_labels(double bytes, const DrawnMatrices& m) {
   bytes += kFixed + kLabel * (m.rows + m.columns) + kPanel * m.panels;
   return static_cast<std::size_t>(std::min(bytes, 0x1p63));
 }
 
-PictureBounds bounds_of(const Matrices& m, double label) {
+PictureBounds bounds_of(const DrawnMatrices& m, double label) {
   const auto count = [](double number) { return static_cast<std::size_t>(number); };
   if (m.panels == 0) return {};
   return picture_bounds(count(m.panels), count(m.group), count(m.rows), count(m.columns), label);
@@ -59,7 +59,7 @@ PictureBounds bounds_of(const Matrices& m, double label) {
 /// a shape, and of a text.
 std::size_t bytes_of_shapes(const Shape& shape, double label, double pixel, double rectangle,
                             double text) {
-  const Matrices m = matrices_of(shape);
+  const DrawnMatrices m = matrices_of(shape);
   const PictureBounds bounds = bounds_of(m, label);
   const bool embeds = bounds.cells > static_cast<double>(kMaxVectorCells);
   return with_labels(
@@ -73,7 +73,7 @@ std::size_t bytes_of_text(const Shape& shape, const TerminalStyle& style) {
   constexpr double kLetter = 3;    // "█"
   constexpr double kColours = 50;  // escape sequences of a cell
   constexpr double kCopies = 4;    // its line, the joined lines, the text while it grows
-  const Matrices m = matrices_of(shape);
+  const DrawnMatrices m = matrices_of(shape);
   const auto width = static_cast<double>(style.width);
   const double reduced = std::max(std::ceil(m.columns / width), 1.0);
   const double line =
@@ -91,7 +91,7 @@ std::size_t bytes_of_pdf(const Shape& shape, double label) {
 }
 
 std::size_t bytes_of_png(const Shape& shape, double label, const PictureStyle& style) {
-  const Matrices m = matrices_of(shape);
+  const DrawnMatrices m = matrices_of(shape);
   const PictureBounds bounds = bounds_of(m, label);
   const double inches = bounds.width * bounds.height / (96 * 96);
   // A picture with a given width is at most this much taller than wide.
@@ -110,7 +110,7 @@ std::size_t bytes_of_page(const Shape& shape, DType dtype, std::size_t max_bytes
   // For each thread: values, with row facts, compressed, in base 85; the last for two more
   // matrices.
   constexpr double kMatrixCopies = 4 + 2 * kBase85Characters;
-  const Matrices m = matrices_of(shape);
+  const DrawnMatrices m = matrices_of(shape);
   if (m.panels == 0) return with_labels(0, m);
   const auto count = [](double number) { return static_cast<std::size_t>(number); };
   const auto workers = static_cast<double>(page_workers(count(m.rows), count(m.columns), threads));

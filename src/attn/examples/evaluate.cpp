@@ -167,7 +167,7 @@ Tensor shares(const Tensor& tensor, const std::string& name) {
 
 Evaluation evaluate(const Example& example) {
   Evaluation evaluation;
-  Results results;
+  JobValues results;
   for (std::size_t i = 0; i < example.recipes.size(); ++i) {
     const Recipe& recipe = example.recipes[i];
     auto& values = results[recipe.name];

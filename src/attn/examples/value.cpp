@@ -162,7 +162,7 @@ const typename Map::mapped_type& find_by_name(const Map& map, const std::string&
                       did_you_mean(name, known, NameKind::output));
 }
 
-Value resolve(const Reference& reference, const Results& results) {
+Value resolve(const Reference& reference, const JobValues& results) {
   Value value =
       find_by_name(find_by_name(results, reference.result, reference), reference.value, reference);
   for (const Access& access : reference.accesses) apply(access, value, reference);
@@ -193,7 +193,7 @@ Tensor row_sums(const Tensor& tensor, const std::string& name) {
   return result;
 }
 
-std::vector<Value> resolve(const std::vector<Reference>& references, const Results& results) {
+std::vector<Value> resolve(const std::vector<Reference>& references, const JobValues& results) {
   std::vector<Value> values;
   for (const Reference& reference : references) values.push_back(resolve(reference, results));
   return values;

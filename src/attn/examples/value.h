@@ -49,7 +49,7 @@ struct Value {
 
 /// The values of one result by name, and all results by name.
 using Values = std::map<std::string, Value>;
-using Results = std::map<std::string, Values>;
+using JobValues = std::map<std::string, Values>;
 
 /// The sums along the last axis, added in its order and in the dtype. `name` is for errors. Errors:
 /// data, unless it is an array of float64 or float32.
@@ -57,6 +57,6 @@ Tensor row_sums(const Tensor& tensor, const std::string& name);
 
 /// The value of each reference. Errors: data, for an unknown name, and for an access that the
 /// value's shape does not allow.
-std::vector<Value> resolve(const std::vector<Reference>& references, const Results& results);
+std::vector<Value> resolve(const std::vector<Reference>& references, const JobValues& results);
 
 }  // namespace attn

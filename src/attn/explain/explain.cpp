@@ -152,7 +152,7 @@ class Explainer {
   }
 
   /// " Q is (4, 3)."
-  static std::string shape(const std::string& letter, const Matrix& matrix) {
+  static std::string shape(const std::string& letter, const FormulaMatrix& matrix) {
     return " " + letter + " is " + to_string(Shape{matrix.rows, matrix.columns}) + ".";
   }
 
@@ -171,13 +171,13 @@ class Explainer {
     return element(letter, query_, column);
   }
 
-  Math of_queries(const Matrix& matrix) const {
+  Math of_queries(const FormulaMatrix& matrix) const {
     return matrix_math(matrix, {.rows = from_.row_tokens(), .shown_rows = {query_}});
   }
-  Math of_keys(const Matrix& matrix) const {
+  Math of_keys(const FormulaMatrix& matrix) const {
     return matrix_math(matrix, {.rows = from_.key_tokens(), .shown_rows = largest_});
   }
-  Math of_queries_and_keys(const Matrix& matrix) const {
+  Math of_queries_and_keys(const FormulaMatrix& matrix) const {
     return matrix_math(matrix, {.rows = from_.row_tokens(),
                                 .columns = from_.key_tokens(),
                                 .shown_rows = {query_},
@@ -187,7 +187,7 @@ class Explainer {
   /// The keys to which the query gives the three largest weights.
   std::vector<std::size_t> largest_keys() const {
     constexpr std::size_t kMost = 3;
-    const Matrix weights = from_.matrix(Output::weights);
+    const FormulaMatrix weights = from_.matrix(Output::weights);
     std::vector<std::size_t> keys(weights.columns);
     std::iota(keys.begin(), keys.end(), std::size_t{0});
     const auto size = [&](std::size_t key) {
@@ -199,15 +199,15 @@ class Explainer {
     keys.resize(std::min(kMost, keys.size()));
     return keys;
   }
-  std::vector<std::size_t> shown_keys(const Matrix& matrix) const {
+  std::vector<std::size_t> shown_keys(const FormulaMatrix& matrix) const {
     return edges(matrix.columns, largest_);
   }
 
   /// All keys and values, including past_K and past_V.
-  Matrix keys() const {
+  FormulaMatrix keys() const {
     return from_.matrix(from_.given(Input::past_K) ? Output::present_K : Output::keys);
   }
-  Matrix values() const {
+  FormulaMatrix values() const {
     return from_.matrix(from_.given(Input::past_V) ? Output::present_V : Output::values);
   }
 
@@ -226,10 +226,11 @@ class Explainer {
   }
 
   /// result = source W + b, and the arithmetic for the chosen row.
-  void project(const Matrix& source, const Projection& projection, const Matrix& result) {
+  void project(const FormulaMatrix& source, const Projection& projection,
+               const FormulaMatrix& result) {
     const std::string& letter = projection.letter;
-    const std::optional<Matrix> weights = from_.weights_of(projection.weight_heads);
-    const std::optional<Matrix> bias = from_.bias_of(projection.bias, result.columns);
+    const std::optional<FormulaMatrix> weights = from_.weights_of(projection.weight_heads);
+    const std::optional<FormulaMatrix> bias = from_.bias_of(projection.bias, result.columns);
     std::vector<Math> formula = {name("X")};
     std::vector<Equation> equations = {given(name("X"), of_queries(source))};
     if (weights) {
@@ -294,7 +295,7 @@ class Explainer {
   void project_queries() {
     normalise_inputs();
     heading("Queries");
-    const Matrix queries = from_.matrix(Output::queries);
+    const FormulaMatrix queries = from_.matrix(Output::queries);
     if (!from_.has(Output::inputs)) {
       words(std::string(plain_vectors(from_)
                             ? "The queries are given, one row each."
@@ -306,7 +307,7 @@ class Explainer {
     }
     if (from_.has(Output::positions))
       words("X holds the tokens' embeddings with their positional encoding added.");
-    const Matrix x = from_.first(Output::inputs);
+    const FormulaMatrix x = from_.first(Output::inputs);
     words("Each row of X, a token, becomes a query: what the token looks for." + shape("X", x) +
           shape("Q", queries));
     if (!plain_vectors(from_))
@@ -318,7 +319,7 @@ class Explainer {
 
   void given_or_projected(const Projection& projection) {
     const std::string& letter = projection.letter;
-    const Matrix result = from_.matrix(projection.result);
+    const FormulaMatrix result = from_.matrix(projection.result);
     const std::string source = from_.given(Input::memory) ? "M" : "X";
     const auto weights = from_.weights_of(projection.weight_heads);
     if (!from_.has(Output::inputs) || !weights)
@@ -343,7 +344,7 @@ class Explainer {
   }
 
   /// That of the first batch item.
-  Matrix memory() const {
+  FormulaMatrix memory() const {
     const Tensor& all = from_.input(Input::memory);
     const std::size_t rank = all.rank(), rows = all.shape()[rank - 2], columns = all.shape().back();
     return {rows, columns,
@@ -376,11 +377,11 @@ class Explainer {
     const bool known = !rights.empty() && plain_vectors(from_) && !is_rounded;
     rights.push_back(of_queries_and_keys(scores_));
     lines({{name("S"), std::move(rights)}});
-    const Matrix q = from_.matrix(Output::queries), k = keys();
+    const FormulaMatrix q = from_.matrix(Output::queries), k = keys();
     if (known && k.rows == scores_.columns) work_out_scores(q, k);
   }
 
-  void work_out_scores(const Matrix& q, const Matrix& k) {
+  void work_out_scores(const FormulaMatrix& q, const FormulaMatrix& k) {
     std::vector<Equation> worked;
     for (const std::size_t j : shown_keys(scores_)) {
       double qq = 0, kk = 0;
@@ -398,7 +399,7 @@ class Explainer {
   }
 
   void scale() {
-    const Matrix result = from_.matrix(Output::scaled_scores);
+    const FormulaMatrix result = from_.matrix(Output::scaled_scores);
     if (equal(result, scores_)) return;
     heading("Scale");
     scores_letter_ = "s'";
@@ -421,7 +422,7 @@ class Explainer {
   }
 
   void mask() {
-    const Matrix result = from_.matrix(Output::masked_scores);
+    const FormulaMatrix result = from_.matrix(Output::masked_scores);
     if (equal(result, from_.matrix(Output::scaled_scores))) return;
     heading("Mask");
     scores_letter_ = "s''";
@@ -432,8 +433,8 @@ class Explainer {
   }
 
   void normalise() {
-    const Matrix scores = from_.matrix(Output::masked_scores),
-                 weights = from_.matrix(Output::weights);
+    const FormulaMatrix scores = from_.matrix(Output::masked_scores),
+                        weights = from_.matrix(Output::weights);
     if (plain_softmax(from_)) {
       heading("Softmax");
       work_out_softmax(scores, weights);
@@ -446,7 +447,7 @@ class Explainer {
     picture(scores, weights);
   }
 
-  void work_out_softmax(const Matrix& scores, const Matrix& weights) {
+  void work_out_softmax(const FormulaMatrix& scores, const FormulaMatrix& weights) {
     const bool whole = from_.options().softmax_axis == SoftmaxAxis::all;
     const std::size_t begin = whole ? 0 : query_ * scores.columns;
     const std::size_t count = whole ? scores.size() : scores.columns;
@@ -479,7 +480,7 @@ class Explainer {
     lines(std::move(worked));
   }
 
-  void picture(const Matrix& scores, const Matrix& weights) {
+  void picture(const FormulaMatrix& scores, const FormulaMatrix& weights) {
     HeatSource source;
     source.name = name_of(Output::weights);
     source.tensor = weights.elements;
@@ -493,8 +494,8 @@ class Explainer {
     if (!from_.has(Output::dropped_weights)) return;
     heading("Dropout");
     const double p = *from_.options().dropout_p;
-    const Matrix weights = from_.matrix(Output::weights),
-                 result = from_.matrix(Output::dropped_weights);
+    const FormulaMatrix weights = from_.matrix(Output::weights),
+                        result = from_.matrix(Output::dropped_weights);
     words("Dropout sets some weights to 0 and divides the others by 1 − p." + shape("A'", result));
     lines({given(name("p"), number(p)),
            {name("A'"), {of_queries_and_keys(result)}, Equation::Given::zeros}});
@@ -511,14 +512,14 @@ class Explainer {
     heading("Context");
     const bool drops = from_.has(Output::dropped_weights);
     const std::string letter = drops ? "A'" : "A";
-    const Matrix weights = from_.matrix(drops ? Output::dropped_weights : Output::weights),
-                 v = values();
-    const Matrix result = from_.matrix(Output::head_context);
+    const FormulaMatrix weights = from_.matrix(drops ? Output::dropped_weights : Output::weights),
+                        v = values();
+    const FormulaMatrix result = from_.matrix(Output::head_context);
     words("Each query receives the sum of the values, multiplied by its weights." +
           shape("C", result));
     if (from_.has(Output::gates)) {
       words("Each element is then multiplied by its output gate.");
-      const Matrix gates = from_.matrix(Output::gates);
+      const FormulaMatrix gates = from_.matrix(Output::gates);
       return lines({given(name("G"), of_queries(gates)),
                     {name("C"),
                      {row({name("G"), sign("⊙"), name(letter), name("V")}), of_queries(result)}}});
@@ -541,7 +542,7 @@ class Explainer {
     const bool joined = from_.output(Output::context).rank() < 4 || from_.has(Output::output);
     if (from_.heads() > 1 && joined) {
       heading("Concatenated heads");
-      const Matrix context = from_.joined_context();
+      const FormulaMatrix context = from_.joined_context();
       words("The contexts of all heads are concatenated." + shape("C", context));
       lines({{name("C"), {of_queries(context)}}});
     }
@@ -570,9 +571,10 @@ class Explainer {
       heading("Gradients");
       return words("Gradients are not explained for a job with " + reason + ".");
     }
-    const GradientLayout layout{largest_.front(), [&](const Matrix& x) { return of_queries(x); },
-                                [&](const Matrix& x) { return of_keys(x); },
-                                [&](const Matrix& x) { return of_queries_and_keys(x); }};
+    const GradientLayout layout{largest_.front(),
+                                [&](const FormulaMatrix& x) { return of_queries(x); },
+                                [&](const FormulaMatrix& x) { return of_keys(x); },
+                                [&](const FormulaMatrix& x) { return of_queries_and_keys(x); }};
     for (GradientStage& stage : gradient_stages(from_, layout)) {
       heading(stage.heading);
       words(stage.words);
@@ -592,7 +594,7 @@ class Explainer {
   const ExplainSource& from_;
   std::optional<int> decimals_;
   std::size_t query_;
-  Matrix scores_;
+  FormulaMatrix scores_;
   std::vector<std::size_t> largest_;  ///< keys
   std::string scores_letter_ = "s";   ///< of the last stage before softmax
   int number_ = 0;                    ///< of the last heading

@@ -19,9 +19,9 @@ using math::superscript;
 
 Math transposed(const Math& letter) { return superscript(letter, name("T")); }
 
-Matrix filled(std::size_t rows, std::size_t columns,
-              const std::function<double(std::size_t, std::size_t)>& at) {
-  Matrix matrix{rows, columns, Tensor(DType::f64, {rows, columns})};
+FormulaMatrix filled(std::size_t rows, std::size_t columns,
+                     const std::function<double(std::size_t, std::size_t)>& at) {
+  FormulaMatrix matrix{rows, columns, Tensor(DType::f64, {rows, columns})};
   std::size_t k = 0;
   for (double& element : matrix.elements.mutable_data<double>()) {
     element = at(k / columns, k % columns);
@@ -30,19 +30,19 @@ Matrix filled(std::size_t rows, std::size_t columns,
   return matrix;
 }
 
-Matrix transposed(const Matrix& a) {
+FormulaMatrix transposed(const FormulaMatrix& a) {
   return filled(a.columns, a.rows, [&](std::size_t i, std::size_t j) { return a.at(j, i); });
 }
 
 /// The rows of the first batch item of a tensor with one head.
-Matrix first_item(const Tensor& tensor) {
+FormulaMatrix first_item(const Tensor& tensor) {
   const Tensor item = tensor.rank() > 2 ? tensor.at(0) : tensor;
   const std::size_t columns = item.shape().back();
   return {item.size() / columns, columns, item};
 }
 
 /// factor A B. A term with the factor 0 is 0.
-Matrix product_of(const Matrix& a, const Matrix& b, double factor = 1) {
+FormulaMatrix product_of(const FormulaMatrix& a, const FormulaMatrix& b, double factor = 1) {
   return filled(a.rows, b.columns, [&](std::size_t i, std::size_t j) {
     double total = 0;
     for (std::size_t k = 0; k < a.columns; ++k)
@@ -53,8 +53,8 @@ Matrix product_of(const Matrix& a, const Matrix& b, double factor = 1) {
 
 /// Numbers of one row of A B: each a sum of products, scaled as the result is.
 Derivation worked_row(
-    const std::string& letter, std::size_t at, const Matrix& a, const Matrix& b,
-    const Matrix& result,
+    const std::string& letter, std::size_t at, const FormulaMatrix& a, const FormulaMatrix& b,
+    const FormulaMatrix& result,
     const std::function<Math(const Math&)>& scaled = [](const Math& sum) { return sum; }) {
   Derivation worked;
   for (const std::size_t j : edges(result.columns)) {
@@ -94,9 +94,9 @@ class GradientStages {
            (tokens.size() == k_.rows ? " (" + printable(tokens[key_]) + ")" : "");
   }
 
-  Math of_queries(const Matrix& x) const { return layout_.of_queries(x); }
-  Math of_keys(const Matrix& x) const { return layout_.of_keys(x); }
-  Math of_both(const Matrix& x) const { return layout_.of_queries_and_keys(x); }
+  Math of_queries(const FormulaMatrix& x) const { return layout_.of_queries(x); }
+  Math of_keys(const FormulaMatrix& x) const { return layout_.of_keys(x); }
+  Math of_both(const FormulaMatrix& x) const { return layout_.of_queries_and_keys(x); }
 
   /// x times the scale of the scores, as text.
   Math scaled(const Math& x) const { return attn::scaled(x, double(q_.columns), from_.options()); }
@@ -126,7 +126,7 @@ class GradientStages {
 
   void scores() {
     const std::size_t S = weights_.columns;
-    const Matrix mean = filled(weights_.rows, 1, [&](std::size_t i, std::size_t) {
+    const FormulaMatrix mean = filled(weights_.rows, 1, [&](std::size_t i, std::size_t) {
       double total = 0;
       for (std::size_t j = 0; j < S; ++j)
         if (weights_.at(i, j) != 0) total += weights_.at(i, j) * of_weights_.at(i, j);
@@ -185,18 +185,18 @@ class GradientStages {
     Input W;
     Output weights;
     std::string letter;
-    const Matrix& gradient;
+    const FormulaMatrix& gradient;
     bool of_memory;
   };
 
   void projections() {
     if (!from_.has(Output::inputs)) return;
     const bool has_memory = from_.given(Input::memory);
-    const Matrix x = from_.first(Output::inputs);
-    const Matrix m = has_memory ? first_item(from_.input(Input::memory)) : x;
+    const FormulaMatrix x = from_.first(Output::inputs);
+    const FormulaMatrix m = has_memory ? first_item(from_.input(Input::memory)) : x;
     std::vector<Equation> equations;
     std::vector<Math> terms;
-    std::optional<Matrix> of_inputs;
+    std::optional<FormulaMatrix> of_inputs;
     for (const Projected& p :
          {Projected{Input::W_Q, Output::W_Q_heads, "Q", of_queries_, false},
           Projected{Input::W_K, Output::W_K_heads, "K", of_keys_, has_memory},
@@ -210,7 +210,7 @@ class GradientStages {
       if (p.of_memory) continue;
       if (!terms.empty()) terms.push_back(sign("+"));
       terms.push_back(row({gradient, transposed(matrix)}));
-      const Matrix part = product_of(p.gradient, transposed(*W));
+      const FormulaMatrix part = product_of(p.gradient, transposed(*W));
       of_inputs =
           !of_inputs ? part : filled(part.rows, part.columns, [&](std::size_t i, std::size_t j) {
             return of_inputs->at(i, j) + part.at(i, j);
@@ -226,9 +226,9 @@ class GradientStages {
 
   const ExplainSource& from_;
   const GradientLayout& layout_;
-  const Matrix of_context_, q_, k_, v_, weights_;
+  const FormulaMatrix of_context_, q_, k_, v_, weights_;
   const std::size_t query_, key_;
-  Matrix of_values_, of_weights_, of_scores_, of_queries_, of_keys_;
+  FormulaMatrix of_values_, of_weights_, of_scores_, of_queries_, of_keys_;
   std::vector<GradientStage> stages_;
 };
 

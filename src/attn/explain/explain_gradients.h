@@ -20,7 +20,7 @@ struct GradientStage {
 /// How matrices with a row for each query, and for each key, are written.
 struct GradientLayout {
   std::size_t key;  ///< whose numbers are computed step by step, beside those of the query
-  std::function<Math(const Matrix&)> of_queries, of_keys, of_queries_and_keys;
+  std::function<Math(const FormulaMatrix&)> of_queries, of_keys, of_queries_and_keys;
 };
 
 /// The option or input of the job because of which gradients are not explained; "" if they are.

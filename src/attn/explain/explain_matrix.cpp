@@ -31,18 +31,18 @@ std::vector<std::string> labels_shown(const std::vector<std::string>& labels, st
 
 }  // namespace
 
-double Matrix::operator[](std::size_t index) const {
+double FormulaMatrix::operator[](std::size_t index) const {
   return visit(elements.dtype(),
                [&]<class T>(Type<T>) { return static_cast<double>(elements.data<T>()[index]); });
 }
 
-bool equal(const Matrix& a, const Matrix& b) {
+bool equal(const FormulaMatrix& a, const FormulaMatrix& b) {
   std::size_t index = 0;
   while (index < a.size() && a[index] == b[index]) ++index;
   return index == a.size();
 }
 
-Matrix matrix_of(const Tensor& tensor) {
+FormulaMatrix matrix_of(const Tensor& tensor) {
   return {tensor.rank() < 2 ? 1 : tensor.shape()[0], tensor.shape().back(), tensor};
 }
 
@@ -55,7 +55,7 @@ std::vector<std::size_t> edges(std::size_t count, const std::vector<std::size_t>
   return indices;
 }
 
-Math matrix_math(const Matrix& matrix, const MatrixLabels& labels) {
+Math matrix_math(const FormulaMatrix& matrix, const MatrixLabels& labels) {
   const std::vector<std::size_t> rows = edges(matrix.rows, labels.shown_rows),
                                  columns = edges(matrix.columns, labels.shown_columns);
   std::size_t width = columns.size();  // with dots

@@ -11,7 +11,7 @@
 namespace attn {
 
 /// A view of a tensor as a matrix.
-struct Matrix {
+struct FormulaMatrix {
   std::size_t rows = 0, columns = 0;
   Tensor elements;  ///< row-major
   std::size_t size() const { return elements.size(); }
@@ -20,10 +20,10 @@ struct Matrix {
 };
 
 /// Whether all elements are equal. NaN is not equal to anything.
-bool equal(const Matrix& a, const Matrix& b);
+bool equal(const FormulaMatrix& a, const FormulaMatrix& b);
 
 /// A tensor of one or two axes.
-Matrix matrix_of(const Tensor& tensor);
+FormulaMatrix matrix_of(const Tensor& tensor);
 
 /// The indices 0 to count - 1; if there are more than six, the first and last three, and `also`.
 std::vector<std::size_t> edges(std::size_t count, const std::vector<std::size_t>& also = {});
@@ -36,7 +36,7 @@ struct MatrixLabels {
 
 /// The matrix in brackets; a large one is abbreviated with dots, but not its `shown_rows` and
 /// `shown_columns`. Labels are cut to 12 columns.
-Math matrix_math(const Matrix& matrix, const MatrixLabels& labels = {});
+Math matrix_math(const FormulaMatrix& matrix, const MatrixLabels& labels = {});
 
 /// s_{i,j}
 Math element(const std::string& name, std::size_t i, std::size_t j);

@@ -36,7 +36,7 @@ std::size_t ExplainSource::heads_of(Output output) const {
 /// only one.
 std::size_t ExplainSource::default_query() const {
   if (!job_.options.causal) return 0;
-  const Matrix scores = matrix(Output::masked_scores);
+  const FormulaMatrix scores = matrix(Output::masked_scores);
   for (std::size_t i = scores.rows; i-- > 0;)
     for (std::size_t j = 0; j < scores.columns; ++j)
       if (scores.at(i, j) != -std::numeric_limits<double>::infinity()) return i;
@@ -82,26 +82,26 @@ std::vector<std::string> ExplainSource::row_tokens() const {
   return tokens;
 }
 
-Matrix ExplainSource::matrix(Output output) const {
+FormulaMatrix ExplainSource::matrix(Output output) const {
   const Tensor& tensor = at(outputs_, output);
   const std::size_t head = head_ * heads_of(output) / heads_;
   if (tensor.rank() == 4) return matrix_of(tensor.at(0).at(head));
   return matrix_of(tensor.rank() == 3 ? tensor.at(job_.options.heads > 0 ? head : 0) : tensor);
 }
 
-Matrix ExplainSource::first(Output output) const {
+FormulaMatrix ExplainSource::first(Output output) const {
   const Tensor& tensor = at(outputs_, output);
   return matrix_of(tensor.rank() == 3 ? tensor.at(0) : tensor);
 }
 
-Matrix ExplainSource::joined_context() const {
+FormulaMatrix ExplainSource::joined_context() const {
   if (at(outputs_, Output::context).rank() < 4) return first(Output::context);
   const Tensor heads = at(outputs_, Output::head_context).at(0);  // (H, L, Dv)
   const Shape& shape = heads.shape();
   return matrix_of(side_by_side(heads.reshaped({1, shape[0], shape[1], shape[2]})).at(0));
 }
 
-std::optional<Matrix> ExplainSource::weights_of(Output weight_heads) const {
+std::optional<FormulaMatrix> ExplainSource::weights_of(Output weight_heads) const {
   const Input whole = *row_of(weight_heads).source;
   if (!given(whole)) return std::nullopt;
   if (!has(weight_heads) || output(weight_heads).rank() != 3) return matrix_of(input(whole));
@@ -109,7 +109,7 @@ std::optional<Matrix> ExplainSource::weights_of(Output weight_heads) const {
   return matrix_of(heads.at(head_ * heads.shape()[0] / heads_));
 }
 
-std::optional<Matrix> ExplainSource::bias_of(Input bias, std::size_t width) const {
+std::optional<FormulaMatrix> ExplainSource::bias_of(Input bias, std::size_t width) const {
   if (!given(bias)) return std::nullopt;
   const Tensor& all = input(bias);
   const std::size_t parts = all.size() / width;  // one per head

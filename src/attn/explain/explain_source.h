@@ -34,15 +34,15 @@ class ExplainSource {
 
   /// This head's matrix of an output with heads. With grouped heads, several query heads share the
   /// matrices of keys and values.
-  Matrix matrix(Output output) const;
+  FormulaMatrix matrix(Output output) const;
   /// The first batch of an output without a head axis.
-  Matrix first(Output output) const;
+  FormulaMatrix first(Output output) const;
   /// The concatenated contexts of all heads, first batch.
-  Matrix joined_context() const;
+  FormulaMatrix joined_context() const;
   /// This head's columns of W_Q, W_K or W_V, if the job has them.
-  std::optional<Matrix> weights_of(Output weight_heads) const;
+  std::optional<FormulaMatrix> weights_of(Output weight_heads) const;
   /// This head's part of the bias, a row of `width` numbers.
-  std::optional<Matrix> bias_of(Input bias, std::size_t width) const;
+  std::optional<FormulaMatrix> bias_of(Input bias, std::size_t width) const;
 
  private:
   std::size_t heads_of(Output output) const;

@@ -33,7 +33,7 @@ struct CsvLine {
   bool blank() const { return cells.size() == 1 && cells[0].text.empty() && !cells[0].quoted; }
 };
 
-struct TextStyle {
+struct CsvStyle {
   bool by_blanks = false;     ///< cells are separated by white space
   bool has_comments = false;  ///< lines that start with '#'
 };
@@ -41,7 +41,7 @@ struct TextStyle {
 class CsvLines {
  public:
   /// All must outlive this; `name` is used in errors.
-  CsvLines(std::string_view text, TextStyle style, const std::string& name, MemoryCharge& charge)
+  CsvLines(std::string_view text, CsvStyle style, const std::string& name, MemoryCharge& charge)
       : text_(text), style_(style), name_(name), charge_(charge) {}
 
   /// Reads the next line into `line`; false at the end of the text. Errors: data, for a quote
@@ -54,7 +54,7 @@ class CsvLines {
   CsvCell next_quoted_cell(std::size_t column);
 
   std::string_view text_;
-  TextStyle style_;
+  CsvStyle style_;
   const std::string& name_;
   MemoryCharge& charge_;
   std::size_t at_ = 0, number_ = 1;
@@ -194,8 +194,8 @@ std::optional<Number> parse_number(std::string_view text, bool& overflow) {
 
 /// A .txt file has comments, and its cells are separated by white space unless its first row has a
 /// comma.
-TextStyle style_of(std::string_view text, const std::string& path) {
-  TextStyle style;
+CsvStyle style_of(std::string_view text, const std::string& path) {
+  CsvStyle style;
   style.has_comments = style.by_blanks = path.ends_with(".txt");
   while (style.by_blanks && !text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
@@ -324,7 +324,7 @@ class CsvReader {
   }
 
   const std::string_view text_;
-  const TextStyle style_;
+  const CsvStyle style_;
   const std::string& name_;
   MemoryCharge& charge_;
   CsvNames* names_;

@@ -68,7 +68,7 @@ struct EndRecord {
   std::uint64_t members = 0, directory_start = 0, directory_size = 0;
 };
 
-struct Entry {
+struct DirectoryEntry {
   Header header;
   std::uint64_t offset = 0;
   Bytes raw_name;
@@ -107,7 +107,7 @@ class DirectoryReader {
     constexpr std::size_t kMember = 512;  // bytes of a member here and in callers, without its name
     charge_.add(end.members, kMember);
     charge_.add(3, end.directory_size);  // a byte of code page 437 takes up to 3 in UTF-8
-    std::vector<Entry> entries = read_entries(end, directory);
+    std::vector<DirectoryEntry> entries = read_entries(end, directory);
     read_local_headers(entries, end.directory_start, directory);
     require_unique_names(directory);
     return directory;
@@ -197,8 +197,8 @@ class DirectoryReader {
     return start;
   }
 
-  std::vector<Entry> read_entries(const EndRecord& end, ZipDirectory& directory) const {
-    std::vector<Entry> entries;
+  std::vector<DirectoryEntry> read_entries(const EndRecord& end, ZipDirectory& directory) const {
+    std::vector<DirectoryEntry> entries;
     entries.reserve(end.members);
     directory.members.reserve(end.members);
     Fields fields(archive_.subspan(end.directory_start, end.directory_size));
@@ -206,7 +206,7 @@ class DirectoryReader {
       if (fields.left() < zip::kCentralSize || fields.u32() != zip::kCentral)
         invalid("entry " + std::to_string(i) + " of its directory is corrupt");
       fields.u16();  // version made by
-      Entry entry{read_header(fields), 0, {}};
+      DirectoryEntry entry{read_header(fields), 0, {}};
       const std::size_t comment_length = fields.u16();
       const std::uint16_t disk = fields.u16();
       fields.u16();  // internal attributes
@@ -238,7 +238,7 @@ class DirectoryReader {
     return entries;
   }
 
-  std::string decoded_name(const Entry& entry) const {
+  std::string decoded_name(const DirectoryEntry& entry) const {
     const std::string_view name = text_of(entry.raw_name);
     if (name.find('\0') != std::string_view::npos) invalid("a member's name contains a NUL");
     if ((entry.header.flags & zip::kUtf8) == 0) return from_code_page_437(name);
@@ -281,7 +281,7 @@ class DirectoryReader {
   }
 
   /// Checks that the members fill the file up to `end`, and sets the bytes of each.
-  void read_local_headers(const std::vector<Entry>& entries, std::uint64_t end,
+  void read_local_headers(const std::vector<DirectoryEntry>& entries, std::uint64_t end,
                           ZipDirectory& directory) const {
     std::vector<std::size_t> by_offset(entries.size());
     for (std::size_t i = 0; i < by_offset.size(); ++i) by_offset[i] = i;
@@ -289,7 +289,7 @@ class DirectoryReader {
               [&](std::size_t a, std::size_t b) { return entries[a].offset < entries[b].offset; });
     std::uint64_t covered = 0;
     for (std::size_t i = 0; i < by_offset.size(); ++i) {
-      const Entry& entry = entries[by_offset[i]];
+      const DirectoryEntry& entry = entries[by_offset[i]];
       ZipMember& member = directory.members[by_offset[i]];
       const std::uint64_t next = i + 1 < by_offset.size() ? entries[by_offset[i + 1]].offset : end;
       if (entry.offset != covered && i == 0)
@@ -302,7 +302,7 @@ class DirectoryReader {
   }
 
   /// `bytes` go from the member's local header to the next one, or to the directory.
-  Bytes read_member(const Entry& entry, const ZipMember& member, Bytes bytes) const {
+  Bytes read_member(const DirectoryEntry& entry, const ZipMember& member, Bytes bytes) const {
     if (bytes.size() < zip::kLocalSize || little_endian<std::uint32_t>(bytes) != zip::kLocal)
       invalid(member,
               bytes.size() < zip::kLocalSize ? "overlaps another member" : "has no local header");

@@ -27,7 +27,7 @@ constexpr std::size_t kTasksOfWorker = 8;  // to balance the load
 template <class T>
 class alignas(64) Call {
  public:
-  Call(const Problem<T>& problem, const Results<T>& results, ThreadPool& pool, Isa isa)
+  Call(const AttentionProblem<T>& problem, const Results<T>& results, ThreadPool& pool, Isa isa)
       : p_(problem),
         results_(results),
         pool_(pool),
@@ -260,7 +260,7 @@ class alignas(64) Call {
     results_.key_part->exchange({reinterpret_cast<std::byte*>(states), parts * bytes}, ends);
   }
 
-  const Problem<T>& p_;
+  const AttentionProblem<T>& p_;
   const Results<T>& results_;
   ThreadPool& pool_;
   const Kernels<T>& kernels_;
@@ -281,7 +281,8 @@ bool can_split_keys(std::size_t B, std::size_t H, std::size_t G, std::size_t L, 
 }
 
 template <class T>
-void attend(const Problem<T>& problem, const Results<T>& results, ThreadPool& pool, Isa isa) {
+void attend(const AttentionProblem<T>& problem, const Results<T>& results, ThreadPool& pool,
+            Isa isa) {
   if (problem.G == 0 ? problem.H != 0 : problem.H % problem.G != 0)
     throw Error(ErrorKind::internal, "attend: expected heads in groups, found " +
                                          std::to_string(problem.H) + " over " +
@@ -290,7 +291,7 @@ void attend(const Problem<T>& problem, const Results<T>& results, ThreadPool& po
   Call<T>(problem, results, pool, isa).all();
 }
 
-template void attend(const Problem<float>&, const Results<float>&, ThreadPool&, Isa);
-template void attend(const Problem<double>&, const Results<double>&, ThreadPool&, Isa);
+template void attend(const AttentionProblem<float>&, const Results<float>&, ThreadPool&, Isa);
+template void attend(const AttentionProblem<double>&, const Results<double>&, ThreadPool&, Isa);
 
 }  // namespace attn::kernel

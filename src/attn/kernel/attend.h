@@ -33,7 +33,7 @@ namespace attn::kernel {
 /// Error (internal) if H is not a multiple of G, std::bad_alloc, and what `on_rows` throws; results
 /// are then undefined.
 template <class T>
-void attend(const Problem<T>& problem, const Results<T>& results, ThreadPool& pool,
+void attend(const AttentionProblem<T>& problem, const Results<T>& results, ThreadPool& pool,
             Isa isa = active_isa());
 
 /// From now on, attend() adds the number of rows that it has computed to `rows`, block by block;

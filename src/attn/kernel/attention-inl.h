@@ -18,7 +18,7 @@ namespace attn::kernel::HWY_NAMESPACE {
 /// Turns one row of 2^(score - max), or of weights, in the panels of `span` into weights: 0 for all
 /// other keys.
 template <class T>
-void normalize(const Problem<T>& p, const Row<T>& row, T sum, Span span, T* weights) {
+void normalize(const AttentionProblem<T>& p, const Row<T>& row, T sum, Span span, T* weights) {
   const Tag<T> d;
   if (sum == 0 && !sees_any_key(p, row)) return fill(weights, p.S, empty_weight(p, row));
   const T by = divisor(p, sum);
@@ -56,7 +56,7 @@ T* dropped_of(const RowGroup<T>& group) {
 
 template <class T>
 void full_rows(QueryBlock<T>& block) {
-  const Problem<T>& p = block.problem;
+  const AttentionProblem<T>& p = block.problem;
   const Scratch<T>& s = block.scratch;
   const std::size_t blocks = key_blocks(p.S);
   const auto each_group = [&](auto f) {

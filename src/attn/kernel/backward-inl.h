@@ -94,7 +94,7 @@ HWY_NOINLINE bool pack_factor(const T* rows, std::size_t count, std::size_t colu
 
 template <class T>
 void backward_begin(const BackwardKeys<T>& keys) {
-  const Problem<T>& p = keys.in.problem;
+  const AttentionProblem<T>& p = keys.in.problem;
   const BackwardScratch<T>& s = keys.scratch;
   const Matrix k = matrix_of(p.k, keys.b, keys.g), v = matrix_of(p.v, keys.b, keys.g);
   for (std::size_t key = 0; key < keys.count; key += kPanel<T>) {
@@ -455,7 +455,7 @@ class BackwardStep {
   }
 
   const BackwardKeys<T>& keys_;
-  const Problem<T>& p_;
+  const AttentionProblem<T>& p_;
   const BackwardScratch<T>& s_;
   std::size_t first_, rows_;  ///< flat rows
   Columns hull_;              ///< of the panels that any row may see

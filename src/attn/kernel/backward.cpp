@@ -17,7 +17,7 @@ namespace {
 /// Divides `memory` among a worker's buffers and returns the bytes needed. With nullptr it only
 /// counts.
 template <class T>
-std::size_t lay_out(const Problem<T>& p, const Geometry& geometry, std::byte* memory,
+std::size_t lay_out(const AttentionProblem<T>& p, const Geometry& geometry, std::byte* memory,
                     BackwardScratch<T>& s) {
   constexpr std::size_t kLine = 64;
   std::size_t bytes = 0;
@@ -52,7 +52,7 @@ std::size_t lay_out(const Problem<T>& p, const Geometry& geometry, std::byte* me
 /// The scratch of a worker. From 512 KiB on it is in huge pages: small ones are spread unevenly
 /// over the sets of a level 2 cache.
 template <class T>
-std::size_t scratch_bytes(const Problem<T>& p, const Geometry& geometry) {
+std::size_t scratch_bytes(const AttentionProblem<T>& p, const Geometry& geometry) {
   BackwardScratch<T> scratch;
   const std::size_t bytes = lay_out(p, geometry, nullptr, scratch);
   return bytes < Arena::kHugePage / 4 ? bytes : round_up(bytes, Arena::kHugePage);
@@ -72,7 +72,8 @@ bool is_aligned(const T* at) {
 template <class T>
 class BackwardCall {
  public:
-  BackwardCall(const BackwardProblem<T>& in, const Gradients<T>& out, ThreadPool& pool, Isa isa)
+  BackwardCall(const BackwardProblem<T>& in, const BackwardResults<T>& out, ThreadPool& pool,
+               Isa isa)
       : in_(in),
         p_(in.problem),
         out_(out),
@@ -236,8 +237,8 @@ class BackwardCall {
   }
 
   const BackwardProblem<T>& in_;
-  const Problem<T>& p_;
-  const Gradients<T>& out_;
+  const AttentionProblem<T>& p_;
+  const BackwardResults<T>& out_;
   ThreadPool& pool_;
   const Kernels<T>& kernels_;
   const std::size_t row_blocks_;
@@ -249,9 +250,9 @@ class BackwardCall {
 }  // namespace
 
 template <class T>
-void attend_backward(const BackwardProblem<T>& problem, const Gradients<T>& gradients,
+void attend_backward(const BackwardProblem<T>& problem, const BackwardResults<T>& gradients,
                      ThreadPool& pool, Isa isa) {
-  const Problem<T>& p = problem.problem;
+  const AttentionProblem<T>& p = problem.problem;
   if (p.G == 0 ? p.H != 0 : p.H % p.G != 0)
     throw Error(ErrorKind::internal, "attend_backward: expected heads in groups, found " +
                                          std::to_string(p.H) + " over " + std::to_string(p.G));
@@ -259,15 +260,15 @@ void attend_backward(const BackwardProblem<T>& problem, const Gradients<T>& grad
 }
 
 template <class T>
-std::size_t backward_bytes(const Problem<T>& problem, Isa isa) {
+std::size_t backward_bytes(const AttentionProblem<T>& problem, Isa isa) {
   return Arena::memory_for(scratch_bytes(problem, kernels<T>(isa).geometry));
 }
 
-template void attend_backward(const BackwardProblem<float>&, const Gradients<float>&, ThreadPool&,
-                              Isa);
-template void attend_backward(const BackwardProblem<double>&, const Gradients<double>&, ThreadPool&,
-                              Isa);
-template std::size_t backward_bytes(const Problem<float>&, Isa);
-template std::size_t backward_bytes(const Problem<double>&, Isa);
+template void attend_backward(const BackwardProblem<float>&, const BackwardResults<float>&,
+                              ThreadPool&, Isa);
+template void attend_backward(const BackwardProblem<double>&, const BackwardResults<double>&,
+                              ThreadPool&, Isa);
+template std::size_t backward_bytes(const AttentionProblem<float>&, Isa);
+template std::size_t backward_bytes(const AttentionProblem<double>&, Isa);
 
 }  // namespace attn::kernel

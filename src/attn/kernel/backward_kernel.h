@@ -39,7 +39,7 @@ struct BackwardScratch {
 template <class T>
 struct BackwardKeys {
   const BackwardProblem<T>& in;
-  const Gradients<T>& out;
+  const BackwardResults<T>& out;
   std::size_t b = 0, g = 0, first = 0, count = 0;
   BackwardScratch<T> scratch;
   bool adds_to_queries = false;  ///< grad_query has the parts of earlier keys

@@ -28,7 +28,7 @@ Reach reach_of(const Row<T>* row, std::size_t rows) {
 
 /// Whether all rows see the same keys, without masks and biases.
 template <class T>
-bool have_same_keys(const Problem<T>& p, const Row<T>* row, std::size_t rows) {
+bool have_same_keys(const AttentionProblem<T>& p, const Row<T>* row, std::size_t rows) {
   bool alike = !has_masks(p) && !has_biases(p);
   for (std::size_t i = 1; alike && i < rows; ++i)
     alike = row[i].range.begin == row[0].range.begin && row[i].range.end == row[0].range.end;
@@ -37,8 +37,8 @@ bool have_same_keys(const Problem<T>& p, const Row<T>* row, std::size_t rows) {
 
 /// The rows' queries as pairs, contiguous.
 template <class T>
-HWY_NOINLINE const T* load_query_pairs(const Problem<T>& p, const Row<T>* row, std::size_t rows,
-                                       T* buffer) {
+HWY_NOINLINE const T* load_query_pairs(const AttentionProblem<T>& p, const Row<T>* row,
+                                       std::size_t rows, T* buffer) {
   if constexpr (kMultipliesPairs<T>) {
     const std::size_t depth = depth_of(ScoreFactors::pairs, p.D);
     for (std::size_t i = 0; i < rows; ++i) {
@@ -52,7 +52,7 @@ HWY_NOINLINE const T* load_query_pairs(const Problem<T>& p, const Row<T>* row, s
 /// The rows' queries, contiguous: in place if possible, otherwise copied to `buffer`. If `scaled`,
 /// times the scale of their head.
 template <class T>
-const T* load_queries(const Problem<T>& p, ScoreFactors factors, const Row<T>* row,
+const T* load_queries(const AttentionProblem<T>& p, ScoreFactors factors, const Row<T>* row,
                       std::size_t rows, bool scaled, T* buffer) {
   if (factors == ScoreFactors::pairs) return load_query_pairs(p, row, rows, buffer);
   const auto size = static_cast<std::ptrdiff_t>(p.D * sizeof(T));
@@ -76,7 +76,7 @@ const T* load_queries(const Problem<T>& p, ScoreFactors factors, const Row<T>* r
 /// work between the two products.
 template <class T>
 void load_rows(QueryBlock<T>& block, const Results<T>& results) {
-  const Problem<T>& p = block.problem;
+  const AttentionProblem<T>& p = block.problem;
   const Scratch<T>& s = block.scratch;
   make_rows(p, results, block.first, block.rows, s.row);
   const bool scaled = p.head_scales != nullptr && s.raw == nullptr;  // finish_run() scales raw ones

@@ -13,7 +13,7 @@ namespace attn::kernel::HWY_NAMESPACE {
 /// Whether a row sees any key. If it does and its sum is 0, all its scores are -inf and its weights
 /// are NaN.
 template <class T>
-bool sees_any_key(const Problem<T>& p, const Row<T>& row) {
+bool sees_any_key(const AttentionProblem<T>& p, const Row<T>& row) {
   for (std::int64_t j = row.range.begin; j < row.range.end; ++j)
     if (sees(p, row, static_cast<std::size_t>(j))) return true;
   return false;
@@ -21,13 +21,13 @@ bool sees_any_key(const Problem<T>& p, const Row<T>& row) {
 
 /// The weight of each key in a row that sees none.
 template <class T>
-T empty_weight(const Problem<T>& p, const Row<T>& row) {
+T empty_weight(const AttentionProblem<T>& p, const Row<T>& row) {
   return row.range.padding || p.S == 0 ? T(0) : p.empty_weight;
 }
 
 /// Whether dropout keeps the weight of any key; of those that the row sees, if `seen`.
 template <class T>
-bool keeps_any_key(const Problem<T>& p, const Row<T>& row, bool seen) {
+bool keeps_any_key(const AttentionProblem<T>& p, const Row<T>& row, bool seen) {
   for (std::size_t j = 0; j < p.S; ++j)
     if (dropout_factor(p, row, j) != 0 && (!seen || sees(p, row, j))) return true;
   return false;
@@ -37,7 +37,7 @@ bool keeps_any_key(const Problem<T>& p, const Row<T>& row, bool seen) {
 /// kSumDepth.
 template <class T>
 void average_values(const QueryBlock<T>& block, const Row<T>& row) {
-  const Problem<T>& p = block.problem;
+  const AttentionProblem<T>& p = block.problem;
   const Rows<T> values(block.kv.v, p.Dv);
   T *const sums = block.scratch.saved, *const out = row.context;
   fill(out, p.Dv, T(0));
@@ -56,7 +56,7 @@ void average_values(const QueryBlock<T>& block, const Row<T>& row) {
 /// What the exponentials or weights of a row that sees keys are divided by last: the sum of
 /// exponentials, or 1 if they are weights already. NaN if all weights are NaN.
 template <class T>
-T divisor(const Problem<T>& p, T sum) {
+T divisor(const AttentionProblem<T>& p, T sum) {
   if (p.normaliser == Normaliser::sigmoid) return 1;
   if (sum == 0) return std::numeric_limits<T>::quiet_NaN();
   return p.normaliser == Normaliser::softmax || !is_finite(sum) ? sum : T(1);
@@ -65,7 +65,7 @@ T divisor(const Problem<T>& p, T sum) {
 /// Writes the context of a row whose visible keys all have the weight 0: 0 times their values.
 template <class T>
 void finish_zero_row(const QueryBlock<T>& block, const Row<T>& row) {
-  const Problem<T>& p = block.problem;
+  const AttentionProblem<T>& p = block.problem;
   fill(row.context, p.Dv, T(0));
   for (std::size_t key = 0; key < p.S; ++key)
     for (std::size_t j = 0; sees(p, row, key) && j < p.Dv; ++j)
@@ -75,7 +75,7 @@ void finish_zero_row(const QueryBlock<T>& block, const Row<T>& row) {
 /// Writes the context of a row whose sum is 0.
 template <class T>
 void finish_empty_row(const QueryBlock<T>& block, const Row<T>& row) {
-  const Problem<T>& p = block.problem;
+  const AttentionProblem<T>& p = block.problem;
   const bool seen = sees_any_key(p, row);
   if (seen && p.normaliser == Normaliser::sigmoid) return finish_zero_row(block, row);
   const T weight = seen ? divisor(p, T(0)) : empty_weight(p, row);

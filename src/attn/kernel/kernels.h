@@ -118,7 +118,7 @@ struct Scratch {
 /// A block of query rows that share a key/value head.
 template <class T>
 struct QueryBlock {
-  const Problem<T>& problem;
+  const AttentionProblem<T>& problem;
   std::size_t first = 0, rows = 0;  ///< flat rows
   KeyValues<T> kv;
   Scratch<T> scratch;

@@ -40,11 +40,11 @@ HWY_INLINE AnyAll any_all(const X* x, std::int64_t stride, std::int64_t count, I
 }
 
 template <class T>
-HWY_INLINE bool has_masks(const Problem<T>& p) {
+HWY_INLINE bool has_masks(const AttentionProblem<T>& p) {
   return p.masks[0].data || p.masks[1].data || p.masks[2].data;
 }
 template <class T>
-HWY_INLINE bool has_biases(const Problem<T>& p) {
+HWY_INLINE bool has_biases(const AttentionProblem<T>& p) {
   return p.biases[0].data || p.biases[1].data;
 }
 
@@ -92,7 +92,7 @@ HWY_INLINE bool adds_to_any(const T* bias, std::int64_t column, std::int64_t cou
 
 /// The visibility of keys [first, first + count) to the rows of a group.
 template <class T>
-Visibility panel_visibility(const Problem<T>& p, const Row<T>* row, std::size_t rows,
+Visibility panel_visibility(const AttentionProblem<T>& p, const Row<T>* row, std::size_t rows,
                             std::int64_t first, std::int64_t count) {
   bool all = true;
   for (std::size_t m = 0; m < p.masks.size(); ++m) {

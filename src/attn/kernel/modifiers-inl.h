@@ -39,7 +39,7 @@ struct ModifierCopies {
 template <class T>
 class RowModifiers {
  public:
-  HWY_INLINE RowModifiers(const Problem<T>& p, const Row<T>& row, std::int64_t first,
+  HWY_INLINE RowModifiers(const AttentionProblem<T>& p, const Row<T>& row, std::int64_t first,
                           std::int64_t width, ModifierCopies<T>& copies) {
     const auto at_first = [&](const auto* elements, std::int64_t stride, auto* copy) {
       const auto keys = static_cast<std::int64_t>(p.S);
@@ -294,8 +294,8 @@ HWY_INLINE void finish_panels(const Modifiers& modifiers, std::size_t width,
 /// Applies the modifiers to one row and `width` keys from `first` on, whole panels. `stages` keeps
 /// no scores unless it converts.
 template <class T>
-void finish_row(const Problem<T>& p, const Row<T>& row, std::int64_t first, std::size_t width,
-                const RowBuffers<T>& buffers, Stages<T> stages) {
+void finish_row(const AttentionProblem<T>& p, const Row<T>& row, std::int64_t first,
+                std::size_t width, const RowBuffers<T>& buffers, Stages<T> stages) {
   const auto keys = static_cast<std::int64_t>(width);
   if (!stages.convert && !p.distances.data && !has_biases(p) && !has_masks(p))
     return finish_panels<T>(RangeModifiers<T>(row.range, first, keys), width, buffers, Stages<T>());
@@ -316,7 +316,7 @@ HWY_INLINE void hide_all(T* scores, std::size_t count) {
 
 /// finish_row() of a row that sees none of the keys.
 template <class T>
-void hide_row(const Problem<T>& p, std::size_t width, const RowBuffers<T>& buffers,
+void hide_row(const AttentionProblem<T>& p, std::size_t width, const RowBuffers<T>& buffers,
               const Stages<T>& stages) {
   const Tag<T> d;
   hide_all(buffers.out, width);
@@ -333,7 +333,7 @@ void hide_row(const Problem<T>& p, std::size_t width, const RowBuffers<T>& buffe
 /// Whether score_fused_tiles() can apply all modifiers: distances, one bias and one mask, with
 /// contiguous elements.
 template <class T>
-bool can_fuse_modifiers(const Problem<T>& p) {
+bool can_fuse_modifiers(const AttentionProblem<T>& p) {
   const auto contiguous = [](const auto& each) { return !each.data || each.strides.column == 1; };
   return p.softcap == 0 && contiguous(p.biases[0]) && !p.biases[1].data && contiguous(p.masks[0]) &&
          !p.masks[1].data && !p.masks[2].data;

@@ -125,7 +125,7 @@ void weigh_largest(const ScoreRow<T>& row, std::size_t k, T* weights) {
 
 /// Writes the weights of a row.
 template <class T>
-void weigh_row(const Problem<T>& p, const ScoreRow<T>& row, T* weights) {
+void weigh_row(const AttentionProblem<T>& p, const ScoreRow<T>& row, T* weights) {
   const Tag<T> d;
   const Normaliser normaliser = p.normaliser;
   if (normaliser == Normaliser::top_k) return weigh_largest(row, p.top_k, weights);

@@ -107,7 +107,7 @@ enum class Normaliser : std::uint8_t {
 
 /// T, float or double, is the type of all computations.
 template <class T>
-struct Problem {
+struct AttentionProblem {
   std::size_t B = 1, H = 1, G = 1, L = 0, S = 0, D = 0, Dv = 0;
   Operand q, k, v;  ///< (B, H, L, D), (B, G, S, D), (B, G, S, Dv)
 
@@ -180,7 +180,7 @@ struct Results {
   std::function<void(const FinishedRows<T>&)> on_rows;
   bool scores = false, weights = false;  ///< matrices to pass to `on_rows`
   bool scaled = false, masked = false;
-  bool dropped = false;  ///< requires Problem::dropout
+  bool dropped = false;  ///< requires AttentionProblem::dropout
 };
 
 }  // namespace attn::kernel

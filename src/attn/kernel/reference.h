@@ -53,7 +53,7 @@ inline double element(const Operand& x, std::size_t b, std::size_t h, std::size_
 
 /// A query or key as a factor of scores. Subnormal numbers count as 0 in bfloat16.
 template <class T>
-double factor(const Problem<T>& p, double x) {
+double factor(const AttentionProblem<T>& p, double x) {
   if (!p.bf16_scores) return x;
   const auto number = static_cast<float>(x);
   if (std::fabs(number) < std::numeric_limits<float>::min()) return std::copysign(0.0, x);
@@ -62,14 +62,14 @@ double factor(const Problem<T>& p, double x) {
 
 /// What elements d of a query and a key add to a score.
 template <class N, class T>
-N term(const Problem<T>& p, std::size_t d, N query, N key) {
+N term(const AttentionProblem<T>& p, std::size_t d, N query, N key) {
   if (p.score == Score::distance) return -(query - key) * (query - key);
   if (p.score == Score::tanh) return p.score_weights[d] * std::tanh(query + key);
   return query * key;
 }
 
 template <class T>
-KeyRange key_range(const Problem<T>& p, Query q) {
+KeyRange key_range(const AttentionProblem<T>& p, Query q) {
   if (!p.key_ranges) return {0, static_cast<std::int64_t>(p.S), 0, false};
   return p.key_ranges[static_cast<std::int64_t>(q.b) * p.key_ranges_batch +
                       static_cast<std::int64_t>(q.l)];
@@ -77,7 +77,7 @@ KeyRange key_range(const Problem<T>& p, Query q) {
 
 /// Whether the query sees key j: its key range holds it, and no mask or bias of -inf hides it.
 template <class T>
-bool is_visible(const Problem<T>& p, Query q, std::size_t j) {
+bool is_visible(const AttentionProblem<T>& p, Query q, std::size_t j) {
   const KeyRange range = key_range(p, q);
   const auto key = static_cast<std::int64_t>(j);
   bool visible = !range.padding && key >= range.begin && key < range.end;
@@ -93,7 +93,7 @@ bool is_visible(const Problem<T>& p, Query q, std::size_t j) {
 /// The terms that are added to the scaled score of key j, in order: the bias of its distance, then
 /// the other biases.
 template <class T>
-std::vector<T> biases(const Problem<T>& p, Query q, std::size_t j) {
+std::vector<T> biases(const AttentionProblem<T>& p, Query q, std::size_t j) {
   std::vector<T> found;
   if (p.distances.data) {
     const std::int64_t distance = static_cast<std::int64_t>(j) - key_range(p, q).center;
@@ -105,19 +105,19 @@ std::vector<T> biases(const Problem<T>& p, Query q, std::size_t j) {
 }
 
 template <class T>
-double head_scale(const Problem<T>& p, Query q) {
+double head_scale(const AttentionProblem<T>& p, Query q) {
   return p.head_scales ? double(p.head_scales[q.h]) : 1;
 }
 
 /// The logit of the query's attention sink; -inf for none. Padding queries have none.
 template <class T>
-T sink(const Problem<T>& p, Query q) {
+T sink(const AttentionProblem<T>& p, Query q) {
   return p.sinks && !key_range(p, q).padding ? p.sinks[q.h] : -std::numeric_limits<T>::infinity();
 }
 
 /// The factor of a weight: 0 if it is dropped, 1 / (1 - p) if it is kept, 1 without dropout.
 template <class T>
-double dropout(const Problem<T>& p, Query q, std::size_t j) {
+double dropout(const AttentionProblem<T>& p, Query q, std::size_t j) {
   const auto& [data, strides, hides] = p.dropout;
   if (!data) return 1;
   return (data[offset(strides, q.b, q.h, q.l, j)] != 0) == hides ? 0 : double(p.dropout_factor);
@@ -179,7 +179,7 @@ std::vector<N> other_weights(Normaliser normaliser, std::size_t top_k, std::vect
 
 /// Computes all outputs in N, for example long double.
 template <class N, class T>
-Outputs<N> attend(const Problem<T>& p) {
+Outputs<N> attend(const AttentionProblem<T>& p) {
   constexpr N kHidden = -std::numeric_limits<N>::infinity();
   const std::size_t queries = p.B * p.H * p.L;
   const std::vector<N> matrix(queries * p.S);
@@ -257,7 +257,7 @@ struct BackwardOutputs {
 /// Computes all gradients in N from the formula: in.logsumexp and in.delta are not used.
 template <class N, class T>
 BackwardOutputs<N> attend_backward(const BackwardProblem<T>& in) {
-  const Problem<T>& p = in.problem;
+  const AttentionProblem<T>& p = in.problem;
   const Outputs<N> forward = attend<N>(p);
   const std::size_t queries = p.B * p.H * p.L;
   BackwardOutputs<N> out{std::vector<N>(queries * p.D),

@@ -12,7 +12,7 @@ std::ptrdiff_t offset_of(const Strides& strides, std::size_t batch, std::size_t 
 
 /// Row 0 of a head, from which the others are derived.
 template <class T>
-Row<T> first_row(const Problem<T>& problem, const Results<T>& results, std::size_t b,
+Row<T> first_row(const AttentionProblem<T>& problem, const Results<T>& results, std::size_t b,
                  std::size_t h) {
   Row<T> row;
   for (std::size_t m = 0; m < problem.masks.size(); ++m)
@@ -34,7 +34,7 @@ Row<T> first_row(const Problem<T>& problem, const Results<T>& results, std::size
 
 /// Sets fields one by one: a vector copy would stall on fields that were just stored.
 template <class T>
-void set_row(const Problem<T>& problem, const Results<T>& results, const Row<T>& head,
+void set_row(const AttentionProblem<T>& problem, const Results<T>& results, const Row<T>& head,
              std::int64_t query_bytes, const KeyRange& range, std::size_t l, Row<T>& row) {
   const auto query = static_cast<std::int64_t>(l);
   row.range.begin = range.begin, row.range.end = range.end;
@@ -55,7 +55,7 @@ void set_row(const Problem<T>& problem, const Results<T>& results, const Row<T>&
 }  // namespace
 
 template <class T>
-void make_rows(const Problem<T>& problem, const Results<T>& results, std::size_t first,
+void make_rows(const AttentionProblem<T>& problem, const Results<T>& results, std::size_t first,
                std::size_t count, Row<T>* rows) {
   const KeyRange everything{0, static_cast<std::int64_t>(problem.S), 0, false};
   for (std::size_t i = 0; i < count;) {
@@ -97,7 +97,7 @@ Matrix matrix_of(const Operand& operand, std::size_t batch, std::size_t head) {
 }
 
 template <class T>
-bool sees(const Problem<T>& problem, const Row<T>& row, std::size_t j) {
+bool sees(const AttentionProblem<T>& problem, const Row<T>& row, std::size_t j) {
   const auto key = static_cast<std::int64_t>(j);
   if (key < row.range.begin || key >= row.range.end) return false;
   for (std::size_t m = 0; m < row.masks.size(); ++m) {
@@ -112,7 +112,7 @@ bool sees(const Problem<T>& problem, const Row<T>& row, std::size_t j) {
 }
 
 template <class T>
-T dropout_factor(const Problem<T>& problem, const Row<T>& row, std::size_t j) {
+T dropout_factor(const AttentionProblem<T>& problem, const Row<T>& row, std::size_t j) {
   if (row.dropout == nullptr) return 1;
   const Mask& mask = problem.dropout;
   const bool is_set = row.dropout[static_cast<std::int64_t>(j) * mask.strides.column] != 0;
@@ -162,15 +162,15 @@ T element(const Matrix& matrix, std::size_t i, std::size_t j) {
   return (stored - zero) * static_cast<T>(matrix.factors[at]);
 }
 
-template void make_rows(const Problem<float>&, const Results<float>&, std::size_t, std::size_t,
-                        Row<float>*);
-template void make_rows(const Problem<double>&, const Results<double>&, std::size_t, std::size_t,
-                        Row<double>*);
+template void make_rows(const AttentionProblem<float>&, const Results<float>&, std::size_t,
+                        std::size_t, Row<float>*);
+template void make_rows(const AttentionProblem<double>&, const Results<double>&, std::size_t,
+                        std::size_t, Row<double>*);
 template float element<float>(const Matrix&, std::size_t, std::size_t);
 template double element<double>(const Matrix&, std::size_t, std::size_t);
-template bool sees(const Problem<float>&, const Row<float>&, std::size_t);
-template bool sees(const Problem<double>&, const Row<double>&, std::size_t);
-template float dropout_factor(const Problem<float>&, const Row<float>&, std::size_t);
-template double dropout_factor(const Problem<double>&, const Row<double>&, std::size_t);
+template bool sees(const AttentionProblem<float>&, const Row<float>&, std::size_t);
+template bool sees(const AttentionProblem<double>&, const Row<double>&, std::size_t);
+template float dropout_factor(const AttentionProblem<float>&, const Row<float>&, std::size_t);
+template double dropout_factor(const AttentionProblem<double>&, const Row<double>&, std::size_t);
 
 }  // namespace attn::kernel

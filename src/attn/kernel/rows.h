@@ -42,16 +42,16 @@ struct Row {
 
 /// Sets `rows` to rows [first, first + count) in the order (batch item, head, query).
 template <class T>
-void make_rows(const Problem<T>& problem, const Results<T>& results, std::size_t first,
+void make_rows(const AttentionProblem<T>& problem, const Results<T>& results, std::size_t first,
                std::size_t count, Row<T>* rows);
 
 /// Whether the row sees key j, according to its key range, masks and biases.
 template <class T>
-bool sees(const Problem<T>& problem, const Row<T>& row, std::size_t j);
+bool sees(const AttentionProblem<T>& problem, const Row<T>& row, std::size_t j);
 
 /// What dropout multiplies the row's weight of key j by: 0 if it is dropped.
 template <class T>
-T dropout_factor(const Problem<T>& problem, const Row<T>& row, std::size_t j);
+T dropout_factor(const AttentionProblem<T>& problem, const Row<T>& row, std::size_t j);
 
 /// The factors of the blocks of columns of row i.
 inline std::int64_t first_factor(const Matrix& matrix, std::size_t i) {

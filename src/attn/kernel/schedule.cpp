@@ -11,7 +11,7 @@ constexpr std::size_t kEnoughTasks = 32;         // to balance the usual numbers
 /// Whether the masks and biases that heads share are larger than most caches. It is then faster to
 /// read them once for all heads.
 template <class T>
-bool shares_much(const Problem<T>& p) {
+bool shares_much(const AttentionProblem<T>& p) {
   constexpr std::size_t kMuch = std::size_t{64} << 20;
   std::size_t row_bytes = 0;
   const auto count = [&](const auto& each) {
@@ -49,7 +49,7 @@ std::size_t row_elements(const Schedule& schedule, const Geometry& geometry) {
 
 /// Pairs have no place for a factor of each head.
 template <class T>
-ScoreFactors factors_of(const Problem<T>& p, const Geometry& geometry) {
+ScoreFactors factors_of(const AttentionProblem<T>& p, const Geometry& geometry) {
   if (!p.bf16_scores) return ScoreFactors::numbers;
   const bool pairs = geometry.multiplies_pairs && p.head_scales == nullptr;
   return pairs ? ScoreFactors::pairs : ScoreFactors::rounded;
@@ -58,7 +58,8 @@ ScoreFactors factors_of(const Problem<T>& p, const Geometry& geometry) {
 }  // namespace
 
 template <class T>
-Schedule make_schedule(const Problem<T>& p, const Results<T>& results, const Geometry& geometry) {
+Schedule make_schedule(const AttentionProblem<T>& p, const Results<T>& results,
+                       const Geometry& geometry) {
   Schedule schedule;
   schedule.scaled = results.on_rows && results.scaled;
   schedule.masked = results.on_rows && (results.scaled || results.masked);
@@ -118,8 +119,8 @@ SoftmaxState<T> state_at(const Schedule& schedule, const Geometry& geometry, T* 
 }
 
 template <class T>
-std::size_t lay_out_scratch(const Schedule& schedule, const Problem<T>& p, const Geometry& geometry,
-                            std::byte* memory, Scratch<T>& s) {
+std::size_t lay_out_scratch(const Schedule& schedule, const AttentionProblem<T>& p,
+                            const Geometry& geometry, std::byte* memory, Scratch<T>& s) {
   constexpr std::size_t kLine = 64;
   std::size_t bytes = 0;
   const auto take = [&]<class X>(X*& pointer, std::size_t count) {
@@ -151,13 +152,15 @@ std::size_t lay_out_scratch(const Schedule& schedule, const Problem<T>& p, const
   return bytes;
 }
 
-template Schedule make_schedule(const Problem<float>&, const Results<float>&, const Geometry&);
-template Schedule make_schedule(const Problem<double>&, const Results<double>&, const Geometry&);
+template Schedule make_schedule(const AttentionProblem<float>&, const Results<float>&,
+                                const Geometry&);
+template Schedule make_schedule(const AttentionProblem<double>&, const Results<double>&,
+                                const Geometry&);
 template SoftmaxState<float> state_at(const Schedule&, const Geometry&, float*);
 template SoftmaxState<double> state_at(const Schedule&, const Geometry&, double*);
-template std::size_t lay_out_scratch(const Schedule&, const Problem<float>&, const Geometry&,
-                                     std::byte*, Scratch<float>&);
-template std::size_t lay_out_scratch(const Schedule&, const Problem<double>&, const Geometry&,
-                                     std::byte*, Scratch<double>&);
+template std::size_t lay_out_scratch(const Schedule&, const AttentionProblem<float>&,
+                                     const Geometry&, std::byte*, Scratch<float>&);
+template std::size_t lay_out_scratch(const Schedule&, const AttentionProblem<double>&,
+                                     const Geometry&, std::byte*, Scratch<double>&);
 
 }  // namespace attn::kernel

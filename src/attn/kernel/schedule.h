@@ -51,13 +51,13 @@ inline constexpr std::size_t kMaxRows = 96;
 inline constexpr double kWorkOfOneWorker = 8e6;
 
 template <class T>
-Schedule make_schedule(const Problem<T>& problem, const Results<T>& results,
+Schedule make_schedule(const AttentionProblem<T>& problem, const Results<T>& results,
                        const Geometry& geometry);
 
 /// Divides `memory` among a worker's scratch buffers and returns the bytes needed. With nullptr it
 /// only counts.
 template <class T>
-std::size_t lay_out_scratch(const Schedule& schedule, const Problem<T>& problem,
+std::size_t lay_out_scratch(const Schedule& schedule, const AttentionProblem<T>& problem,
                             const Geometry& geometry, std::byte* memory, Scratch<T>& scratch);
 
 /// A state in `memory`, schedule.state_size elements.

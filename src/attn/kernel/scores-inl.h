@@ -12,7 +12,7 @@ namespace attn::kernel::HWY_NAMESPACE {
 
 /// Whether any modifier changes scores, other than by hiding keys.
 template <class T>
-HWY_INLINE bool changes_scores(const Problem<T>& p) {
+HWY_INLINE bool changes_scores(const AttentionProblem<T>& p) {
   return has_biases(p) || p.distances.data || p.softcap > 0;
 }
 
@@ -20,11 +20,11 @@ HWY_INLINE bool changes_scores(const Problem<T>& p) {
 /// scaled or masked scores are kept, finish_row() converts them; otherwise the scale includes the
 /// unit.
 template <class T>
-HWY_INLINE T softmax_unit(const Problem<T>& p) {
+HWY_INLINE T softmax_unit(const AttentionProblem<T>& p) {
   return static_cast<T>(HWY_MIN(kLog2e / p.temperature, double(std::numeric_limits<T>::max())));
 }
 template <class T>
-HWY_INLINE T score_scale(const Problem<T>& p) {
+HWY_INLINE T score_scale(const AttentionProblem<T>& p) {
   return p.softcap > 0 ? p.scale : static_cast<T>(p.scale * (kLog2e / p.temperature));
 }
 
@@ -40,7 +40,7 @@ HWY_INLINE Span key_block_span(std::size_t number) {
 /// The rows of a block that are computed together.
 template <class T>
 struct RowGroup {
-  const Problem<T>& p;
+  const AttentionProblem<T>& p;
   const Scratch<T>& s;
   std::size_t i, rows;  ///< rows [i, i + rows) of the block
   const Reach& reach;
@@ -91,7 +91,7 @@ struct Run {
 /// place.
 template <class T>
 void finish_run(const RowGroup<T>& group, const Run& run, std::size_t column) {
-  const Problem<T>& p = group.p;
+  const AttentionProblem<T>& p = group.p;
   const Scratch<T>& s = group.s;
   const bool stages = s.masked != nullptr;
   const T scale = s.raw == nullptr ? T(1) : stages ? p.scale : score_scale(p);
@@ -127,7 +127,7 @@ struct RunKeys {
 HWY_NOINLINE void multiply_run_of_pairs(const RowGroup<float>& group, const Run& run,
                                         std::size_t vectors, const RunKeys<float>& keys,
                                         float scale, float* out, float* running_max) {
-  const Problem<float>& p = group.p;
+  const AttentionProblem<float>& p = group.p;
   const Scratch<float>& s = group.s;
   if (keys.packed)
     return score_rows<float, Term::pairs>(group.rows, vectors, run.panels, group.depth, group.query,
@@ -150,7 +150,7 @@ void multiply_run(const RowGroup<T>& group, const Run& run, std::size_t vectors,
     if (group.factors == ScoreFactors::pairs)
       return multiply_run_of_pairs(group, run, vectors, keys, scale, out, running_max);
 #endif
-  const Problem<T>& p = group.p;
+  const AttentionProblem<T>& p = group.p;
   const Scratch<T>& s = group.s;
   if (p.score == Score::tanh)
     return score_tanh_rows(group.rows, run.panels, {p.score_weights, p.D}, group.query, keys.packed,
@@ -171,7 +171,7 @@ void multiply_run(const RowGroup<T>& group, const Run& run, std::size_t vectors,
 /// score_fused_run() of pairs or numbers.
 template <class T, Term kTerm>
 void score_fused_run_of(const RowGroup<T>& group, const Run& run, const T* keys, T* out) {
-  const Problem<T>& p = group.p;
+  const AttentionProblem<T>& p = group.p;
   const Scratch<T>& s = group.s;
   const WholePanels<T> panels{s.row + group.i,  run.first,      run.panels,
                               p.masks[0].hides, score_scale(p), softmax_unit(p)};
@@ -220,7 +220,7 @@ void score_run(const RowGroup<T>& group, const Run& run, const RunKeys<T>& keys,
 template <class T>
 Run run_of(const RowGroup<T>& group, std::int64_t first, std::int64_t end, bool packed) {
   using Kind = Run::Kind;
-  const Problem<T>& p = group.p;
+  const AttentionProblem<T>& p = group.p;
   const Reach& reach = group.reach;
   constexpr auto kWidth = static_cast<std::int64_t>(kPanel<T>);
   const std::int64_t last = min64(end, first + kWidth);
@@ -257,7 +257,7 @@ Run longest_run(const RowGroup<T>& group, std::int64_t first, std::int64_t end) 
 /// products.
 template <class T>
 const T* key_panels(const QueryBlock<T>& block, std::size_t number) {
-  const Problem<T>& p = block.problem;
+  const AttentionProblem<T>& p = block.problem;
   const std::size_t from = number * kKeyBlock, to = HWY_MIN(p.S, from + kKeyBlock);
   const std::size_t depth = depth_of(block.kv.factors, p.D);
   if (block.kv.keys != nullptr) return block.kv.keys + from * depth;

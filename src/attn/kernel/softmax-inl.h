@@ -94,8 +94,8 @@ Softmax<T> softmax(const RowGroup<T>& group, Span span, std::int64_t origin) {
 /// Applies dropout to a row's weights of `keys`, in whole panels. Column 0 of `weights` and `to`,
 /// which may be the same, is key `origin`.
 template <class T>
-void drop(const Problem<T>& p, const Row<T>& row, Span keys, std::int64_t origin, const T* weights,
-          T* to) {
+void drop(const AttentionProblem<T>& p, const Row<T>& row, Span keys, std::int64_t origin,
+          const T* weights, T* to) {
   const Tag<T> d;
   const Vec<T> factor = hn::Set(d, p.dropout_factor);
   std::uint8_t copy[kKeyBlock];

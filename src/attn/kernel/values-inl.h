@@ -25,7 +25,7 @@ struct ValueBlock {
 
 template <class T>
 ValueBlock<T> packed_values(const QueryBlock<T>& block, std::size_t number) {
-  const Problem<T>& p = block.problem;
+  const AttentionProblem<T>& p = block.problem;
   const std::size_t from = number * kKeyBlock, count = HWY_MIN(kKeyBlock, p.S - from);
   if (block.kv.values != nullptr)
     return {block.kv.values, p.S, from, 0, block.kv.kinds[number] == ValueKind::non_finite};
@@ -39,7 +39,7 @@ ValueBlock<T> packed_values(const QueryBlock<T>& block, std::size_t number) {
 /// reads whole vectors row by row, which is faster than packing.
 template <class T>
 ValueBlock<T> value_block(const QueryBlock<T>& block, std::size_t number) {
-  const Problem<T>& p = block.problem;
+  const AttentionProblem<T>& p = block.problem;
   const bool unpacked = block.kv.values == nullptr;
   if (unpacked && block.rows <= block.group_rows && p.Dv % kLanes<T> == 0)
     return {.row = p.Dv, .checked = false, .by_row = true};
@@ -52,7 +52,7 @@ ValueBlock<T> value_block(const QueryBlock<T>& block, std::size_t number) {
 template <class T>
 void add_non_finite(const RowGroup<T>& group, const Matrix& v, Span keys, std::int64_t origin,
                     const Sums<T>& to) {
-  const Problem<T>& p = group.p;
+  const AttentionProblem<T>& p = group.p;
   const Scratch<T>& s = group.s;
   for (std::int64_t key = keys.first; key < keys.last; ++key)
     for (std::size_t column = 0; column < p.Dv; ++column) {

@@ -82,7 +82,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// A pair of elements and their distance.
-struct Pair {
+struct ElementPair {
   double a = 0, b = 0;
   double error = 0;  ///< |a - b|
   double ulps = 0;
@@ -94,7 +94,7 @@ void raise(std::optional<Extreme>& extreme, double value, std::size_t at) {
     extreme = Extreme{value, at};
 }
 
-bool is_close(const Pair& pair, const Tolerance& tolerance) {
+bool is_close(const ElementPair& pair, const Tolerance& tolerance) {
   if (pair.error == 0) return true;
   if (!std::isfinite(pair.a) || !std::isfinite(pair.b)) return false;
   if (pair.error <= pair.bound) return true;
@@ -107,7 +107,7 @@ class Census {
  public:
   explicit Census(const Tolerance& tolerance) : tolerance_(tolerance) {}
 
-  void add(std::size_t at, const Pair& pair) {
+  void add(std::size_t at, const ElementPair& pair) {
     ++result_.elements;
     if (std::isnan(pair.a) || std::isnan(pair.b)) return add_nan(at, pair);
     if (pair.bound >= 0 || std::isnan(pair.bound))
@@ -150,12 +150,12 @@ class Census {
   }
 
  private:
-  static double relative(const Pair& pair) {
+  static double relative(const ElementPair& pair) {
     return std::isinf(pair.error) ? kInfinity : pair.error / std::abs(pair.b);
   }
 
   /// In long double, in which products of doubles cannot overflow.
-  void add_finite(const Pair& pair) {
+  void add_finite(const ElementPair& pair) {
     const long double a = pair.a, b = pair.b, error = pair.error;
     ++result_.finite;
     result_.max_of_b = std::max(result_.max_of_b, std::abs(pair.b));
@@ -179,7 +179,7 @@ class Census {
                                             std::sqrt(variance_b));
   }
 
-  void add_nan(std::size_t at, const Pair& pair) {
+  void add_nan(std::size_t at, const ElementPair& pair) {
     const bool both = std::isnan(pair.a) && std::isnan(pair.b);
     ++(both ? result_.nan_in_both : std::isnan(pair.a) ? result_.nan_in_a : result_.nan_in_b);
     if (both && tolerance_.equal_nan) return;
@@ -256,7 +256,7 @@ void add_floats(const Tensor& a, const Tensor& b, const Add& add) {
   const DType dtype = coarser(a.dtype(), b.dtype());
   in_doubles(a, b, [&](std::size_t first, auto x, auto y) {
     for (std::size_t i = 0; i < x.size(); ++i) {
-      Pair pair{x[i], y[i]};
+      ElementPair pair{x[i], y[i]};
       if (!std::isnan(pair.a) && !std::isnan(pair.b) && pair.a != pair.b) {
         pair.error = std::abs(pair.a - pair.b);
         pair.ulps = ulps_between(dtype, pair.a, pair.b);
@@ -302,7 +302,7 @@ template <class Add>
 void for_each_pair(const Tensor& a, const Tensor& b, const Tensor* bounds, const Add& add) {
   std::span<const double> of_pairs;
   if (bounds != nullptr) of_pairs = bounds->data<double>();
-  const auto add_bounded = [&](std::size_t at, Pair pair) {
+  const auto add_bounded = [&](std::size_t at, ElementPair pair) {
     if (!of_pairs.empty()) pair.bound = of_pairs[at];
     add(at, pair);
   };
@@ -346,10 +346,10 @@ class PartCensuses {
     return censuses_[part];
   }
 
-  std::vector<Part> finish() {
-    std::vector<Part> parts;
+  std::vector<PartComparison> finish() {
+    std::vector<PartComparison> parts;
     for (std::size_t i = 0; i < censuses_.size(); ++i) {
-      Part part{{}, censuses_[i].finish()};
+      PartComparison part{{}, censuses_[i].finish()};
       std::size_t rest = censuses_.size(), place = i;
       for (const PartAxis& axis : axes_) {
         rest /= axis.length;
@@ -399,16 +399,18 @@ Comparison compare(const Tensor& a, const Tensor& b, const Tolerance& tolerance,
     return different;
   }
   Census census(tolerance);
-  for_each_pair(a, b, bounds, [&](std::size_t at, const Pair& pair) { census.add(at, pair); });
+  for_each_pair(a, b, bounds,
+                [&](std::size_t at, const ElementPair& pair) { census.add(at, pair); });
   census.keep_elements([&](Extreme& extreme) { set_elements(extreme, extreme.at, a, b, bounds); });
   return census.finish();
 }
 
-std::vector<Part> compare_parts(const Tensor& a, const Tensor& b, const Tolerance& tolerance,
-                                const Tensor* bounds, const std::vector<PartAxis>& axes) {
+std::vector<PartComparison> compare_parts(const Tensor& a, const Tensor& b,
+                                          const Tolerance& tolerance, const Tensor* bounds,
+                                          const std::vector<PartAxis>& axes) {
   PartCensuses parts(a.size(), tolerance, axes);
   Census* current = nullptr;
-  for_each_pair(a, b, bounds, [&](std::size_t at, const Pair& pair) {
+  for_each_pair(a, b, bounds, [&](std::size_t at, const ElementPair& pair) {
     if (at % parts.run() == 0) current = &parts.of(at);
     current->add(at, pair);
   });
@@ -432,7 +434,7 @@ void PartwiseComparison::add(const Tensor& a, const Tensor& b, const Tensor* bou
   PartCensuses& parts = state_->parts;
   const std::size_t columns = a.shape().back(), run = parts.run();
   Census* current = nullptr;
-  for_each_pair(a, b, bounds, [&](std::size_t i, const Pair& pair) {
+  for_each_pair(a, b, bounds, [&](std::size_t i, const ElementPair& pair) {
     const std::size_t at = starts[i / columns] + i % columns;
     if (i % columns == 0 || at % run == 0) current = &parts.of(at);
     whole.add(at, pair), current->add(at, pair);
@@ -447,7 +449,7 @@ void PartwiseComparison::add(const Tensor& a, const Tensor& b, const Tensor* bou
 }
 
 Comparison PartwiseComparison::whole() { return state_->whole.finish(); }
-std::vector<Part> PartwiseComparison::parts() { return state_->parts.finish(); }
+std::vector<PartComparison> PartwiseComparison::parts() { return state_->parts.finish(); }
 
 Tensor difference(const Tensor& a, const Tensor& b) {
   Tensor result(DType::f64, a.shape());
@@ -674,15 +676,17 @@ std::string table_cell(const std::optional<double>& number) {
 
 }  // namespace
 
-std::string parts_text(const std::vector<PartAxis>& axes, const std::vector<Part>& parts) {
-  std::vector<const Part*> wrong;
-  for (const Part& part : parts)
+std::string parts_text(const std::vector<PartAxis>& axes,
+                       const std::vector<PartComparison>& parts) {
+  std::vector<const PartComparison*> wrong;
+  for (const PartComparison& part : parts)
     if (!part.found.same()) wrong.push_back(&part);
   if (parts.size() < 2 || wrong.empty()) return "";
-  std::stable_sort(wrong.begin(), wrong.end(), [](const Part* one, const Part* other) {
-    return severity(one->found) > severity(other->found);
-  });
-  const bool bounded = std::any_of(wrong.begin(), wrong.end(), [](const Part* part) {
+  std::stable_sort(wrong.begin(), wrong.end(),
+                   [](const PartComparison* one, const PartComparison* other) {
+                     return severity(one->found) > severity(other->found);
+                   });
+  const bool bounded = std::any_of(wrong.begin(), wrong.end(), [](const PartComparison* part) {
     return part->found.max_of_bound.has_value();
   });
   std::vector<std::string> head;

@@ -107,14 +107,15 @@ struct PartAxis {
 };
 
 /// The comparison of one part of the tensors.
-struct Part {
+struct PartComparison {
   std::vector<std::size_t> index;  ///< on each axis
   Comparison found;                ///< positions are those in the whole tensors
 };
 
 /// Compares each combination of positions on `axes`, outermost first, in row-major order.
-std::vector<Part> compare_parts(const Tensor& a, const Tensor& b, const Tolerance& tolerance,
-                                const Tensor* bounds, const std::vector<PartAxis>& axes);
+std::vector<PartComparison> compare_parts(const Tensor& a, const Tensor& b,
+                                          const Tolerance& tolerance, const Tensor* bounds,
+                                          const std::vector<PartAxis>& axes);
 
 /// Compares tensors of which a part is in memory at a time.
 class PartwiseComparison {
@@ -129,7 +130,7 @@ class PartwiseComparison {
            const std::vector<std::size_t>& starts);
 
   Comparison whole();
-  std::vector<Part> parts();
+  std::vector<PartComparison> parts();
 
  private:
   struct State;
@@ -168,6 +169,6 @@ std::string comparison_text(const Compared& compared, const Comparison& comparis
 
 /// A table of the parts that differ, those with the largest errors first; "" if there is only one
 /// part or none differs.
-std::string parts_text(const std::vector<PartAxis>& axes, const std::vector<Part>& parts);
+std::string parts_text(const std::vector<PartAxis>& axes, const std::vector<PartComparison>& parts);
 
 }  // namespace attn

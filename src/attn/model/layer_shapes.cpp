@@ -76,16 +76,16 @@ LayerWidths widths_of(const LayerJob& layer) {
 }
 
 /// The weight of a projection, with the axes (out, in).
-struct Projection {
+struct ProjectionWeight {
   std::string name;
   std::size_t out_heads, in_heads;  ///< 0: as wide as the hidden states
   Shape found;
 };
 
-std::vector<Projection> projections_of(const Architecture& architecture, const LayerJob& layer,
-                                       const LayerWidths& widths) {
+std::vector<ProjectionWeight> projections_of(const Architecture& architecture,
+                                             const LayerJob& layer, const LayerWidths& widths) {
   const std::size_t H = widths.heads, G = widths.kv_heads;
-  std::vector<Projection> all;
+  std::vector<ProjectionWeight> all;
   const auto add = [&](std::string_view name, std::size_t out_heads, std::size_t in_heads) {
     const std::string weight = std::string(name) + ".weight";
     Shape shape = layer.shape_of(weight);
@@ -108,17 +108,17 @@ std::vector<Projection> projections_of(const Architecture& architecture, const L
 void require_projections(const Architecture& architecture, const LayerJob& layer) {
   const LayerWidths widths = widths_of(layer);
   if (layer.latent() || widths.heads == 0 || widths.head == 0) return;
-  const std::vector<Projection> all = projections_of(architecture, layer, widths);
+  const std::vector<ProjectionWeight> all = projections_of(architecture, layer, widths);
   // Of a cross-attention, keys and values come from hidden states that may have another width.
   const bool is_cross = architecture.stack == "cross";
-  const auto shape_for = [&](const Projection& each, std::size_t head) {
+  const auto shape_for = [&](const ProjectionWeight& each, std::size_t head) {
     const std::size_t in =
         is_cross && each.out_heads > 0 && each.found.size() == 2 ? each.found[1] : widths.hidden;
     return Shape{each.out_heads == 0 ? widths.hidden : each.out_heads * head,
                  each.in_heads == 0 ? in : each.in_heads * head};
   };
   const auto fits = [&](std::size_t head) {
-    return std::all_of(all.begin(), all.end(), [&](const Projection& each) {
+    return std::all_of(all.begin(), all.end(), [&](const ProjectionWeight& each) {
       const Shape shape = shape_for(each, head);
       // The output may have another width than the hidden states.
       return each.found.size() == 2 && each.found[1] == shape[1] &&
@@ -133,7 +133,7 @@ void require_projections(const Architecture& architecture, const LayerJob& layer
   const std::size_t given = all[0].found.empty() ? 0 : all[0].found[0] / all[0].out_heads;
   const bool needs_pairs = layer.has("rotary.kind") && !layer.has("rotary.width");
   if (may_differ && given > 0 && !(needs_pairs && given % 2 == 1) && fits(given)) return;
-  for (const Projection& each : all) {
+  for (const ProjectionWeight& each : all) {
     Shape required = shape_for(each, widths.head), found = each.found;
     if (found == required) continue;
     if (architecture.projections == Projections::columns) {

@@ -27,12 +27,12 @@ Inputs with_positions_only(const Inputs& in) {
 }
 
 /// A query and a key.
-struct Pair {
+struct QueryKey {
   std::size_t item, head, row, key;
 };
 
 /// Whether a pair is set in booleans (B or 1, H or 1, R, S).
-bool is_set(const Tensor& visible, const Pair& at) {
+bool is_set(const Tensor& visible, const QueryKey& at) {
   const Shape& shape = visible.shape();
   const std::size_t item = shape[0] == 1 ? 0 : at.item, head = shape[1] == 1 ? 0 : at.head;
   return visible.data<bool>()[((item * shape[1] + head) * shape[2] + at.row) * shape[3] + at.key];
@@ -47,7 +47,7 @@ class Finder {
     const Inputs open = with_positions_only(in_);
     const Tensor together = visible_by_position(open);  // in one document
     const auto hides_in = [&](const Inputs& variant) {
-      return [&, visible = visible_by_position(variant)](const Pair& at) {
+      return [&, visible = visible_by_position(variant)](const QueryKey& at) {
         return is_set(together, at) && !is_set(visible, at);
       };
     };
@@ -66,12 +66,13 @@ class Finder {
         one.options.window = in_.options.window;
         one.options.sink_tokens = in_.options.sink_tokens;
       }));
-      add("window", [&](const Pair& at) {
+      add("window", [&](const QueryKey& at) {
         return reaches(at) || (has_sinks && is_set(together, at) && is_beyond_window(at));
       });
     }
     if (in_.options.chunk > 0)
-      add("chunk", [&](const Pair& at) { return is_set(together, at) && is_in_other_chunk(at); });
+      add("chunk",
+          [&](const QueryKey& at) { return is_set(together, at) && is_in_other_chunk(at); });
     if (in_.key_lists)
       add(Input::key_indices, hides_in(with([&](Inputs& one) { one.key_lists = in_.key_lists; })));
     add_rule(open, together);
@@ -80,7 +81,8 @@ class Finder {
         Inputs only = open;
         only.token_positions = {all_tokens()};
         only[mask] = in_[mask];
-        add(mask, [visible = visible_keys(only)](const Pair& at) { return !is_set(visible, at); });
+        add(mask,
+            [visible = visible_keys(only)](const QueryKey& at) { return !is_set(visible, at); });
       }
   }
 
@@ -105,17 +107,17 @@ class Finder {
 
  private:
   bool is_given(Input input) const { return contains(in_.tensors, input); }
-  const TokenPositions& tokens(const Pair& at) const {
+  const TokenPositions& tokens(const QueryKey& at) const {
     return in_.token_positions[in_.token_positions.size() == 1 ? 0 : at.item];
   }
-  bool is_appended(const Pair& at) const { return at.key >= in_.P + in_.N; }
+  bool is_appended(const QueryKey& at) const { return at.key >= in_.P + in_.N; }
 
   void add(Input input, const auto& hides) { add(std::string(row_of(input).name), hides); }
   void add(std::string name, const auto& hides) {
     const std::uint32_t bit = std::uint32_t{1} << names_.size();
     names_.push_back(std::move(name));
     auto hiding = hiding_.begin();
-    Pair at{};
+    QueryKey at{};
     for (at.item = 0; at.item < shape_[0]; ++at.item)
       for (at.head = 0; at.head < shape_[1]; ++at.head)
         for (at.row = 0; at.row < shape_[2]; ++at.row)
@@ -134,27 +136,28 @@ class Finder {
   void add_lengths() {
     if (is_given(Input::query_lengths))
       add(Input::query_lengths,
-          [&](const Pair& at) { return in_.rows[at.row] >= tokens(at).queries.length; });
+          [&](const QueryKey& at) { return in_.rows[at.row] >= tokens(at).queries.length; });
     if (is_given(Input::key_lengths))
       add(Input::key_lengths,
-          [&](const Pair& at) { return !is_appended(at) && at.key >= tokens(at).keys.length; });
+          [&](const QueryKey& at) { return !is_appended(at) && at.key >= tokens(at).keys.length; });
     if (is_given(Input::key_starts))
-      add(Input::key_starts, [&](const Pair& at) { return at.key < tokens(at).keys.begin; });
+      add(Input::key_starts, [&](const QueryKey& at) { return at.key < tokens(at).keys.begin; });
   }
 
   void add_documents(const Tensor& together) {
     for (const Input input : {Input::documents, Input::key_documents, Input::cu_seqlens_q})
-      if (is_given(input)) return add(input, [&](const Pair& at) { return !is_set(together, at); });
+      if (is_given(input))
+        return add(input, [&](const QueryKey& at) { return !is_set(together, at); });
   }
 
   /// The window's left limit, which sink tokens do not have (problem/named_masks.h).
-  bool is_beyond_window(const Pair& at) const {
+  bool is_beyond_window(const QueryKey& at) const {
     const auto& [queries, keys] = tokens(at);
     const std::int64_t q = queries.position(in_.rows[at.row]), k = keys.position(at.key);
     return !is_appended(at) && k >= in_.options.sink_tokens && q - k > in_.options.window.left;
   }
 
-  bool is_in_other_chunk(const Pair& at) const {
+  bool is_in_other_chunk(const QueryKey& at) const {
     const auto chunk_of = [&](std::int64_t position) {
       const std::int64_t size = in_.options.chunk;
       return position / size - (position % size < 0 ? 1 : 0);
@@ -186,7 +189,7 @@ class Finder {
       base = visible_by_position(without), visible = visible_by_position(in_);
     }
     auto hiding = before.begin();
-    add(names, [&](const Pair& at) {
+    add(names, [&](const QueryKey& at) {
       return (*hiding++ & rules) == 0 && is_set(*base, at) && !is_set(*visible, at);
     });
   }

@@ -223,7 +223,7 @@ std::pair<Tensor, VisibleKeys> mask_as(const Tensor& scaled, const Biases<Tensor
     xt::noalias(sums) = sums + array_of<T>(added);
   };
   if (in.bias_rule) add(in.bias_rule->values(in));
-  for (const Bias<Tensor>& bias : biases) add(bias_of_scores(bias, in));
+  for (const GivenBias<Tensor>& bias : biases) add(bias_of_scores(bias, in));
   const std::span<T> scores = masked.mutable_data<T>();
   if (in.options.softcap_order == SoftcapOrder::after_mask) cap(scores, in.options.softcap);
   const std::span<const bool> visible = result.keys.data<bool>();
@@ -256,7 +256,7 @@ Tensor fitted_mask(const Tensor& given, const Inputs& in, MaskPolarity polarity)
   return wide;
 }
 
-Tensor bias_of_scores(const Bias<Tensor>& bias, const Inputs& in) {
+Tensor bias_of_scores(const GivenBias<Tensor>& bias, const Inputs& in) {
   if (bias.input == Input::alibi_slopes) return alibi_bias(bias.value, in);
   if (bias.input == Input::relative_bias) return relative_bias(bias.value, in);
   if (bias.input == Input::key_indices) return in.key_lists->log_counts(in);
@@ -273,7 +273,7 @@ BiasMagnitudes bias_magnitudes(const Biases<Tensor>& biases, const Inputs& in) {
     ++magnitudes.count;
   };
   if (in.bias_rule) add(in.bias_rule->values(in));
-  for (const Bias<Tensor>& bias : biases) add(bias_of_scores(bias, in));
+  for (const GivenBias<Tensor>& bias : biases) add(bias_of_scores(bias, in));
   return magnitudes;
 }
 

@@ -55,12 +55,12 @@ inline bool is_added(Input input, const Tensor& tensor) {
 
 /// One of kBiasInputs.
 template <class Value>
-struct Bias {
+struct GivenBias {
   Input input;
   Value value;
 };
 template <class Value>
-using Biases = std::vector<Bias<Value>>;
+using Biases = std::vector<GivenBias<Value>>;
 
 /// Masked scores (B, H, R, S) and what was masked. The bias rule and the biases are added, and
 /// then, with SoftcapOrder::after_mask, the softcap is applied. Hidden scores are -inf, even if
@@ -69,7 +69,7 @@ std::pair<Tensor, VisibleKeys> mask_scores(const Tensor& scaled, const Biases<Te
                                            const Inputs& in);
 
 /// What mask_scores() adds for one of the biases: it broadcasts to (B, H, R, S).
-Tensor bias_of_scores(const Bias<Tensor>& bias, const Inputs& in);
+Tensor bias_of_scores(const GivenBias<Tensor>& bias, const Inputs& in);
 
 /// What mask_scores() adds to the scaled scores.
 struct BiasMagnitudes {

@@ -107,7 +107,7 @@ double Mt19937::next_double() {
 
 namespace {
 
-using Pool = std::array<std::uint32_t, 4>;
+using EntropyPool = std::array<std::uint32_t, 4>;
 
 std::uint32_t folded(std::uint32_t word) { return word ^ word >> 16; }
 
@@ -126,9 +126,9 @@ std::uint32_t mixed(std::uint32_t x, std::uint32_t y) {
   return folded(0xCA01F9DDu * x - 0x4973F715u * y);
 }
 
-Pool entropy_pool(std::span<const std::uint32_t> entropy) {
+EntropyPool entropy_pool(std::span<const std::uint32_t> entropy) {
   Hash hash{0x43B0D7E5u, 0x931E8875u};
-  Pool pool;
+  EntropyPool pool;
   for (std::size_t i = 0; i < pool.size(); ++i) pool[i] = hash(i < entropy.size() ? entropy[i] : 0);
   for (std::size_t from = 0; from < pool.size(); ++from)
     for (std::size_t to = 0; to < pool.size(); ++to)
@@ -141,7 +141,7 @@ Pool entropy_pool(std::span<const std::uint32_t> entropy) {
 }  // namespace
 
 Pcg64::Pcg64(std::span<const std::uint32_t> entropy) {
-  const Pool pool = entropy_pool(entropy);
+  const EntropyPool pool = entropy_pool(entropy);
   Hash hash{0x8B51F9DDu, 0x58F38DEDu};
   std::array<std::uint64_t, 4> words{};
   for (std::size_t i = 0; i < 8; ++i)

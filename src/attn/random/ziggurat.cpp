@@ -14,15 +14,15 @@ constexpr double kInverseTail = 0.27366123732975827203338247596;
 constexpr double kArea = 0.0049286732339746519;  ///< of each layer, and of the base with the tail
 
 /// Layer i reaches to edge[i]; density[i] = exp(-edge[i]^2 / 2).
-struct Layers {
+struct ZigguratLayers {
   std::array<double, kLayers> edge{}, density{};
 };
 
 /// A double that is rounded from a wider one: the tables do not depend on the library's last bits.
 double rounded(long double value) { return static_cast<double>(value); }
 
-Layers compute_layers() {
-  Layers layers;
+ZigguratLayers compute_layers() {
+  ZigguratLayers layers;
   layers.edge[kLayers - 1] = kTail;
   for (std::size_t i = kLayers - 1; i > 0; --i) {
     double& density = layers.density[i];
@@ -46,7 +46,7 @@ struct Tables {
   std::array<T, kLayers> width{}, density{};
 
   Tables() {
-    const Layers layers = compute_layers();
+    const ZigguratLayers layers = compute_layers();
     const double scale = std::ldexp(1.0, kBits), base = layers.density[kLayers - 1];
     inside[0] = static_cast<Word>(std::nearbyint(kTail * base / kArea * scale));
     width[0] = static_cast<T>(kArea / base / scale);

@@ -7,12 +7,12 @@
 
 namespace attn {
 
-std::string layer_name(std::int64_t layer) { return "layer " + std::to_string(layer); }
+std::string layer_label(std::int64_t layer) { return "layer " + std::to_string(layer); }
 
 void Layers::join(std::int64_t layer, const Plan& plan, const OutputSet& by_rows) {
   const std::vector<std::int64_t>& layers = series_.layers();
   if (!plan_) plan_.emplace(layers.size(), by_rows);
-  within(layer_name(layer), [&] { plan_->add(plan, layer_name(layers.front()), hint_); });
+  within(layer_label(layer), [&] { plan_->add(plan, layer_label(layers.front()), hint_); });
 }
 
 std::size_t Layers::shared_bytes() const { return files_.limits().memory - files_.budget().left(); }
@@ -22,7 +22,7 @@ std::size_t Layers::bytes_kept() const {
 }
 
 MemoryEstimate Layers::memory(std::int64_t layer, const Plan& plan) const {
-  MemoryEstimate memory(plan, "tensors of " + layer_name(layer));
+  MemoryEstimate memory(plan, "tensors of " + layer_label(layer));
   memory.add("inputs of all layers", shared_bytes());
   if (plan_) memory.add("outputs of all layers", plan_->bytes_kept());
   return memory;
@@ -42,7 +42,7 @@ Result Layers::take_description() {
 }
 
 Result Layers::compute(std::int64_t layer, const ExecutionRequest& request, RowReceiver* receiver) {
-  Execution execution = within(layer_name(layer), [&] { return execute(request, receiver); });
+  Execution execution = within(layer_label(layer), [&] { return execute(request, receiver); });
   for (std::string& warning : execution.warnings) warnings_.push_back({layer, std::move(warning)});
   return std::move(execution.result);
 }

@@ -17,7 +17,7 @@
 namespace attn {
 
 /// "layer 3", for messages.
-std::string layer_name(std::int64_t layer);
+std::string layer_label(std::int64_t layer);
 
 /// Several layers of a model, one after the other. Their results are joined, or each has files of
 /// its own; then join() and the functions of the description are not called.
