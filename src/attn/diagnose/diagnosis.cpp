@@ -699,7 +699,7 @@ class Search {
     Candidate candidate;
     candidate.hypothesis = &hypothesis;
     try {
-      if (hypothesis.is_slow)
+      if (hypothesis.is_slow())
         if (std::string reason = reason_to_stop(); !reason.empty()) return {{}, reason};
       const Changed job = changed(hypothesis);
       if (job.claims.empty()) return {};
@@ -720,7 +720,7 @@ class Search {
     std::iota(order.begin(), order.end(), 0);
     if (!limits_.seconds)  // the slow ones first, beside which another thread tests the others
       std::stable_partition(order.begin(), order.end(),
-                            [&](std::size_t i) { return all[i].is_slow; });
+                            [&](std::size_t i) { return all[i].is_slow(); });
     std::vector<Tested> tested(all.size());
     in_parallel(all.size(), [&](std::size_t k) {
       const std::size_t i = order[k];
@@ -1252,7 +1252,7 @@ class Search {
 
   /// Of large jobs, hypotheses that are slow are tested alone only.
   bool is_too_slow(const Hypothesis& hypothesis) const {
-    return hypothesis.is_slow && by_score_ && in_.B * in_.H * in_.S > kSampledScores / in_.L;
+    return hypothesis.is_slow() && by_score_ && in_.B * in_.H * in_.S > kSampledScores / in_.L;
   }
 
   /// Those that reduce the error most come first.

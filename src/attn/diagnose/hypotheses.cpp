@@ -562,6 +562,8 @@ Found softmax_over_queries(Variant& variant, const Inputs& in) {
 
 // ---- the table ----
 constexpr auto kAttention = Stage::attention;
+constexpr auto kAllHeads = Hypothesis::Reads::all_heads;
+constexpr auto kAllScores = Hypothesis::Reads::all_scores;
 
 constexpr Hypothesis kAttentionTable[] = {
     {"scale.none", kAttention,
@@ -578,7 +580,7 @@ constexpr Hypothesis kAttentionTable[] = {
      [](Variant& p, const Inputs& in) {
        return with_scale(p, in, 1 / root(in.H * in.D),
                          "1/sqrt(" + text(in.H * in.D) + "), by the width of all heads");
-     }},
+     }, kAllHeads},
     {"scale.1/sqrt(Dv)", kAttention,
      [](Variant& p, const Inputs& in) {
        return with_scale(p, in, 1 / root(in.Dv), "1/sqrt(" + text(in.Dv) + "), by that of the values");
@@ -765,51 +767,51 @@ constexpr Hypothesis kAttentionTable[] = {
        return with_kv_heads(p, in, tiled_head, tiled_head,
                             "key/value heads tiled: query head h reads head h % " + text(in.G),
                             "h // " + text(in.H / in.G));
-     }},
+     }, kAllHeads},
     {"heads.values_tiled", kAttention,
      [](Variant& p, const Inputs& in) {
        return with_kv_heads(p, in, repeated_head, tiled_head,
                             "heads of the values tiled, those of the keys repeated", "both repeated");
-     }},
+     }, kAllHeads},
     {"heads.keys_tiled", kAttention,
      [](Variant& p, const Inputs& in) {
        return with_kv_heads(p, in, tiled_head, repeated_head,
                             "heads of the keys tiled, those of the values repeated", "both repeated");
-     }},
+     }, kAllHeads},
     {"heads.first_only", kAttention,
      [](Variant& p, const Inputs& in) {
        return with_kv_heads(p, in, first_head, first_head, "key/value head 0 for all query heads",
                             text(in.G) + " heads");
-     }},
+     }, kAllHeads},
     {"heads.kv_reversed", kAttention,
      [](Variant& p, const Inputs& in) {
        return with_kv_heads(p, in, reversed_head, reversed_head, "key/value heads in reverse order", "");
-     }},
+     }, kAllHeads},
     {"heads.kv_next", kAttention,
      [](Variant& p, const Inputs& in) {
        return in.G < 3 ? Found() : with_kv_heads(p, in, next_head, next_head,
                             "the next key/value head for each query head", "");
-     }},
+     }, kAllHeads},
     {"heads.viewed", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (in.G < 2 || in.P > 0) return std::nullopt;
        for (const Input input : {Input::Q, Input::K, Input::V})
          p.set(input, viewed_as_heads(*p.find(input)));
        return words("Q, K and V of shape (B, L, H, D) read as (B, H, L, D)");
-     }},
+     }, kAllHeads},
     {"heads.queries_viewed", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (in.H < 2 || in.L < 2) return std::nullopt;
        p.set(Input::Q, viewed_as_heads(*p.find(Input::Q)));
        return words("Q of shape (B, L, H, D) read as (B, H, L, D)");
-     }},
+     }, kAllHeads},
     {"heads.keys_values_viewed", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (in.G < 2 || in.P > 0) return std::nullopt;
        for (const Input input : {Input::K, Input::V})
          p.set(input, viewed_as_heads(*p.find(input)));
        return words("K and V of shape (B, L, H, D) read as (B, H, L, D)");
-     }},
+     }, kAllHeads},
     {"heads.batch_item_0", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (in.B < 2) return std::nullopt;
@@ -817,7 +819,7 @@ constexpr Hypothesis kAttentionTable[] = {
          if (const Tensor* x = p.find(input))
            p.set(input, reordered(*x, x->size() / in.B, [](std::size_t) { return 0; }));
        return words("keys and values of batch item 0 for all items");
-     }},
+     }, kAllHeads},
 
     {"softcap.dropped", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
@@ -922,13 +924,13 @@ constexpr Hypothesis kAttentionTable[] = {
      [](Variant& p, const Inputs& in) {
        return with_key_lengths(p, in, "the key length of batch item 0 for all",
                                [](auto old, std::size_t) { return old[0]; });
-     }},
+     }, kAllHeads},
     {"mask.key_lengths_of_next_item", kAttention,
      [](Variant& p, const Inputs& in) {
        return with_key_lengths(
            p, in, "the key length of the next batch item",
            [](auto old, std::size_t b) { return old[(b + 1) % old.size()]; });
-     }},
+     }, kAllHeads},
     {"mask.padding_on_the_left", kAttention, padding_on_the_left},
     {"mask.query_lengths_dropped", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
@@ -1007,7 +1009,7 @@ constexpr Hypothesis kAttentionTable[] = {
        if (bias == nullptr || bias->shape()[1] < 2) return std::nullopt;
        p.set(Input::bias, with_heads_from(*bias, {0}));
        return words("the bias of head 0 for all heads");
-     }},
+     }, kAllHeads},
     {"bias.alibi_dropped", kAttention,
      [](Variant& p, const Inputs&) { return without(p, {Input::alibi_slopes}, "without --alibi"); }},
     {"bias.alibi_negated", kAttention,
@@ -1025,7 +1027,7 @@ constexpr Hypothesis kAttentionTable[] = {
        std::copy_n(slopes.data<double>().begin(), in.H, first.mutable_data<double>().begin());
        p.set(Input::alibi_slopes, first);
        return words("ALiBi slopes of " + text(2 * in.H) + " heads", text(in.H));
-     }},
+     }, kAllHeads},
     {"bias.alibi_from_1", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (!p.has(Input::alibi_slopes)) return std::nullopt;
@@ -1033,7 +1035,7 @@ constexpr Hypothesis kAttentionTable[] = {
        p.set(Input::alibi_slopes,
              mapped(*p.find(Input::alibi_slopes), [&](double x) { return x * ratio; }));
        return words("ALiBi slopes of the previous head: the first is 1");
-     }},
+     }, kAllHeads},
     {"bias.alibi_scaled", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (!p.has(Input::alibi_slopes) || in.scale.factor() == 1) return std::nullopt;
@@ -1099,13 +1101,13 @@ constexpr Hypothesis kAttentionTable[] = {
        p.set(Input::sinks, reordered(*p.find(Input::sinks), 1,
                                      [&](std::size_t h) { return (h + 1) % in.H; }));
        return words("the sink of the next head");
-     }},
+     }, kAllHeads},
     {"sink.head_0", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (!p.has(Input::sinks) || in.H < 2) return std::nullopt;
        p.set(Input::sinks, reordered(*p.find(Input::sinks), 1, [](std::size_t) { return 0; }));
        return words("the sink of head 0 for all heads");
-     }},
+     }, kAllHeads},
     {"sink.value_of_key_0", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (!p.has(Input::sinks) || in.E > 0 || p.has(Input::dropout_mask) || p.has(Input::gate) ||
@@ -1313,8 +1315,8 @@ constexpr Hypothesis kAttentionTable[] = {
     {"softmax.divisor_not_rescaled_32", kAttention, not_rescaled<RowChange::divisor_not_rescaled, 32>},
     {"softmax.divisor_not_rescaled_64", kAttention, not_rescaled<RowChange::divisor_not_rescaled, 64>},
     {"softmax.divisor_not_rescaled_128", kAttention, not_rescaled<RowChange::divisor_not_rescaled, 128>},
-    {"softmax.over_queries", kAttention, softmax_over_queries, true},
-    {"softmax.whole_matrix", kAttention, softmax_over_matrix, true},
+    {"softmax.over_queries", kAttention, softmax_over_queries, kAllScores},
+    {"softmax.whole_matrix", kAttention, softmax_over_matrix, kAllScores},
     {"softmax.none", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (in.options.normaliser == Normaliser::none) return std::nullopt;
@@ -1490,19 +1492,6 @@ std::vector<Hypothesis> hypotheses() {
   const std::vector<Hypothesis> of_rules = rule_hypotheses();
   all.insert(all.end(), of_rules.begin(), of_rules.end());
   return all;
-}
-
-bool Hypothesis::reads_all_heads() const {
-  constexpr std::string_view kOthers[] = {"scale.1/sqrt(H*D)",
-                                          "bias.head_0",
-                                          "bias.alibi_of_more_heads",
-                                          "bias.alibi_from_1",
-                                          "sink.next_head",
-                                          "sink.head_0",
-                                          "mask.key_lengths_of_item_0",
-                                          "mask.key_lengths_of_next_item"};
-  return group() == "heads" ||
-         std::find(std::begin(kOthers), std::end(kOthers), id) != std::end(kOthers);
 }
 
 }  // namespace attn

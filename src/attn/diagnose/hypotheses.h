@@ -39,7 +39,12 @@ struct Hypothesis {
   /// Changes the variant. `in` are the checked inputs of the unchanged variant of the same stage.
   /// nullopt if the hypothesis does not apply. Errors: data, if the changed variant is not valid.
   std::optional<Claim> (*change)(Variant& variant, const Inputs& in);
-  bool is_slow = false;  ///< change() computes scores of all queries
+  /// What change() needs of the variant besides the items and heads that it changes.
+  enum class Reads {
+    own_heads,
+    all_heads,   ///< reads or counts other items and heads
+    all_scores,  ///< slow: computes the scores of all queries
+  } reads = Reads::own_heads;
   enum class Pass {
     both,
     both_chained,           ///< also with the factor of the sinks in their derivative
@@ -52,8 +57,8 @@ struct Hypothesis {
   /// "window.left-1", or "backward.window.left-1" if only the backward pass is changed;
   /// "sink.log2e_chained".
   std::string full_id() const;
-  /// Whether change() reads or counts other items and heads than those that it changes.
-  bool reads_all_heads() const;
+  bool reads_all_heads() const { return reads == Reads::all_heads; }
+  bool is_slow() const { return reads == Reads::all_scores; }
 
   std::string_view group() const { return id.substr(0, id.find('.')); }
 };

@@ -344,9 +344,11 @@ constexpr Hypothesis kProjectionTable[] = {
      }},
 
     {"heads.viewed_before_rotary", kProjection,
-     [](Variant& p, const Inputs& in) { return viewed_first(p, in, true); }},
+     [](Variant& p, const Inputs& in) { return viewed_first(p, in, true); },
+     Hypothesis::Reads::all_heads},
     {"heads.queries_viewed_before_rotary", kProjection,
-     [](Variant& p, const Inputs& in) { return viewed_first(p, in, false); }},
+     [](Variant& p, const Inputs& in) { return viewed_first(p, in, false); },
+     Hypothesis::Reads::all_heads},
 
     {"norm.dropped", kProjection,
      [](Variant& p, const Inputs& in) -> Found {
