@@ -175,19 +175,19 @@ std::string agreeing_arrangement(const Compared& compared, const AxisList& lette
   });
 }
 
-std::vector<std::string> compare_hints(const Compared& compared, const Comparison& found,
-                                       const AxisList& letters, std::size_t width) {
-  std::vector<std::string> hints;
+std::vector<Hint> compare_hints(const Compared& compared, const Comparison& found,
+                                const AxisList& letters, std::size_t width) {
+  std::vector<Hint> hints;
   const std::string factor = found.same_shape ? factor_hint(compared, found, width) : "";
-  if (!factor.empty()) return {factor};
+  if (!factor.empty()) return {{factor}};
   if (!compared.has_elements) return {};
   const std::string agreeing = agreeing_arrangement(compared, letters);
   const std::string possible =
       possible_arrangement(compared.a.shape(), compared.b.shape(), letters);
   if (!agreeing.empty())
-    hints.push_back("A agrees with B " + agreeing);
+    hints.push_back({"A agrees with B " + agreeing, true});
   else if (!possible.empty())
-    hints.push_back(possible);
+    hints.push_back({possible});
   return hints;
 }
 

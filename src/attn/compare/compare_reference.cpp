@@ -340,10 +340,9 @@ class ReferenceComparison {
     TensorPair pair = compared_pair(std::move(compared), axes, prepared_.inputs.D, gatings_[i]);
     gatings_[i].baseline.reset();
     if (!pair.found.same_shape && is_of_gradients(job_.outputs[i]))
-      if (std::string hint = sum_over_groups(pair.compared, planned(i), prepared_.inputs,
-                                             bounded_[i] ? &precisions_[i] : nullptr);
-          !hint.empty())
-        pair.hints = {std::move(hint)};
+      if (const auto hint = sum_over_groups(pair.compared, planned(i), prepared_.inputs,
+                                            bounded_[i] ? &precisions_[i] : nullptr))
+        pair.hints = {*hint};
     if (pair.passed() && pair.gates.empty() && pair.compared.bounds && accepts_zeros(pair.compared))
       warn_of_zeros(i);
     explain_difference(job_, prepared_, planned(i), precisions_[i], bounded_[i], search_, pair);
@@ -397,9 +396,9 @@ class ReferenceComparison {
     const bool is_wider = input_size_ > 0 && input_size_ < size_of(precision.stored);
     if (is_wider && typed_.precision.empty() && pair.diagnosis && pair.diagnosis->findings.empty())
       pair.hints.push_back(
-          "the inputs have narrower numbers than the result: if the kernel computes in " +
-          std::string(input_size_ == 2 ? "16 bits, give --precision f16 or bf16"
-                                       : "float32, give --precision f32"));
+          {"the inputs have narrower numbers than the result: if the kernel computes in " +
+           std::string(input_size_ == 2 ? "16 bits, give --precision f16 or bf16"
+                                        : "float32, give --precision f32")});
     report_.pairs.push_back(std::move(pair));
   }
 

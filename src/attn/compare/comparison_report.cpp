@@ -6,7 +6,6 @@
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
-#include "attn/compare/compare_hints.h"
 #include "attn/io/json_parse.h"
 #include "attn/io/json_write.h"
 #include "attn/metrics/comparison.h"
@@ -126,6 +125,12 @@ Json search_json(const Diagnosis& diagnosis) {
                          {"of_heads", count(diagnosis.all_heads)}}};
 }
 
+std::vector<std::string> texts_of(const std::vector<Hint>& hints) {
+  std::vector<std::string> texts;
+  for (const Hint& hint : hints) texts.push_back(hint.text);
+  return texts;
+}
+
 Json pair_json(const TensorPair& pair) {
   const Comparison& found = pair.found;
   const std::string& name = pair.compared.name;
@@ -135,7 +140,7 @@ Json pair_json(const TensorPair& pair) {
                        {"atol", Json{pair.compared.tolerance.atol}},
                        {"a", side(pair.compared.a)},
                        {"b", side(pair.compared.b)},
-                       {"hints", strings(pair.hints)}};
+                       {"hints", strings(texts_of(pair.hints))}};
   if (!pair.gates.empty()) object.emplace_back("gates", gates_json(pair.gates));
   if (!found.same_shape) return Json{std::move(object)};
   if (pair.diagnosis) {
@@ -266,7 +271,7 @@ namespace {
 /// What may explain the differences, and where they are.
 std::vector<std::string> cause_of(const TensorPair& pair) {
   std::vector<std::string> lines;
-  for (const std::string& hint : pair.hints) lines.push_back("hint: " + hint);
+  for (const Hint& hint : pair.hints) lines.push_back("hint: " + hint.text);
   if (pair.diagnosis)
     for (const std::string& line : diagnosis_lines(*pair.diagnosis))
       lines.push_back(printable(line));

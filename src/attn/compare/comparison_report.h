@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attn/compare/compare_axes.h"
+#include "attn/compare/compare_hints.h"
 #include "attn/compare/gate.h"
 #include "attn/diagnose/diagnosis.h"
 #include "attn/metrics/comparison.h"
@@ -19,7 +20,7 @@ struct TensorPair {
   Comparison found;
   std::vector<PartAxis> axes = {};          ///< batches and heads
   std::vector<PartComparison> parts = {};   ///< empty if the shapes differ
-  std::vector<std::string> hints = {};      ///< what may explain the differences
+  std::vector<Hint> hints = {};             ///< what may explain the differences
   std::optional<Diagnosis> diagnosis = {};  ///< of a difference from the reference
   std::vector<GateOutcome> gates = {};      ///< if there are any, they decide
 

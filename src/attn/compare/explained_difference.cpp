@@ -147,7 +147,7 @@ std::string other_layout(const Wrong& wrong, const Job& job) {
 /// Whether a hint explains the whole difference.
 bool is_explained(const TensorPair& pair) {
   return std::any_of(pair.hints.begin(), pair.hints.end(),
-                     [&](const std::string& hint) { return hint.starts_with("A agrees"); });
+                     [](const Hint& hint) { return hint.explains_all; });
 }
 
 /// Sets the diagnosis of a pair that does not pass.
@@ -157,7 +157,7 @@ void search_mistake(const Variant& job, const Evidence& evidence, SearchLimits& 
   try {
     pair.diagnosis = diagnose(job, evidence, limits);
   } catch (const std::bad_alloc&) {
-    pair.hints.emplace_back("the mistake was not searched for, because this takes too much memory");
+    pair.hints.push_back({"the mistake was not searched for, because this takes too much memory"});
     return;
   }
   if (limits.seconds && !is_of_gradients(evidence.output)) {  // for all outputs
@@ -172,14 +172,14 @@ void search_mistake(const Variant& job, const Evidence& evidence, SearchLimits& 
 bool is_explained_by_layout(const Wrong& wrong, const Job& job, TensorPair& pair) {
   if (pair.passed() || is_explained(pair)) return true;
   const std::string hint = other_layout(wrong, job);
-  if (!hint.empty()) pair.hints = {hint};
+  if (!hint.empty()) pair.hints = {{hint, true}};
   return !hint.empty() || !pair.found.same_shape;
 }
 
 }  // namespace
 
-std::string sum_over_groups(const Compared& compared, const PlannedOutput& planned,
-                            const Inputs& in, const Precision* precision) {
+std::optional<Hint> sum_over_groups(const Compared& compared, const PlannedOutput& planned,
+                                    const Inputs& in, const Precision* precision) {
   Shape of_heads = planned.shape, split = planned.shape, summed;
   for (std::size_t k = 0; k < planned.axes.size(); ++k) {
     const Axis axis = planned.axes[k];
@@ -192,7 +192,7 @@ std::string sum_over_groups(const Compared& compared, const PlannedOutput& plann
     summed = split, summed[k + 1] = 1;
     break;
   }
-  if (summed.empty() || in.G == in.H || compared.a.shape() != of_heads) return "";
+  if (summed.empty() || in.G == in.H || compared.a.shape() != of_heads) return std::nullopt;
   const std::string groups =
       "each group of " + std::to_string(in.H / in.G) + " (H / G) query heads";
   const Tensor sums =
@@ -200,8 +200,9 @@ std::string sum_over_groups(const Compared& compared, const PlannedOutput& plann
   std::optional<Tensor> bounds;
   if (precision != nullptr) bounds = expected_error(planned.request, in, *precision);
   if (compare(sums, compared.b, compared.tolerance, bounds ? &*bounds : nullptr).same())
-    return "A agrees with B if it is summed over " + groups;
-  return "A has a gradient for each query head; that of a key/value head is the sum over " + groups;
+    return Hint{"A agrees with B if it is summed over " + groups, true};
+  return Hint{"A has a gradient for each query head; that of a key/value head is the sum over " +
+              groups};
 }
 
 void explain_difference(const Job& job, const PreparedJob& prepared, const PlannedOutput& planned,

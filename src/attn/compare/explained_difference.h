@@ -1,6 +1,8 @@
 // What explains that a result differs from its job: another layout, or a mistake of the kernel.
 #pragma once
 
+#include <optional>
+
 #include "attn/bounds/expected_error.h"
 #include "attn/compare/comparison_report.h"
 #include "attn/compare/partwise_job.h"
@@ -10,10 +12,10 @@
 namespace attn {
 
 /// The hint that A has a gradient of keys or values for each query head, which have to be added up
-/// in the groups that share a key/value head; "" if A does not have the shape of these.
+/// in the groups that share a key/value head; nullopt if A does not have the shape of these.
 /// `precision`: null with a tolerance.
-std::string sum_over_groups(const Compared& compared, const PlannedOutput& planned,
-                            const Inputs& in, const Precision* precision);
+std::optional<Hint> sum_over_groups(const Compared& compared, const PlannedOutput& planned,
+                                    const Inputs& in, const Precision* precision);
 
 /// Finds out what explains the difference, unless the pair passes or has a hint that does. Sets its
 /// hints or its diagnosis. `bounded`: it was compared with error bounds of this precision.
