@@ -17,7 +17,7 @@
 #include "attn/io/json_parse.h"
 #include "attn/io/open_file.h"
 #include "attn/io/output_path.h"
-#include "attn/metrics/comparison.h"
+#include "attn/metrics/statistics.h"
 
 namespace attn {
 namespace {

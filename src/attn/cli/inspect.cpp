@@ -15,7 +15,7 @@
 #include "attn/cli/shared_options.h"
 #include "attn/cli/terminal.h"
 #include "attn/io/json_write.h"
-#include "attn/metrics/comparison.h"
+#include "attn/metrics/statistics.h"
 #include "attn/print/numpy_text.h"
 #include "attn/run/result_file.h"
 

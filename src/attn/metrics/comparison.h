@@ -1,5 +1,5 @@
-// Elementwise comparison of tensor `a` with the reference `b` of the same shape, its report as
-// text, and summary statistics of a tensor.
+// Elementwise comparison of tensor `a` with the reference `b` of the same shape, and its report as
+// text.
 //
 //   close     |a - b| <= atol + rtol |b|, as in numpy.isclose; or at most `ulps` apart; or within
 //             the element's own bound. Infinities of the same sign are equal. NaN is close to
@@ -24,19 +24,6 @@
 #include "attn/tensor/tensor.h"
 
 namespace attn {
-
-/// As numpy.nanmin, nanmax and nanmean; the sum is pairwise in long double.
-struct Statistics {
-  struct Range {
-    Tensor minimum, maximum;  ///< 0-d, of the tensor's dtype
-    double mean = 0;          ///< for booleans the fraction that is true
-  };
-  std::size_t nan = 0;         ///< NaN elements
-  std::size_t infinite = 0;    ///< infinite elements of either sign
-  std::optional<Range> range;  ///< of all elements but NaN, if any
-};
-
-Statistics statistics_of(const Tensor& tensor);
 
 struct Tolerance {
   double rtol = 0, atol = 0;

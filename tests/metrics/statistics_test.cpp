@@ -1,8 +1,8 @@
+#include "attn/metrics/statistics.h"
+
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
-
-#include "attn/metrics/comparison.h"
 
 using namespace attn;
 
