@@ -7,7 +7,7 @@
 #include <ctime>
 #include <utility>
 
-#include "attn/attention/blas.h"
+#include "attn/attention/machine.h"
 
 namespace attn {
 namespace {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "attn/attention/blas.h"
+#include "attn/attention/machine.h"
 #include "attn/base/error.h"
 #include "attn/base/packing.h"
 #include "attn/base/text.h"

@@ -12,25 +12,8 @@
 #include <new>
 
 #include "attn/base/lazy_library.h"
-#include "attn/kernel/isa.h"
 
 namespace attn {
-
-std::size_t available_processors() { return kernel::available_cpus(); }
-
-Machine machine() {
-  Machine facts;
-  facts.kernels = kernel::isa();
-  for (const kernel::Isa isa : kernel::available_isas())
-    facts.available_isas.emplace_back(name_of(isa));
-  facts.processors = available_processors();
-  return facts;
-}
-
-void check_isa_variable() {
-  if (std::getenv("ATTN_ISA") != nullptr) kernel::active_isa();
-}
-
 namespace {
 
 template <class... Parameters>

@@ -1,4 +1,4 @@
-// The instruction set, the processors and the BLAS of this machine.
+// The BLAS library of this machine.
 //
 // OpenBLAS is opened when the first matrix product or decomposition needs it. If linked in the
 // usual way, it would be loaded by every run, start a thread for each processor, and reserve 128
@@ -6,26 +6,9 @@
 // kernels and batch have their own threads), so runs that need no BLAS do not pay for it.
 #pragma once
 
-#include <cstddef>
 #include <string>
-#include <vector>
 
 namespace attn {
-
-struct Machine {
-  std::string kernels;                      ///< instruction set of the kernels in use
-  std::vector<std::string> available_isas;  ///< allowed values of ATTN_ISA, least capable first
-  std::size_t processors = 1;               ///< allowed by affinity and control groups
-};
-
-/// Errors: usage, for an ATTN_ISA that this machine cannot run.
-Machine machine();
-
-/// Errors: usage, if ATTN_ISA names an instruction set that this machine does not run.
-void check_isa_variable();
-
-/// Machine::processors alone.
-std::size_t available_processors();
 
 struct BlasLibrary {
   std::string file;     ///< path

@@ -9,7 +9,7 @@
 #include <memory>
 #include <optional>
 
-#include "attn/attention/blas.h"
+#include "attn/attention/machine.h"
 #include "attn/base/error.h"
 #include "attn/base/memory_limit.h"
 #include "attn/base/suggestion.h"

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "attn/attention/blas.h"
+#include "attn/attention/machine.h"
 #include "attn/base/error.h"
 #include "attn/base/memory_limit.h"
 #include "attn/base/suggestion.h"

@@ -1,6 +1,7 @@
 #include "attn/cli/version.h"
 
 #include "attn/attention/blas.h"
+#include "attn/attention/machine.h"
 #include "attn/base/error.h"
 #include "attn/base/version.h"
 #include "attn/batch/sandbox.h"
