@@ -13,6 +13,7 @@
 #include "attn/cli/shared_options.h"
 #include "attn/cli/show.h"
 #include "attn/run/memory_estimate.h"
+#include "attn/run/plan_text.h"
 #include "support/confined.h"
 #include "support/fuzz.h"
 

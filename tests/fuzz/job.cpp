@@ -3,6 +3,7 @@
 #include "attn/job/job.h"
 
 #include "attn/run/memory_estimate.h"
+#include "attn/run/plan_text.h"
 #include "support/confined.h"
 #include "support/fuzz.h"
 #include "support/heap.h"

@@ -13,6 +13,7 @@
 #include "attn/job/job_schema.h"
 #include "attn/run/execution.h"
 #include "attn/run/memory_estimate.h"
+#include "attn/run/plan_text.h"
 #include "attn/run/result_file.h"
 #include "attn/run/result_writer.h"
 #include "support/failing_new.h"

@@ -23,6 +23,7 @@
 #include "attn/run/joined_results.h"
 #include "attn/run/layers.h"
 #include "attn/run/memory_estimate.h"
+#include "attn/run/plan_text.h"
 #include "attn/run/result_writer.h"
 #include "attn/tensor/shape.h"
 

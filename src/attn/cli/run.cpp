@@ -31,6 +31,7 @@
 #include "attn/problem/threads.h"
 #include "attn/run/execution.h"
 #include "attn/run/memory_estimate.h"
+#include "attn/run/plan_text.h"
 #include "attn/run/result_file.h"
 #include "attn/run/result_writer.h"
 

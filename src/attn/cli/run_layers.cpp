@@ -20,6 +20,7 @@
 #include "attn/run/layers.h"
 #include "attn/run/memory_estimate.h"
 #include "attn/run/output_target.h"
+#include "attn/run/plan_text.h"
 #include "attn/run/result_writer.h"
 
 namespace attn {

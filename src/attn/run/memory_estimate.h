@@ -1,4 +1,4 @@
-// The memory that a job needs, and how a plan is printed.
+// The memory that a job needs.
 #pragma once
 
 #include <cstddef>
@@ -39,13 +39,5 @@ class MemoryEstimate {
   std::vector<Contribution> contributions_;
   std::size_t bytes_ = 0;
 };
-
-/// {"outputs": [{"name", "shape", "dtype", "bytes", "flops"}], "memory": N, "flops": N, "path":
-/// "kernels" or "reference", "fallback_reason": why the kernels are not used} on one line;
-/// "streamed": true for outputs that are written during the computation.
-std::string plan_json(const Plan& plan, const MemoryEstimate& memory);
-
-/// One line for each output, and one for the totals.
-std::string plan_text(const Plan& plan, const MemoryEstimate& memory);
 
 }  // namespace attn
