@@ -100,16 +100,10 @@ bool AttendedErrors::Wanted::any_but_values() const {
          std::find(biases.begin(), biases.end(), true) != biases.end();
 }
 
-/// What is summed over heads, items or queries.
-class AttendedErrors::Sums {
- public:
-  /// The derivative by a bias, without the rounding of its sums.
-  struct OfBias {
-    Tensor value, error, sizes;
-    std::size_t terms = 1;
-  };
-  std::vector<std::optional<OfBias>> biases;
-  std::vector<Bounded> sinks, head_scale;  ///< (1) of each item and head
+/// The derivative by a bias, without the rounding of its sums.
+struct AttendedErrors::BiasSums {
+  Tensor value, error, sizes;
+  std::size_t terms = 1;
 };
 
 /// The stages of some queries of one query head.
@@ -269,7 +263,7 @@ class AttendedErrors::Head {
 
   /// Adds the derivative by a bias of this head to that of all.
   void add_bias(const Bounded& of_masked, Input input, std::size_t b, std::size_t h,
-                Sums::OfBias& sums) const {
+                BiasSums& sums) const {
     Inputs local = in_;  // in which the rows are all rows
     const Tensor& bias = *in_[input];
     Tensor own = bias;
@@ -409,25 +403,6 @@ std::size_t rows_at_once(const Inputs& in) {
       1, std::min(in.rows.size(), kScoresAtOnce / std::max<std::size_t>(1, in.S)));
 }
 
-/// Matrices that are filled by several threads.
-struct Filled {
-  explicit Filled(const Shape& shape)
-      : bounded(zeros(shape)),
-        rows(shape[2]),
-        columns(shape[3]),
-        value(bounded.value.mutable_data<double>().data()),
-        error(bounded.error.mutable_data<double>().data()) {}
-
-  void put(const Bounded& part, std::size_t index, std::size_t first) {
-    put_rows(part.value, index, first, rows, columns, value);
-    put_rows(part.error, index, first, rows, columns, error);
-  }
-
-  Bounded bounded;
-  std::size_t rows, columns;
-  double *value, *error;
-};
-
 /// Sums over the query heads of a key/value head.
 struct OfGroup {
   std::optional<Bounded> sum = {};
@@ -474,6 +449,25 @@ void add_number(const Bounded& part, Bounded& sum) {
 
 }  // namespace
 
+/// Matrices that are filled by several threads.
+struct AttendedErrors::Filled {
+  explicit Filled(const Shape& shape)
+      : bounded(zeros(shape)),
+        rows(shape[2]),
+        columns(shape[3]),
+        value(bounded.value.mutable_data<double>().data()),
+        error(bounded.error.mutable_data<double>().data()) {}
+
+  void put(const Bounded& part, std::size_t index, std::size_t first) {
+    put_rows(part.value, index, first, rows, columns, value);
+    put_rows(part.error, index, first, rows, columns, error);
+  }
+
+  Bounded bounded;
+  std::size_t rows, columns;
+  double *value, *error;
+};
+
 void AttendedErrors::for_each_kv_head(
     bool in_order, const std::function<void(std::size_t, std::size_t)>& f) const {
   const std::size_t scores = saturating_product({in_.B, in_.H, in_.rows.size(), in_.S});
@@ -503,98 +497,136 @@ AttendedErrors::AttendedErrors(const Inputs& in, const Precision& precision,
   context_.is_stored = true;
 }
 
-AttendedErrors::Derivatives AttendedErrors::derivatives(const Bounded& g,
-                                                        const Wanted& wanted) const {
-  const std::size_t R = in_.rows.size(), S = in_.S, H = in_.H, step = rows_at_once(in_);
-  const std::size_t of_group = in_.G == 0 ? 0 : H / in_.G;
-  const auto filled = [](bool is_wanted, const Bounded& like) {
-    return is_wanted ? std::optional<Filled>(like.value.shape()) : std::nullopt;
-  };
-  std::optional<Filled> queries = filled(wanted.queries, operands_.queries),
-                        keys = filled(wanted.keys, operands_.keys),
-                        values = filled(wanted.values, operands_.values);
-  Filled delta({in_.B, H, R, 1});
-  const bool any = wanted.any_but_values();
-  Sums sums;
-  sums.sinks.resize(in_.B * H), sums.head_scale.resize(in_.B * H);
-  bool has_biases = false;
-  for (std::size_t i = 0; i < operands_.biases.size(); ++i) {
-    sums.biases.emplace_back();
-    if (!wanted.biases[i]) continue;
-    has_biases = true;
-    const Shape& shape = operands_.biases[i].value.value.shape();
-    const Tensor zero(DType::f64, shape);
-    const std::size_t size = std::max<std::size_t>(1, zero.size());
-    sums.biases[i] =
-        Sums::OfBias{zero, zero, zero, zero.size() == 0 ? 0 : in_.B * H * R * S / size};
-  }
-  const ErrorOps errors(in_, precision_);
-  for_each_kv_head(has_biases, [&](std::size_t b, std::size_t group) {
-    OfGroup of_keys, of_values;
-    for (std::size_t h = group * of_group; h < (group + 1) * of_group; ++h) {
-      const Inputs own = head_of(in_, b, h);
-      const ErrorOps own_errors(own, precision_);
-      const AttendedOperands of = operands_of(operands_, own, b, h, group);
-      const Head::Seeds seeds{value_and_error(own, own_errors, Input::grad_weights),
-                              value_and_error(own, own_errors, Input::grad_logsumexp)};
-      const Bounded all_of_g = matrix_of(g, b, h), context = matrix_of(context_, b, h);
-      const std::size_t index = b * H + h;
-      SumOverQueries head_keys, head_values;
-      for (std::size_t first = 0; first < R; first += step) {
-        const std::size_t count = std::min(step, R - first);
-        Head head(own, precision_, first, count);
-        head.attend(of);
-        const Bounded of_context = rows_of_part(all_of_g, first, count);
-        const Head::RowSums rows =
-            head.row_sums(rows_of_part(context, first, count), of_context, seeds);
-        delta.put(rows.delta, index, first);
-        if (wanted.values) head_values.add(head.errors(), head.kept(), of_context, S, R);
-        if (!any) continue;
-        if (wanted.sinks) add_number(head.of_sink(*of.sinks, rows, in_.B * R), sums.sinks[index]);
-        const Bounded of_masked = head.of_masked_scores(of.values, of_context, rows, seeds);
-        for (std::size_t i = 0; i < sums.biases.size(); ++i)
-          if (sums.biases[i]) head.add_bias(of_masked, of.biases[i].input, b, h, *sums.biases[i]);
-        const Bounded of_scaled = head.of_scaled_scores(of_masked);
-        if (wanted.head_scale)
-          add_number(head.of_head_scale(of_scaled, in_.B * R * S), sums.head_scale[index]);
-        if (!wanted.queries && !wanted.keys) continue;
-        const Bounded of_scores = head.of_scores(of_scaled, of.head_scale);
-        if (wanted.queries) {
-          const Bounded seen = head.seen(of.keys);
-          const Tensor value = chained_product(of_scores.value, bounds::wide(seen.value));
-          queries->put({value, errors.rounded(head.sum_error(of_scores, seen), value)}, index,
-                       first);
-        }
-        if (wanted.keys)
-          head_keys.add(head.errors(), of_scores, rows_of_part(of.queries, first, count), S, R);
-      }
-      if (head_keys.value) of_keys.add(head_keys, errors, of.queries);
-      if (head_values.value) of_values.add(head_values, errors, all_of_g);
+/// The derivatives, which are sums over heads, items or queries.
+class AttendedErrors::DerivativeSums {
+ public:
+  /// All must outlive this object.
+  DerivativeSums(const AttendedErrors& attended, const Bounded& g, const Wanted& wanted)
+      : in_(attended.in_),
+        attended_(attended),
+        g_(g),
+        wanted_(wanted),
+        errors_(in_, attended.precision_),
+        queries_(filled(wanted.queries, attended.operands_.queries)),
+        keys_(filled(wanted.keys, attended.operands_.keys)),
+        values_(filled(wanted.values, attended.operands_.values)),
+        delta_({in_.B, in_.H, in_.rows.size(), 1}),
+        sinks_(in_.B * in_.H),
+        head_scale_(in_.B * in_.H) {
+    const Biases<Bounded>& biases = attended.operands_.biases;
+    biases_.resize(biases.size());
+    for (std::size_t i = 0; i < biases.size(); ++i) {
+      if (!wanted.biases[i]) continue;
+      const Tensor zero(DType::f64, biases[i].value.value.shape());
+      const std::size_t scores = in_.B * in_.H * in_.rows.size() * in_.S;
+      biases_[i] = BiasSums{zero, zero, zero, zero.size() == 0 ? 0 : scores / zero.size()};
     }
-    const double s = precision_.sum;
+  }
+
+  bool has_biases() const {
+    return std::any_of(biases_.begin(), biases_.end(), [](const auto& bias) { return !!bias; });
+  }
+
+  /// Adds the query heads of key/value head `group` of item b.
+  void add_group(std::size_t b, std::size_t group) {
+    const std::size_t of_group = in_.H / in_.G;
+    OfGroup of_keys, of_values;
+    for (std::size_t h = group * of_group; h < (group + 1) * of_group; ++h)
+      add_head(b, h, group, of_keys, of_values);
+    const double s = attended_.precision_.sum;
     const std::size_t index = b * in_.G + group;
-    if (of_keys.sum) keys->put(of_keys.total(errors, of_group, s), index, 0);
-    if (of_values.sum) values->put(of_values.total(errors, of_group, s), index, 0);
-  });
-  const auto stored = [](std::optional<Filled>& of) -> std::optional<Bounded> {
+    if (of_keys.sum) keys_->put(of_keys.total(errors_, of_group, s), index, 0);
+    if (of_values.sum) values_->put(of_values.total(errors_, of_group, s), index, 0);
+  }
+
+  Derivatives result() {
+    Derivatives result{stored(queries_), stored(keys_), stored(values_), {}, {}, {}, {}};
+    if (wanted_.sinks) result.sinks = sum_over_items(sinks_, in_.H);
+    if (wanted_.head_scale) result.head_scale = sum_over_items(head_scale_, in_.H);
+    for (std::optional<BiasSums>& bias : biases_) {
+      result.biases.emplace_back();
+      if (!bias) continue;
+      const double of_sums = bounds::growth(bias->terms) * attended_.precision_.sum;
+      result.biases.back() = Bounded{
+          std::move(bias->value),
+          bounds::plus(std::move(bias->error), bounds::times(std::move(bias->sizes), of_sums))};
+    }
+    const Shape of_rows = {in_.B, in_.H, in_.rows.size()};
+    result.delta = {delta_.bounded.value.reshaped(of_rows), delta_.bounded.error.reshaped(of_rows)};
+    return result;
+  }
+
+ private:
+  static std::optional<Filled> filled(bool is_wanted, const Bounded& like) {
+    return is_wanted ? std::optional<Filled>(like.value.shape()) : std::nullopt;
+  }
+
+  static std::optional<Bounded> stored(std::optional<Filled>& of) {
     if (!of) return std::nullopt;
     of->bounded.is_stored = true;
     return std::move(of->bounded);
-  };
-  Derivatives result{stored(queries), stored(keys), stored(values), {}, {}, {}, {}};
-  if (wanted.sinks) result.sinks = sum_over_items(sums.sinks, H);
-  if (wanted.head_scale) result.head_scale = sum_over_items(sums.head_scale, H);
-  for (std::optional<Sums::OfBias>& bias : sums.biases) {
-    result.biases.emplace_back();
-    if (!bias) continue;
-    const double of_sums = bounds::growth(bias->terms) * precision_.sum;
-    result.biases.back() = Bounded{
-        std::move(bias->value),
-        bounds::plus(std::move(bias->error), bounds::times(std::move(bias->sizes), of_sums))};
   }
-  result.delta = {delta.bounded.value.reshaped({in_.B, H, R}),
-                  delta.bounded.error.reshaped({in_.B, H, R})};
-  return result;
+
+  void add_head(std::size_t b, std::size_t h, std::size_t group, OfGroup& of_keys,
+                OfGroup& of_values) {
+    const Inputs own = head_of(in_, b, h);
+    const ErrorOps own_errors(own, attended_.precision_);
+    const AttendedOperands of = operands_of(attended_.operands_, own, b, h, group);
+    const Head::Seeds seeds{value_and_error(own, own_errors, Input::grad_weights),
+                            value_and_error(own, own_errors, Input::grad_logsumexp)};
+    const Bounded of_context = matrix_of(g_, b, h), context = matrix_of(attended_.context_, b, h);
+    const std::size_t R = in_.rows.size(), S = in_.S, index = b * in_.H + h;
+    SumOverQueries keys, values;
+    for (std::size_t first = 0, step = rows_at_once(in_); first < R; first += step) {
+      const std::size_t count = std::min(step, R - first);
+      Head head(own, attended_.precision_, first, count);
+      head.attend(of);
+      const Bounded of_rows = rows_of_part(of_context, first, count);
+      const Head::RowSums rows = head.row_sums(rows_of_part(context, first, count), of_rows, seeds);
+      delta_.put(rows.delta, index, first);
+      if (wanted_.values) values.add(head.errors(), head.kept(), of_rows, S, R);
+      if (!wanted_.any_but_values()) continue;
+      if (wanted_.sinks) add_number(head.of_sink(*of.sinks, rows, in_.B * R), sinks_[index]);
+      const Bounded of_masked = head.of_masked_scores(of.values, of_rows, rows, seeds);
+      for (std::size_t i = 0; i < biases_.size(); ++i)
+        if (biases_[i]) head.add_bias(of_masked, of.biases[i].input, b, h, *biases_[i]);
+      const Bounded of_scaled = head.of_scaled_scores(of_masked);
+      if (wanted_.head_scale)
+        add_number(head.of_head_scale(of_scaled, in_.B * R * S), head_scale_[index]);
+      if (!wanted_.queries && !wanted_.keys) continue;
+      const Bounded of_scores = head.of_scores(of_scaled, of.head_scale);
+      if (wanted_.queries) put_queries(head, of_scores, of.keys, index, first);
+      if (wanted_.keys)
+        keys.add(head.errors(), of_scores, rows_of_part(of.queries, first, count), S, R);
+    }
+    if (keys.value) of_keys.add(keys, errors_, of.queries);
+    if (values.value) of_values.add(values, errors_, of_context);
+  }
+
+  void put_queries(const Head& head, const Bounded& of_scores, const Bounded& keys,
+                   std::size_t index, std::size_t first) {
+    const Bounded seen = head.seen(keys);
+    const Tensor value = chained_product(of_scores.value, bounds::wide(seen.value));
+    queries_->put({value, errors_.rounded(head.sum_error(of_scores, seen), value)}, index, first);
+  }
+
+  const Inputs& in_;
+  const AttendedErrors& attended_;
+  const Bounded& g_;
+  const Wanted& wanted_;
+  const ErrorOps errors_;
+  std::optional<Filled> queries_, keys_, values_;
+  Filled delta_;
+  std::vector<std::optional<BiasSums>> biases_;
+  std::vector<Bounded> sinks_, head_scale_;  ///< (1) of each item and head
+};
+
+AttendedErrors::Derivatives AttendedErrors::derivatives(const Bounded& g,
+                                                        const Wanted& wanted) const {
+  DerivativeSums sums(*this, g, wanted);
+  for_each_kv_head(sums.has_biases(),
+                   [&](std::size_t b, std::size_t group) { sums.add_group(b, group); });
+  return sums.result();
 }
 
 std::size_t bytes_of_attended_errors(const Inputs& in, bool has_wanted_biases) {

@@ -47,7 +47,9 @@ class AttendedErrors {
 
  private:
   class Head;
-  class Sums;
+  class DerivativeSums;
+  struct BiasSums;
+  struct Filled;
 
   void for_each_kv_head(bool in_order,
                         const std::function<void(std::size_t, std::size_t)>& f) const;

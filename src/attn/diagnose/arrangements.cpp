@@ -73,7 +73,6 @@ class Matcher {
   }
 
   const std::vector<std::size_t>& rows() const { return rows_; }
-  const Matrices& view() const { return view_; }
 
   /// The factor a . b / b . b of the sampled rows of a head, or of all.
   double factor_of(std::optional<std::size_t> head) const {
@@ -182,102 +181,137 @@ std::string moved_text(const std::string& name, const std::vector<std::size_t>& 
 
 Place same_place(const Place& place) { return place; }
 
-}  // namespace
+/// Tries arrangements of the job's elements, and keeps those that explain the result.
+class ArrangementSearch {
+ public:
+  explicit ArrangementSearch(const Evidence& evidence)
+      : matcher_(evidence), R_(evidence.view.R), C_(evidence.view.C) {
+    const Excerpt* const excerpt = evidence.excerpt;
+    const bool has_all_heads = excerpt == nullptr || excerpt->heads == nullptr;
+    has_all_rows_ = excerpt == nullptr || excerpt->heads != nullptr;
+    if (has_all_heads) B_ = evidence.view.B, H_ = evidence.view.H;
+  }
 
-std::vector<Arrangement> matching_arrangements(const Evidence& evidence) {
-  std::vector<Arrangement> found;
-  if (evidence.view.R == 0 || evidence.result.size() == 0) return found;
-  const Matcher matcher(evidence);
-  const Matrices& view = matcher.view();
-  const Excerpt* const excerpt = evidence.excerpt;
-  const bool has_all_heads = excerpt == nullptr || excerpt->heads == nullptr;
-  const bool has_all_rows = excerpt == nullptr || excerpt->heads != nullptr;
-  const std::size_t B = has_all_heads ? view.B : 1, H = has_all_heads ? view.H : 1;
-  const std::size_t R = view.R, C = view.C;
-  const auto add = [&](std::string id, std::string kernel, const Fit& fit) {
-    if (fit.explained() >= kExplained) found.push_back({std::move(id), std::move(kernel), fit});
-  };
-  const double factor = matcher.factor_of(std::nullopt);
-  if (std::abs(factor - 1) > 1e-3 && factor != 0)
-    add("values.factor", "the result multiplied by " + six_digits(factor),
-        matcher.fit_of(same_place, [&](const Place&) { return factor; }));
-  if (H > 1 && found.empty()) {
+  std::vector<Arrangement> found() {
+    try_factors();
+    try_moved_heads();
+    try_views();
+    if (!found_.empty()) return std::move(found_);
+    try_moved_columns();
+    if (has_all_rows_) try_moved_rows();
+    return std::move(found_);
+  }
+
+ private:
+  void add(std::string id, std::string kernel, const Fit& fit) {
+    if (fit.explained() >= kExplained) found_.push_back({std::move(id), std::move(kernel), fit});
+  }
+
+  void try_factors() {
+    const double factor = matcher_.factor_of(std::nullopt);
+    if (std::abs(factor - 1) > 1e-3 && factor != 0)
+      add("values.factor", "the result multiplied by " + six_digits(factor),
+          matcher_.fit_of(same_place, [&](const Place&) { return factor; }));
+    if (H_ == 1 || !found_.empty()) return;
     std::vector<double> factors;
-    for (std::size_t h = 0; h < H; ++h) factors.push_back(matcher.factor_of(h));
+    for (std::size_t h = 0; h < H_; ++h) factors.push_back(matcher_.factor_of(h));
     const auto [least, most] = std::minmax_element(factors.begin(), factors.end());
     if (*most - *least > 1e-3)
       add("values.factor_per_head",
           "the result of each head multiplied by a factor from " + six_digits(*least) + " to " +
               six_digits(*most),
-          matcher.fit_of(same_place, [&](const Place& p) { return factors[p[1]]; }));
+          matcher_.fit_of(same_place, [&](const Place& p) { return factors[p[1]]; }));
   }
-  if (H > 1)
-    if (const auto heads = matcher.matched(1, H))
-      add("heads.permuted", moved_text("heads", *heads), matcher.fit_of([&](const Place& p) {
-        return Place{p[0], (*heads)[p[1]], p[2], p[3]};
-      }));
-  if (B > 1)
-    if (const auto items = matcher.matched(0, B))
-      add("heads.batch_permuted", moved_text("batch items", *items),
-          matcher.fit_of([&](const Place& p) {
-            return Place{(*items)[p[0]], p[1], p[2], p[3]};
+
+  void try_moved_heads() {
+    if (H_ > 1)
+      if (const auto heads = matcher_.matched(1, H_))
+        add("heads.permuted", moved_text("heads", *heads), matcher_.fit_of([&](const Place& p) {
+          return Place{p[0], (*heads)[p[1]], p[2], p[3]};
+        }));
+    if (B_ > 1)
+      if (const auto items = matcher_.matched(0, B_))
+        add("heads.batch_permuted", moved_text("batch items", *items),
+            matcher_.fit_of([&](const Place& p) {
+              return Place{(*items)[p[0]], p[1], p[2], p[3]};
+            }));
+    if (B_ == H_ && H_ > 1)
+      add("heads.batch_swapped", "batch items and heads swapped",
+          matcher_.fit_of([](const Place& p) {
+            return Place{p[1], p[0], p[2], p[3]};
           }));
-  if (B == H && H > 1)
-    add("heads.batch_swapped", "batch items and heads swapped", matcher.fit_of([](const Place& p) {
-      return Place{p[1], p[0], p[2], p[3]};
-    }));
-  if (H > 1 && R > 1 && has_all_rows) {
-    add("output.viewed", "the result (B, H, L, Dv) read as (B, L, H, Dv)",
-        matcher.fit_of([&](const Place& p) {
-          const std::size_t n = (p[2] * H + p[1]) * C + p[3];
-          return Place{p[0], n / (R * C), n / C % R, n % C};
-        }));
-    add("output.viewed_as_heads", "the result (B, L, H, Dv) read as (B, H, L, Dv)",
-        matcher.fit_of([&](const Place& p) {
-          const std::size_t n = (p[1] * R + p[2]) * C + p[3];
-          return Place{p[0], n / C % H, n / (H * C), n % C};
-        }));
   }
-  if (H > 1 && C > 1) {
-    add("output.columns_interleaved", "columns of the heads side by side as (Dv, H)",
-        matcher.fit_of([&](const Place& p) {
-          const std::size_t j = p[1] * C + p[3];
-          return Place{p[0], j % H, p[2], j / H};
-        }));
-    add("output.columns_split", "columns (H, Dv) read as (Dv, H)",
-        matcher.fit_of([&](const Place& p) {
-          const std::size_t j = p[3] * H + p[1];
-          return Place{p[0], j / C, p[2], j % C};
-        }));
+
+  void try_views() {
+    if (H_ > 1 && R_ > 1 && has_all_rows_) {
+      add("output.viewed", "the result (B, H, L, Dv) read as (B, L, H, Dv)",
+          matcher_.fit_of([&](const Place& p) {
+            const std::size_t n = (p[2] * H_ + p[1]) * C_ + p[3];
+            return Place{p[0], n / (R_ * C_), n / C_ % R_, n % C_};
+          }));
+      add("output.viewed_as_heads", "the result (B, L, H, Dv) read as (B, H, L, Dv)",
+          matcher_.fit_of([&](const Place& p) {
+            const std::size_t n = (p[1] * R_ + p[2]) * C_ + p[3];
+            return Place{p[0], n / C_ % H_, n / (H_ * C_), n % C_};
+          }));
+    }
+    if (H_ > 1 && C_ > 1) {
+      add("output.columns_interleaved", "columns of the heads side by side as (Dv, H)",
+          matcher_.fit_of([&](const Place& p) {
+            const std::size_t j = p[1] * C_ + p[3];
+            return Place{p[0], j % H_, p[2], j / H_};
+          }));
+      add("output.columns_split", "columns (H, Dv) read as (Dv, H)",
+          matcher_.fit_of([&](const Place& p) {
+            const std::size_t j = p[3] * H_ + p[1];
+            return Place{p[0], j / C_, p[2], j % C_};
+          }));
+    }
   }
-  if (!found.empty()) return found;
-  if (C > 1 && C <= 256)
-    if (const auto columns = matcher.matched(3, C))
+
+  void try_moved_columns() {
+    if (C_ < 2 || C_ > 256) return;
+    if (const auto columns = matcher_.matched(3, C_))
       add("output.columns_permuted", "the columns in the order " + order_text(*columns),
-          matcher.fit_of([&](const Place& p) {
+          matcher_.fit_of([&](const Place& p) {
             return Place{p[0], p[1], p[2], (*columns)[p[3]]};
           }));
-  if (!has_all_rows) return found;
-  std::vector<std::pair<std::size_t, std::size_t>> moved;
-  std::vector<std::size_t> sources(R);
-  std::iota(sources.begin(), sources.end(), std::size_t{0});
-  for (const std::size_t r : matcher.rows()) {
-    const auto source = matcher.row_at(r);
-    if (!source) return found;
-    sources[r] = *source;
-    if (*source != r) moved.emplace_back(r, *source);
   }
-  if (moved.empty()) return found;
-  std::sort(moved.begin(), moved.end());
-  std::vector<std::string> examples;
-  for (std::size_t k = 0; k < std::min<std::size_t>(3, moved.size()); ++k)
-    examples.push_back("row " + std::to_string(moved[k].first) + " has that of row " +
-                       std::to_string(moved[k].second));
-  add("output.rows_moved", "the results of other queries: " + join(examples, ", "),
-      matcher.fit_of([&](const Place& p) {
-        return Place{p[0], p[1], sources[p[2]], p[3]};
-      }));
-  return found;
+
+  void try_moved_rows() {
+    std::vector<std::pair<std::size_t, std::size_t>> moved;
+    std::vector<std::size_t> sources(R_);
+    std::iota(sources.begin(), sources.end(), std::size_t{0});
+    for (const std::size_t r : matcher_.rows()) {
+      const auto source = matcher_.row_at(r);
+      if (!source) return;
+      sources[r] = *source;
+      if (*source != r) moved.emplace_back(r, *source);
+    }
+    if (moved.empty()) return;
+    std::sort(moved.begin(), moved.end());
+    std::vector<std::string> examples;
+    for (std::size_t k = 0; k < std::min<std::size_t>(3, moved.size()); ++k)
+      examples.push_back("row " + std::to_string(moved[k].first) + " has that of row " +
+                         std::to_string(moved[k].second));
+    add("output.rows_moved", "the results of other queries: " + join(examples, ", "),
+        matcher_.fit_of([&](const Place& p) {
+          return Place{p[0], p[1], sources[p[2]], p[3]};
+        }));
+  }
+
+  const Matcher matcher_;
+  std::size_t B_ = 1, H_ = 1;  ///< 1 if the excerpt lacks some
+  const std::size_t R_, C_;
+  bool has_all_rows_;
+  std::vector<Arrangement> found_;
+};
+
+}  // namespace
+
+std::vector<Arrangement> matching_arrangements(const Evidence& evidence) {
+  if (evidence.view.R == 0 || evidence.result.size() == 0) return {};
+  return ArrangementSearch(evidence).found();
 }
 
 }  // namespace attn
