@@ -1,8 +1,9 @@
+// The version of the program.
 #pragma once
 
 namespace attn {
 
-/// The program's version, from CMakeLists.txt.
+/// From CMakeLists.txt.
 inline constexpr char kVersion[] = ATTN_VERSION;
 
 }  // namespace attn
