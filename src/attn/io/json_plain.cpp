@@ -71,7 +71,7 @@ class PlainJsonReader {
       skip_space();
       if (next_ == end_ || *next_ != '"') return false;
       charge_.grow(members);
-      auto& [name, json] = members.emplace_back();
+      auto& [name, json] = members.emplace_back(std::string(), Json{});
       if (!string(name) || !keys.add(std::span(members).first(members.size() - 1), name, charge_) ||
           !take(':') || !value(json, depth + 1))
         return false;

@@ -44,8 +44,8 @@ std::uint32_t scrambled(std::uint32_t word, std::uint32_t multiplier) {
 
 }  // namespace
 
-/// Each word depends on the one before it, so all of them would take 8 % of the time of a small job.
-/// The first number needs kMiddle words and one more, and each further number another one.
+/// Each word depends on the one before it, so all of them would take 8 % of the time of a small
+/// job. The first number needs kMiddle words and one more, and each further number another one.
 Mt19937::Mt19937(std::uint32_t seed) {
   state_[0] = seed;
   seed_to(kMiddle);
