@@ -22,32 +22,33 @@ namespace {
 
 using Requirements = std::vector<KeyRequirement>;
 
-/// A key of the table, that of an option or the name of an input; or a word. Not made of a
-/// std::string, whose text the requirements would outlive.
-struct Key {
-  Key(const char* option) : text(option) {}
-  Key(Input input) : text(name_of(input)) {}
+/// A text of the table: a key, the name of an input or a word. Not made of a std::string, whose
+/// text the requirements would outlive.
+struct TableText {
+  TableText(const char* option) : text(option) {}
+  TableText(Input input) : text(name_of(input)) {}
   std::string_view text;
 };
 
 /// Keeps the texts until the program ends, as job_fields() are kept.
-KeyRequirement::Texts texts(std::initializer_list<Key> keys) {
-  auto& all = *new std::vector<std::string_view>;
-  all.reserve(keys.size());
-  for (const Key& key : keys) all.push_back(key.text);
-  return all;
+KeyRequirement::Texts texts(std::initializer_list<TableText> keys) {
+  auto* const all = new std::string_view[keys.size()];
+  std::transform(keys.begin(), keys.end(), all, [](const TableText& key) { return key.text; });
+  return {all, keys.size()};
 }
 
-KeyRequirement needs(std::initializer_list<Key> any_of) { return {.any_of = texts(any_of)}; }
+KeyRequirement needs(std::initializer_list<TableText> any_of) { return {.any_of = texts(any_of)}; }
 KeyRequirement needs(Fact fact) { return {.fact = fact}; }
-KeyRequirement needs_value(Key key, std::initializer_list<Key> words) {
+KeyRequirement needs_value(TableText key, std::initializer_list<TableText> words) {
   return {.key = key.text, .words = texts(words)};
 }
-KeyRequirement excludes(std::initializer_list<Key> none_of) { return {.none_of = texts(none_of)}; }
-KeyRequirement needs_absence(std::initializer_list<Key> absent) {
+KeyRequirement excludes(std::initializer_list<TableText> none_of) {
+  return {.none_of = texts(none_of)};
+}
+KeyRequirement needs_absence(std::initializer_list<TableText> absent) {
   return {.absent = texts(absent)};
 }
-KeyRequirement when(std::initializer_list<Key> words, KeyRequirement requirement) {
+KeyRequirement when(std::initializer_list<TableText> words, KeyRequirement requirement) {
   requirement.when = texts(words);
   return requirement;
 }
