@@ -303,12 +303,13 @@ bool is_alignment_given(const Document& document) {
          (causal != nullptr && causal->value.get<std::string>() != nullptr);
 }
 
-/// Returns compute(), and applies located_error() to the errors that it throws.
+/// Returns compute(), and applies located_error() to the errors about the job that it throws.
 template <class Compute>
 auto with_origins(const Job& job, Compute&& compute) {
   try {
     return compute();
   } catch (const Error& error) {
+    if (!is_of_job(error)) throw;
     throw located_error(job, error);
   }
 }
@@ -565,8 +566,6 @@ Job make_job(Document given, TensorFiles& files) {
 }
 
 Error located_error(const Job& job, const Error& error) {
-  // Errors of other kinds already name the output file that they refer to.
-  if (error.kind() != ErrorKind::data && error.kind() != ErrorKind::usage) return error;
   std::vector<Problem> problems;
   bool only_flags = true;
   for (const Problem& problem : error.problems()) {

@@ -92,7 +92,13 @@ PreparedJob prepare_job(const Job& job, const OutputSet& offered = {});
 /// Whether the outputs of a result have elements of hidden keys, and none says which these are.
 bool needs_visibility(const Job& job);
 
-/// The error of a computation with the files of its tensors, as those of prepare_job() name them.
+/// Whether an error is about tensors or options. Others already name the file that they are about.
+inline bool is_of_job(const Error& error) {
+  return error.kind() == ErrorKind::data || error.kind() == ErrorKind::usage;
+}
+
+/// Such an error of a computation with the files of its tensors, as those of prepare_job() name
+/// them.
 Error located_error(const Job& job, const Error& error);
 
 }  // namespace attn

@@ -67,6 +67,7 @@ void compute_job(const Job& job, const PreparedJob& prepared, Result& result,
   try {
     result.outputs = attend(prepared.inputs, job.outputs, consumers, &result.overflows);
   } catch (const Error& error) {
+    if (!is_of_job(error)) throw;
     throw located_error(job, error);
   }
 }
