@@ -461,11 +461,19 @@ bool has_integers(const CostOps& costs) {
 
 }  // namespace
 
+/// The columns of the queries and keys of which the kernels compute scores.
+std::size_t width_of_factors(const Inputs& in) {
+  std::size_t width = in.D;
+  for (const Input weights : {Input::W_score, Input::W_score_Q})
+    if (in[weights]) width = in[weights]->shape()[1];
+  return width;
+}
+
 /// Upper bound of the blocks of queries, keys and values in which each thread of the kernels works.
 /// With few columns they are part of the memory of the program.
 std::size_t bytes_of_blocks(const Inputs& in) {
   constexpr std::size_t kRows = 640, kFewColumns = 512, kKeys = 512;
-  const std::size_t columns = saturating_sum(in.D, in.Dv);
+  const std::size_t columns = saturating_sum(width_of_factors(in), in.Dv);
   if (columns <= kFewColumns) return 0;
   const std::size_t tasks =
       saturating_product({in.B, in.H, saturating_product({in.rows.size(), in.S / kKeys + 1})});
@@ -482,17 +490,16 @@ std::size_t bytes_of_whole_rows(const Inputs& in) {
       {std::min(thread_count(), rows), kRows * kScoreMatrices, in.S, size_of(in.compute)});
 }
 
-/// Upper bound of the queries and keys that the kernels take instead of the given ones, and of a
-/// copy in float64.
+/// Upper bound of the queries and keys that the kernels take instead of the given ones, and of two
+/// copies of one of them: in float64, and rounded.
 std::size_t bytes_of_factors(const Inputs& in) {
   if (in.options.score == Score::dot || in.options.score == Score::l2) return 0;
-  std::size_t width = in.D;
-  for (const Input weights : {Input::W_score, Input::W_score_Q})
-    if (in[weights]) width = in[weights]->shape()[1];
+  const std::size_t width = width_of_factors(in);
   const std::size_t queries = saturating_product({in.B, in.H, in.rows.size(), width});
   const std::size_t keys = saturating_product({in.B, in.G, in.S, width});
-  return saturating_sum(saturating_product({saturating_sum(queries, keys), size_of(in.compute)}),
-                        saturating_product({std::max(queries, keys), sizeof(double)}));
+  return saturating_sum(
+      saturating_product({saturating_sum(queries, keys), size_of(in.compute)}),
+      saturating_product({std::max(queries, keys), sizeof(double) + size_of(in.compute)}));
 }
 
 Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet& offered) {
