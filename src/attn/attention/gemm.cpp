@@ -186,8 +186,8 @@ void multiply_block(const T* a, const T* columns, T* c, const Blocks& blocks, st
            stage);
 }
 
-/// Whether each block has the bytes that it has if its second operand is transposed before. BLAS
-/// has other code for smaller products, whose sums depend on how the operand is stored.
+/// Whether each block has the bytes that it would have if its second operand were transposed first.
+/// BLAS has other code for smaller products, whose sums depend on how the operand is stored.
 bool is_large_in_each_block(const Blocks& blocks) {
   constexpr std::size_t kLeast = 1'000'001;
   const auto last = [](std::size_t length, std::size_t block) { return (length - 1) % block + 1; };
@@ -247,8 +247,9 @@ Tensor multiply_all(const Tensor& a, const Tensor& b, Second second, std::string
   require_blas_extents(size, stage);
   T* const c = product.mutable_data<T>().data();
   const TransposedMatrix* const stored = b.transpose();
-  if (stored != nullptr && !transposed && b.shape() == Shape{size.k, size.n} &&
-      is_large_in_each_block(blocks)) {
+  const bool is_stored = stored != nullptr && !transposed &&
+                         stored->stored().shape() == Shape{size.n, size.k} && matrices(b) == 1;
+  if (is_stored && is_large_in_each_block(blocks)) {
     multiply_stored(a.data<T>().data(), *stored, c, blocks, stage);
     return product;
   }
