@@ -1,4 +1,4 @@
-// Factors of scores as bfloat16: rounding, pairs (see ScoreFactors), and the terms of a score.
+// The terms of a score, and its factors as bfloat16: rounding and pairs (see ScoreFactors).
 //
 // Instructions of AVX-512 BF16 are written as assembly, because the file is compiled for processors
 // without them; only Isa::avx512_bf16 uses pairs.

@@ -4,8 +4,8 @@
 #include <type_traits>
 
 #include "attn/kernel/kernels.h"
-#include "attn/kernel/pairs-inl.h"
 #include "attn/kernel/simd-inl.h"
+#include "attn/kernel/terms-inl.h"
 #include "attn/kernel/tile_avx2-inl.h"
 
 namespace attn::kernel::HWY_NAMESPACE {
