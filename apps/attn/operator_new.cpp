@@ -65,7 +65,7 @@ struct KeptBlocks {
 
 }  // namespace
 
-// The common case of these two must save no registers: all other calls are at the end.
+// These two end with each of their calls, so that the common case saves no registers.
 void* operator new(std::size_t size) {
   const std::size_t list = list_of(size);
   FreeBlocks& free = free_blocks;

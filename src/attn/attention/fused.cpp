@@ -364,7 +364,7 @@ ScoreWeights<Tensor> score_weights_of(const Inputs& in) {
           in[Input::b_score], in[Input::v_score],   in[Input::g_score]};
 }
 
-/// Problem::score_weights.
+/// kernel::AttentionProblem::score_weights.
 template <class T>
 std::vector<T> tanh_weights(const Inputs& in, std::size_t A) {
   if (!is_additive(in.options.score)) return {};

@@ -9,7 +9,8 @@
 namespace attn {
 
 /// A std::optional<Value> for each of kCount keys, which index_of() numbers. An absent value takes
-/// one byte. References stay valid.
+/// one byte. References stay valid. An object that was moved from can only be assigned or
+/// destroyed.
 template <class Key, std::size_t kCount, class Value>
 class Slots {
   static_assert(kCount < 256);

@@ -24,7 +24,7 @@ struct ByteLayout {
 constexpr std::size_t kRotaryColumns = 64;
 constexpr ByteLayout kV32{512, 4, 128, 4, 656, 0, 528}, kModel1{448, 7, 64, 1, 576, 8, 448};
 
-const ByteLayout& form_of(StoredType type) {
+const ByteLayout& layout_of(StoredType type) {
   return type == StoredType::flashmla_v32 ? kV32 : kModel1;
 }
 
@@ -49,69 +49,69 @@ bool is_flashmla(StoredType type) {
 
 std::optional<Pool> flashmla_pool(Input input, const Stored& stored, StoredType type,
                                   ProblemList& problems) {
-  const ByteLayout& form = form_of(type);
+  const ByteLayout& layout = layout_of(type);
   const Shape& shape = stored.data.shape();
-  const std::size_t token = form.token + form.of_page, rank = shape.size();
+  const std::size_t token = layout.token + layout.of_page, rank = shape.size();
   const bool has_tokens = (rank == 3 || (rank == 4 && shape[2] == 1)) && shape.back() == token;
-  const bool has_pages = rank == 2 && form.of_page > 0;
+  const bool has_pages = rank == 2 && layout.of_page > 0;
   const std::size_t slots = has_tokens ? shape[1] : has_pages ? shape[1] / token : 0;
   const std::size_t whole = slots * token,
-                    padded = (whole + form.token - 1) / form.token * form.token;
+                    padded = (whole + layout.token - 1) / layout.token * layout.token;
   if (slots == 0 || (has_pages && shape[1] != whole && shape[1] != padded)) {
     const std::string bytes = std::to_string(token);
     report(problems, input,
-           "(P, page size, " + bytes + ")" + (form.of_page > 0 ? ", " : " or ") +
+           "(P, page size, " + bytes + ")" + (layout.of_page > 0 ? ", " : " or ") +
                "(P, page size, 1, " + bytes + ")" +
-               (form.of_page > 0 ? " or (P, bytes of a page)" : ""),
+               (layout.of_page > 0 ? " or (P, bytes of a page)" : ""),
            to_string(shape));
     return std::nullopt;
   }
   Pool pool;
   pool.data = stored.data, pool.code = stored.code;
-  pool.pages = shape[0], pool.slots = slots, pool.width = form.codes + kRotaryColumns;
+  pool.pages = shape[0], pool.slots = slots, pool.width = layout.codes + kRotaryColumns;
   pool.page = static_cast<std::int64_t>(has_pages ? shape[1] : whole);
   return pool;
 }
 
 FlashMlaRows::FlashMlaRows(const Pool& pool, StoredType type, std::size_t items, std::size_t keys)
     : pool_(pool), type_(type) {
-  const ByteLayout& form = form_of(type);
+  const ByteLayout& layout = layout_of(type);
   codes_.pool = pool.data, rotary_.pool = as_bf16(pool.data);
   for (const auto& [table, starts] :
        {std::pair(&codes_, &token_starts_), std::pair(&rotary_, &rotary_starts_)}) {
     *starts = std::make_shared<RowTable::Starts>(items * keys, RowTable::kZeros);
     table->items = items, table->keys = keys, table->heads = 1, table->rows = *starts;
   }
-  codes_.width = form.codes, codes_.code = Code::e4m3;
+  codes_.width = layout.codes, codes_.code = Code::e4m3;
   rotary_.width = kRotaryColumns, rotary_.own_dtype = DType::bf16;
   RowFactors& factors = codes_.factors.emplace();
-  factors.columns = form.columns;
-  factors.factors.assign(items * keys * form.scales, 1.0);
+  factors.columns = layout.columns;
+  factors.factors.assign(items * keys * layout.scales, 1.0);
   for (std::size_t row = 0; row < items * keys; ++row)
-    factors.starts.push_back(static_cast<std::int64_t>(row * form.scales));
+    factors.starts.push_back(static_cast<std::int64_t>(row * layout.scales));
 }
 
 FlashMlaRows::Bytes FlashMlaRows::bytes_of(std::size_t page, std::size_t slot) const {
-  const ByteLayout& form = form_of(type_);
+  const ByteLayout& layout = layout_of(type_);
   const std::size_t first = page * static_cast<std::size_t>(pool_.page);
-  const std::size_t token = first + slot * form.token;
-  const std::size_t scales = form.of_page > 0
-                                 ? first + pool_.slots * form.token + slot * form.of_page
-                                 : token + form.codes;
-  return {token, scales, token + form.rotary};
+  const std::size_t token = first + slot * layout.token;
+  const std::size_t scales = layout.of_page > 0
+                                 ? first + pool_.slots * layout.token + slot * layout.of_page
+                                 : token + layout.codes;
+  return {token, scales, token + layout.rotary};
 }
 
 void FlashMlaRows::set(std::size_t row, std::size_t page, std::size_t slot, std::size_t count) {
-  const ByteLayout& form = form_of(type_);
+  const ByteLayout& layout = layout_of(type_);
   const std::byte* const pool = pool_.data.raw();
   for (std::size_t i = 0; i < count; ++i, ++row) {
     const Bytes at = bytes_of(page, slot + i);
     (*token_starts_)[row] = static_cast<std::int64_t>(at.token);
     (*rotary_starts_)[row] = static_cast<std::int64_t>(at.rotary / 2);
-    for (std::size_t j = 0; j < form.scales; ++j) {
-      double& factor = codes_.factors->factors[row * form.scales + j];
-      const std::byte* const from = pool + at.scales + j * form.scale;
-      if (form.scale == 1) {
+    for (std::size_t j = 0; j < layout.scales; ++j) {
+      double& factor = codes_.factors->factors[row * layout.scales + j];
+      const std::byte* const from = pool + at.scales + j * layout.scale;
+      if (layout.scale == 1) {
         factor = static_cast<double>(numbers_of(Code::e8m0)[std::to_integer<std::size_t>(*from)]);
       } else {
         float number;

@@ -77,7 +77,7 @@ struct Option {
   std::string placeholder;  ///< of the value, in help: "FILE"; of an OptionalValue: "[=FILE]" or ""
   OptionTexts own_texts;
   std::string_view group = "Options";  ///< heading in help; "": not listed
-  /// Makes the texts when they are shown, if they are not `own_texts`. Most runs show none of them.
+  /// Makes the texts when they are shown, instead of `own_texts`. Most runs show none of them.
   std::function<OptionTexts()> describe = {};
   bool required = false;
   bool is_common = false;  ///< among those that -h lists if there are many

@@ -443,8 +443,8 @@ class Search {
   }
 
   /// Calls a part of the search that ends after its share of the time that `left` parts have.
-  template <class ComparedPart>
-  void with_limited_time(int left, const ComparedPart& part) {
+  template <class Part>
+  void with_limited_time(int left, const Part& part) {
     const double now = seconds();
     end_ =
         now + std::clamp((kSecondsWithMorePairs - now) / left, kLeastSeconds, kSecondsForMorePairs);

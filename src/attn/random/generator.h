@@ -47,7 +47,7 @@ class Mt19937 {
 
   void seed_to(std::size_t count);
 
-  std::array<std::uint32_t, kWords> state_;
+  std::array<std::uint32_t, kWords> state_{};
   std::size_t seeded_ = 1;    ///< words of the state that have been set; others are when needed
   std::size_t position_ = 0;  ///< the next word to update and return
 };
