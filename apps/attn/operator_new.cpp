@@ -19,7 +19,7 @@ struct FreeBlock {
 constexpr std::size_t kUnit = 16, kLists = 64;
 struct FreeBlocks {
   FreeBlock* lists[kLists];
-  std::size_t room;  ///< for more of them, bytes
+  std::size_t spare_bytes;  ///< how much more may be kept
 };
 constinit thread_local FreeBlocks free_blocks = {{}, std::size_t{64} << 10};
 
@@ -33,7 +33,7 @@ struct KeptBlocks {
   KeptBlocks(const KeptBlocks&) = delete;
   KeptBlocks& operator=(const KeptBlocks&) = delete;
   ~KeptBlocks() {
-    free_blocks.room = 0;
+    free_blocks.spare_bytes = 0;
     for (FreeBlock*& first : free_blocks.lists)
       while (first != nullptr) std::free(std::exchange(first, first->next));
   }
@@ -74,7 +74,7 @@ void* operator new(std::size_t size) {
   attn::unchecked_bytes -= size;
   FreeBlock* const block = free.lists[list];
   free.lists[list] = block->next;
-  free.room += size_in(list);
+  free.spare_bytes += size_in(list);
   return block;
 }
 
@@ -91,7 +91,8 @@ void operator delete(void* block) noexcept { std::free(block); }
 void operator delete(void* block, std::size_t size) noexcept {
   const std::size_t list = list_of(size);
   FreeBlocks& free = free_blocks;
-  if (block == nullptr || list >= kLists || free.room < size_in(list)) return std::free(block);
-  free.room -= size_in(list);
+  if (block == nullptr || list >= kLists || free.spare_bytes < size_in(list))
+    return std::free(block);
+  free.spare_bytes -= size_in(list);
   free.lists[list] = new (block) FreeBlock{free.lists[list]};
 }

@@ -17,7 +17,7 @@ std::size_t size_in_quotes(std::string_view text) {
 
 namespace {
 
-/// The characters that do not stand for themselves in a string: control characters, " and \.
+/// The characters that must be escaped in a string: control characters, " and \.
 constexpr std::array<bool, 256> kSpecial = [] {
   std::array<bool, 256> special{};
   for (std::size_t c = 0; c < special.size(); ++c) special[c] = c < 0x20 || c == '"' || c == '\\';
