@@ -71,10 +71,11 @@ double measure_blas(const Workload<T>& workload, const Shape& shape, std::size_t
   return std::min(seconds_of(blas).wall, seconds_of(blas).wall);
 }
 
-/// Measures calls of attend(), which takes `amount` flops, or bytes when decoding.
-template <class T>
-Measured measure_calls(const std::function<void()>& attend, double amount, bool decode,
-                       const Arguments& arguments, kernel::ThreadPool& pool) {
+/// Measures calls of attend(), which takes `amount` flops, or bytes when decoding. measure_peak(n)
+/// measures what the machine can do, if they are bytes n times.
+template <class F>
+Measured measure_calls(const std::function<void()>& attend, double amount, F measure_peak,
+                       const Arguments& arguments) {
   attend();  // starts threads and faults in memory
   const double once = seconds_of(attend).wall, budget = arguments.quick ? 0.3 : 2;
   const int repetitions = std::clamp(static_cast<int>(budget / (once + 0.01)), 5, 41);
@@ -82,8 +83,7 @@ Measured measure_calls(const std::function<void()>& attend, double amount, bool 
   const int calls = std::clamp(static_cast<int>(0.004 / once), 1, 100);
   std::vector<double> seconds, rates, peaks, fractions, cpu_fractions;
   for (int i = 0; i < repetitions; ++i) {
-    const Measurement peak = decode ? measure_reading(pool, static_cast<std::size_t>(amount), calls)
-                                    : measure_peak<T>(pool);
+    const Measurement peak = measure_peak(calls);
     for (int call = 0; calls > 1 && call < calls; ++call)
       attend();  // loads its data into the caches
     const Measurement kernel{amount * calls, seconds_of([&] {
@@ -101,15 +101,20 @@ Measured measure_calls(const std::function<void()>& attend, double amount, bool 
 
 template <class T>
 Measured measure(const Shape& shape, const Arguments& arguments, kernel::ThreadPool& pool) {
+  const auto multiply = [&](int) { return measure_peak<T>(pool); };
   if (shape.backward) {
     const BackwardWorkload<T> workload(shape, pool);
-    return measure_calls<T>([&] { workload.run(pool); }, workload.flops(), false, arguments, pool);
+    return measure_calls([&] { workload.run(pool); }, workload.flops(), multiply, arguments);
   }
   const Workload<T> workload(shape);
-  const bool decode = shape.L == 1;
-  Measured measured =
-      measure_calls<T>([&] { kernel::attend(workload.problem(), workload.results(), pool); },
-                       decode ? workload.bytes_read() : workload.flops(), decode, arguments, pool);
+  const auto attend = [&] { kernel::attend(workload.problem(), workload.results(), pool); };
+  if (shape.L == 1) {
+    const auto arrays = workload.keys_and_values();
+    return measure_calls(
+        attend, static_cast<double>(arrays[0].size_bytes() + arrays[1].size_bytes()),
+        [&](int times) { return measure_reading(pool, arrays, times); }, arguments);
+  }
+  Measured measured = measure_calls(attend, workload.flops(), multiply, arguments);
   if (shape.beside_blas) measured.blas_seconds = measure_blas(workload, shape, pool.threads());
   return measured;
 }

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <ctime>
 
 #include "attn/kernel/kernels.h"
-#include "huge_pages.h"
 
 namespace attn::bench {
 
@@ -41,29 +42,34 @@ Measurement measure_peak(kernel::ThreadPool& pool) {
   return {static_cast<double>(flops), seconds};
 }
 
-Measurement measure_reading(kernel::ThreadPool& pool, std::size_t bytes, int times) {
-  static Array<std::uint64_t> memory;
-  const std::size_t words = bytes / sizeof(std::uint64_t);
-  if (memory.size() < words) memory.assign(words, 1);
-  const std::size_t tasks = pool.threads() * 16, share = words / tasks;
+Measurement measure_reading(kernel::ThreadPool& pool,
+                            std::span<const std::span<const std::byte>> arrays, int times) {
+  const std::size_t tasks = pool.threads() * 16;
   std::atomic<std::uint64_t> total{0};
   const auto read = [&](std::size_t task, std::size_t) {
-    const std::uint64_t* from = memory.data() + task * share;
     std::uint64_t sums[32] = {};  // independent sums, so that loads do not wait for additions
-    for (std::size_t i = 0; i + 32 <= share; i += 32)
-      for (std::size_t j = 0; j < 32; ++j) sums[j] += from[i + j];
-    std::uint64_t sum = 0;
-    for (std::uint64_t s : sums) sum += s;
-    total += sum;
+    for (const std::span<const std::byte> array : arrays) {
+      const std::size_t share = array.size() / sizeof(std::uint64_t) / tasks;
+      const std::byte* const from = array.data() + task * share * sizeof(std::uint64_t);
+      for (std::size_t i = 0; i + 32 <= share; i += 32)
+        for (std::size_t j = 0; j < 32; ++j) {
+          std::uint64_t word = 0;
+          std::memcpy(&word, from + (i + j) * sizeof word, sizeof word);
+          sums[j] += word;
+        }
+    }
+    for (std::uint64_t sum : sums) total += sum;
   };
   const auto all = [&] {
     for (int time = 0; time < times; ++time) pool.run(tasks, pool.threads(), read);
   };
   all();  // loads the caches
-  total = 0;
   const Seconds seconds = seconds_of(all);
-  // The sum is the number of words read. Returning it keeps the compiler from removing the loop.
-  return {static_cast<double>(total * sizeof(std::uint64_t)), seconds};
+  [[maybe_unused]] static volatile std::uint64_t used;  // keeps the compiler from removing the loop
+  used = total;
+  std::size_t bytes = 0;
+  for (const std::span<const std::byte> array : arrays) bytes += array.size();
+  return {static_cast<double>(bytes) * times, seconds};
 }
 
 Summary summarize(std::vector<double> values) {

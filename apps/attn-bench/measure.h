@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "attn/kernel/thread_pool.h"
@@ -29,9 +30,10 @@ struct Measurement {
 template <class T>
 Measurement measure_peak(kernel::ThreadPool& pool);
 
-/// Reads about `bytes` bytes with all threads of the pool, `times` times: from memory, or from the
-/// caches if they fit.
-Measurement measure_reading(kernel::ThreadPool& pool, std::size_t bytes, int times);
+/// Reads arrays with all threads of the pool, `times` times: from memory, or from the caches if
+/// they fit. The arrays are those of the workload, because others would replace them in the caches.
+Measurement measure_reading(kernel::ThreadPool& pool,
+                            std::span<const std::span<const std::byte>> arrays, int times);
 
 /// Median, minimum and maximum of several measurements.
 struct Summary {

@@ -217,9 +217,13 @@ double Workload<T>::flops() const {
 }
 
 template <class T>
-double Workload<T>::bytes_read() const {
+std::array<std::span<const std::byte>, 2> Workload<T>::keys_and_values() const {
   const auto& p = problem_;
-  return 2.0 * static_cast<double>(p.B * p.G * p.S * p.D * size_of(p.k.dtype));
+  const auto all = [&](const kernel::Operand& of) {
+    return std::span(static_cast<const std::byte*>(of.data),
+                     p.B * p.G * p.S * p.D * size_of(of.dtype));
+  };
+  return {all(p.k), all(p.v)};
 }
 
 template class Workload<float>;

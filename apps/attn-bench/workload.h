@@ -1,7 +1,10 @@
 // The workloads: attention problems of fixed shapes with random data.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -63,8 +66,8 @@ class Workload {
 
   const kernel::AttentionProblem<T>& problem() const { return problem_; }
   const kernel::Results<T>& results() const { return results_; }
-  double flops() const;       ///< two per multiply-add, for visible keys only
-  double bytes_read() const;  ///< keys and values, once
+  double flops() const;  ///< two per multiply-add, for visible keys only
+  std::array<std::span<const std::byte>, 2> keys_and_values() const;
 
  private:
   void add(Extra extra);

@@ -76,7 +76,7 @@ void check_units(double most) {
 }  // namespace
 
 TEST_CASE("kernel: softcap is accurate to a few units in the last place", "[kernel]") {
-  check_units<float>(6);
+  check_units<float>(7);
   check_units<double>(8);
 }
 

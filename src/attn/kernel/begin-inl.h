@@ -54,7 +54,7 @@ HWY_NOINLINE const T* load_query_pairs(const AttentionProblem<T>& p, const Row<T
 template <class T>
 const T* load_queries(const AttentionProblem<T>& p, ScoreFactors factors, const Row<T>* row,
                       std::size_t rows, bool scaled, T* buffer) {
-  if (factors == ScoreFactors::pairs) return load_query_pairs(p, row, rows, buffer);
+  if (are_pairs(factors)) return load_query_pairs(p, row, rows, buffer);
   const auto size = static_cast<std::ptrdiff_t>(p.D * sizeof(T));
   const bool rounded = factors == ScoreFactors::rounded;
   bool in_place = p.q.dtype == dtype_of<T> && p.q.strides.column == 1 && !scaled && !rounded;
@@ -72,6 +72,17 @@ const T* load_queries(const AttentionProblem<T>& p, ScoreFactors factors, const 
   return buffer;
 }
 
+/// A block's queries (rows, depth) as (depth, rows), in scratch memory behind them.
+template <class T>
+HWY_NOINLINE const T* transpose_queries(const QueryBlock<T>& block) {
+  const std::size_t depth = depth_of(block.kv.factors, block.problem.D);
+  if (block.rows == 1) return block.query;
+  T* const to = block.scratch.query + block.rows * depth;
+  for (std::size_t i = 0; i < block.rows; ++i)
+    for (std::size_t k = 0; k < depth; ++k) to[k * block.rows + i] = block.query[i * depth + k];
+  return to;
+}
+
 /// Reads rows and queries. If all rows see the same keys, a group is several tiles, which share the
 /// work between the two products.
 template <class T>
@@ -81,8 +92,12 @@ void load_rows(QueryBlock<T>& block, const Results<T>& results) {
   make_rows(p, results, block.first, block.rows, s.row);
   const bool scaled = p.head_scales != nullptr && s.raw == nullptr;  // finish_run() scales raw ones
   block.query = load_queries(p, block.kv.factors, s.row, block.rows, scaled, s.query);
+  if (block.kv.factors == ScoreFactors::tiles && reads_keys_unpacked(block))
+    block.transposed = transpose_queries(block);
   const bool alike = have_same_keys(p, s.row, block.rows);
-  const std::size_t rows = block.group_rows = alike ? kGroupRows : kTileRows;
+  // A tile of AMX has more rows than others, and costs as much with fewer.
+  const bool several = alike || block.kv.factors == ScoreFactors::tiles;
+  const std::size_t rows = block.group_rows = several ? kGroupRows : kTileRows;
   for (std::size_t i = 0; i < block.rows; i += rows)
     s.reach[i / rows] = reach_of(s.row + i, alike ? 1 : HWY_MIN(rows, block.rows - i));
   fill(s.running_max, block.rows * kLanes<T>, -kInfinity<T>);

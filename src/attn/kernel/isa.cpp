@@ -2,6 +2,8 @@
 
 #include <cpuid.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -102,6 +104,16 @@ bool has_rest_of_v3() {
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & kF16c) != 0 && (c & kMovbe) != 0 &&
          __get_cpuid(0x80000001, &a, &b, &extended, &d) != 0 && (extended & kLzcnt) != 0;
 }
+
+/// Whether the processor has AMX with BF16 and the system permits it: Linux saves its large
+/// registers only for processes that request this (arch_prctl(2), since Linux 5.16).
+bool has_amx_bf16() {
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;
+  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0 &&
+         __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kBf16) != 0 && (d & kTile) != 0;
+}
 #endif
 
 bool has(Isa isa) {
@@ -117,7 +129,9 @@ bool has(Isa isa) {
                           __builtin_cpu_supports("avx512cd") &&
                           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (isa == Isa::avx512) return has_avx512;
-  if (isa == Isa::avx512_bf16) return has_avx512 && __builtin_cpu_supports("avx512bf16");
+  const bool has_bf16 = has_avx512 && __builtin_cpu_supports("avx512bf16");
+  if (isa == Isa::avx512_bf16) return has_bf16;
+  if (isa == Isa::amx_bf16) return has_bf16 && has_amx_bf16();
 #endif
   return isa == Isa::baseline;
 }
@@ -131,8 +145,7 @@ constexpr Isa kCompiled[] = {
     Isa::avx2,
 #endif
 #ifdef ATTN_HAS_AVX512
-    Isa::avx512,
-    Isa::avx512_bf16,
+    Isa::avx512,   Isa::avx512_bf16, Isa::amx_bf16,
 #endif
 };
 
@@ -153,6 +166,8 @@ std::vector<Isa> find_isas() {
 
 std::string_view name_of(Isa isa) {
   switch (isa) {
+    case Isa::amx_bf16:
+      return "amx_bf16";
     case Isa::avx512_bf16:
       return "avx512_bf16";
     case Isa::avx512:

@@ -22,9 +22,10 @@ enum class Isa {
   avx2,         ///< x86-64-v3: AVX2, FMA, F16C, BMI 1 and 2, LZCNT, MOVBE
   avx512,       ///< F, BW, CD, DQ, VL
   avx512_bf16,  ///< likewise with BF16, which only products of bfloat16 factors use
+  amx_bf16,     ///< likewise with AMX, which multiplies tiles of bfloat16 factors
 };
 
-/// "baseline", "avx2", "avx512", "avx512_bf16".
+/// "baseline", "avx2", "avx512", "avx512_bf16", "amx_bf16".
 std::string_view name_of(Isa isa);
 
 /// The instruction sets that this machine supports, least capable first.

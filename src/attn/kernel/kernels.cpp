@@ -13,13 +13,13 @@ const Kernels<T>& made_once() {
   return kernels;
 }
 
-/// The same functions, which then multiply pairs.
-template <class T, Kernels<T> (*make)()>
-const Kernels<T>& made_once_for_pairs() {
+/// The same functions, which then multiply bfloat16 factors in another form.
+template <class T, Kernels<T> (*make)(), ScoreFactors kBf16>
+const Kernels<T>& made_once_for() {
   static const Kernels<T> kernels = [] {
-    Kernels<T> with_pairs = make();
-    with_pairs.geometry.multiplies_pairs = std::is_same_v<T, float>;
-    return with_pairs;
+    Kernels<T> changed = make();
+    if (std::is_same_v<T, float>) changed.geometry.bf16_factors = kBf16;
+    return changed;
   }();
   return kernels;
 }
@@ -46,7 +46,12 @@ const Kernels<T>& kernels(Isa isa) {
       break;
     case Isa::avx512_bf16:
 #ifdef ATTN_HAS_AVX512
-      return made_once_for_pairs<T, avx512_kernels<T>>();
+      return made_once_for<T, avx512_kernels<T>, ScoreFactors::pairs>();
+#endif
+      break;
+    case Isa::amx_bf16:
+#ifdef ATTN_HAS_AVX512
+      return made_once_for<T, avx512_kernels<T>, ScoreFactors::tiles>();
 #endif
       break;
   }

@@ -33,11 +33,16 @@ enum class ScoreFactors : std::uint8_t {
   numbers,  ///< queries and keys as T
   rounded,  ///< the same rounded to bfloat16
   pairs,  ///< two neighbouring columns as bfloat16 in the bits of one float, the first in the lower
+  tiles,  ///< pairs that are multiplied in the tile registers of AMX
 };
+
+constexpr bool are_pairs(ScoreFactors factors) {
+  return factors == ScoreFactors::pairs || factors == ScoreFactors::tiles;
+}
 
 /// The elements of T that a query or key takes.
 constexpr std::size_t depth_of(ScoreFactors factors, std::size_t D) {
-  return factors == ScoreFactors::pairs ? (D + 1) / 2 : D;
+  return are_pairs(factors) ? (D + 1) / 2 : D;
 }
 
 struct Geometry {
@@ -46,7 +51,8 @@ struct Geometry {
   std::size_t tile_rows = 1;      ///< query rows of the micro-kernel
   std::size_t group_rows = 1;     ///< most rows of a group, which are computed together
   std::size_t backward_keys = 1;  ///< keys of a step of the backward pass
-  bool multiplies_pairs = false;  ///< the processor has instructions for ScoreFactors::pairs
+  ScoreFactors bf16_factors =
+      ScoreFactors::rounded;  ///< those that the processor multiplies fastest
 };
 
 /// Keys [first, last); empty by default.
@@ -96,9 +102,9 @@ struct Scratch {
   Row<T>* row = nullptr;    ///< (rows)
   Reach* reach = nullptr;   ///< of each group
   Span* visible = nullptr;  ///< of each group
-  T* query = nullptr;       ///< (rows, depth), if queries cannot be read in place
-  bool full_rows = false;   ///< `scores` holds all rows and keys, not only a group and a key block
-  T* scores = nullptr;      ///< scores, then 2^(score - max), finally weights
+  T* query = nullptr;  ///< (rows, depth), if queries cannot be read in place; then (depth, rows)
+  bool full_rows = false;  ///< `scores` holds all rows and keys, not only a group and a key block
+  T* scores = nullptr;     ///< scores, then 2^(score - max), finally weights
   /// (rows, score_stride), if requested: raw, scaled and masked scores in units of 1. `scaled`
   /// requires `masked`, and both require `raw`.
   T *raw = nullptr, *scaled = nullptr, *masked = nullptr;
@@ -125,8 +131,9 @@ struct QueryBlock {
   bool has_sinks = true;  ///< begin() adds the sinks to the softmax state
 
   // Set by begin():
-  const T* query = nullptr;    ///< (rows, depth), in scratch memory or in place
-  std::size_t group_rows = 0;  ///< rows of a group: kTileRows or kGroupRows
+  const T* query = nullptr;       ///< (rows, depth), in scratch memory or in place
+  const T* transposed = nullptr;  ///< (depth, rows), if tiles multiply unpacked keys
+  std::size_t group_rows = 0;     ///< rows of a group: kTileRows or kGroupRows
 };
 
 template <class T>

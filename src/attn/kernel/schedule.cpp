@@ -51,8 +51,7 @@ std::size_t row_elements(const Schedule& schedule, const Geometry& geometry) {
 template <class T>
 ScoreFactors factors_of(const AttentionProblem<T>& p, const Geometry& geometry) {
   if (!p.bf16_scores) return ScoreFactors::numbers;
-  const bool pairs = geometry.multiplies_pairs && p.head_scales == nullptr;
-  return pairs ? ScoreFactors::pairs : ScoreFactors::rounded;
+  return p.head_scales == nullptr ? geometry.bf16_factors : ScoreFactors::rounded;
 }
 
 }  // namespace
@@ -131,7 +130,7 @@ std::size_t lay_out_scratch(const Schedule& schedule, const AttentionProblem<T>&
   take(s.row, rows);
   take(s.reach, groups);
   take(s.visible, groups);
-  take(s.query, rows * p.D);
+  take(s.query, rows * round_up(p.D, 2));
   s.full_rows = schedule.full_rows;
   s.score_stride = schedule.score_stride;
   take(s.scores, schedule.score_buffer_rows * schedule.score_stride);

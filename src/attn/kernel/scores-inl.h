@@ -45,10 +45,11 @@ struct RowGroup {
   std::size_t i, rows;  ///< rows [i, i + rows) of the block
   const Reach& reach;
   ScoreFactors factors;
-  std::size_t depth;  ///< elements of a query or key
-  const T* query;     ///< of the first row
-  T* scores;          ///< of the first row
-  bool fused;         ///< modifiers can be applied in registers
+  std::size_t depth;    ///< elements of a query or key
+  const T* query;       ///< of the first row
+  const T* transposed;  ///< as in QueryBlock
+  T* scores;            ///< of the first row
+  bool fused;           ///< modifiers can be applied in registers
 
   RowGroup(const QueryBlock<T>& block, std::size_t row)
       : p(block.problem),
@@ -59,12 +60,21 @@ struct RowGroup {
         factors(block.kv.factors),
         depth(depth_of(factors, p.D)),
         query(block.query + row * depth),
+        transposed(block.transposed),
         scores(s.scores + (s.full_rows ? row * s.score_stride : 0)),
         fused(s.raw == nullptr && rows % kTileRows == 0 && p.score == Score::product &&
               can_fuse_modifiers(p)) {}
 
   Span reached(Span keys) const { return intersection(keys, {reach.first, reach.last}); }
 };
+
+/// Whether keys are read a few at a time: if only one tile of rows uses them, unless they have to
+/// be rounded to numbers or scores are no products.
+template <class T>
+bool reads_keys_unpacked(const QueryBlock<T>& block) {
+  return block.kv.keys == nullptr && block.rows <= kTileRows &&
+         block.kv.factors != ScoreFactors::rounded && block.problem.score == Score::product;
+}
 
 /// Consecutive panels of keys that are computed in the same way for a group of rows.
 struct Run {
@@ -124,20 +134,25 @@ struct RunKeys {
 
 #if ATTN_HAS_PAIRS
 /// multiply_run() of pairs.
+template <Term kTerm>
 HWY_NOINLINE void multiply_run_of_pairs(const RowGroup<float>& group, const Run& run,
                                         std::size_t vectors, const RunKeys<float>& keys,
                                         float scale, float* out, float* running_max) {
   const AttentionProblem<float>& p = group.p;
   const Scratch<float>& s = group.s;
   if (keys.packed)
-    return score_rows<float, Term::pairs>(group.rows, vectors, run.panels, group.depth, group.query,
-                                          keys.packed, scale, out, s.score_stride, running_max);
+    return score_rows<float, kTerm>(group.rows, vectors, run.panels, group.depth, group.query,
+                                    keys.packed, scale, out, s.score_stride, running_max);
   const auto first = static_cast<std::size_t>(run.first);
   const std::size_t count = HWY_MIN(kPanel<float>, p.S - first);
   const RoundedPanel<float> panel{{keys.unpacked, p.D, first, count, p.S, s.widened},
                                   group.factors};
-  score_keys<float, Term::pairs>(group.rows, vectors, group.query, panel, scale, out,
-                                 s.score_stride, running_max);
+  if constexpr (kTerm == Term::tiles)
+    score_keys_in_tiles(group.rows, vectors, group.transposed, panel, scale, out, s.score_stride,
+                        running_max);
+  else
+    score_keys<float, kTerm>(group.rows, vectors, group.query, panel, scale, out, s.score_stride,
+                             running_max);
 }
 #endif
 
@@ -146,9 +161,12 @@ template <class T>
 void multiply_run(const RowGroup<T>& group, const Run& run, std::size_t vectors,
                   const RunKeys<T>& keys, T scale, T* out, T* running_max) {
 #if ATTN_HAS_PAIRS
-  if constexpr (kMultipliesPairs<T>)
+  if constexpr (kMultipliesPairs<T>) {
+    if (group.factors == ScoreFactors::tiles)
+      return multiply_run_of_pairs<Term::tiles>(group, run, vectors, keys, scale, out, running_max);
     if (group.factors == ScoreFactors::pairs)
-      return multiply_run_of_pairs(group, run, vectors, keys, scale, out, running_max);
+      return multiply_run_of_pairs<Term::pairs>(group, run, vectors, keys, scale, out, running_max);
+  }
 #endif
   const AttentionProblem<T>& p = group.p;
   const Scratch<T>& s = group.s;
@@ -190,9 +208,12 @@ void score_fused_run_of(const RowGroup<T>& group, const Run& run, const T* keys,
 /// Scores with all modifiers, for a run of whole panels and whole tiles of rows.
 template <class T>
 void score_fused_run(const RowGroup<T>& group, const Run& run, const T* keys, T* out) {
-  if constexpr (kMultipliesPairs<T>)
+  if constexpr (kMultipliesPairs<T>) {
+    if (group.factors == ScoreFactors::tiles)
+      return score_fused_run_of<T, Term::tiles>(group, run, keys, out);
     if (group.factors == ScoreFactors::pairs)
       return score_fused_run_of<T, Term::pairs>(group, run, keys, out);
+  }
   score_fused_run_of<T, Term::product>(group, run, keys, out);
 }
 
@@ -252,17 +273,14 @@ Run longest_run(const RowGroup<T>& group, std::int64_t first, std::int64_t end) 
   return run;
 }
 
-/// The packed panels of key block `number`; nullptr if only one tile of rows uses the keys, which
-/// are then read a few at a time, unless they have to be rounded to numbers or scores are no
-/// products.
+/// The packed panels of key block `number`; nullptr if keys are read unpacked.
 template <class T>
 const T* key_panels(const QueryBlock<T>& block, std::size_t number) {
   const AttentionProblem<T>& p = block.problem;
   const std::size_t from = number * kKeyBlock, to = HWY_MIN(p.S, from + kKeyBlock);
   const std::size_t depth = depth_of(block.kv.factors, p.D);
   if (block.kv.keys != nullptr) return block.kv.keys + from * depth;
-  if (block.rows <= kTileRows && block.kv.factors != ScoreFactors::rounded &&
-      p.score == Score::product) {
+  if (reads_keys_unpacked(block)) {
     const std::size_t first = HWY_MIN(kKeysAtOnce<T>, to - from);
     prefetch_rows(Rows<T>(block.kv.k, p.D), from, first);
     return nullptr;

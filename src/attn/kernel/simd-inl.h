@@ -175,7 +175,7 @@ HWY_INLINE Vec<T> exp2(Vec<T> t) {
 template <class T>
 HWY_INLINE Vec<T> divide(Vec<T> a, Vec<T> b) {
   if constexpr (std::is_same_v<T, float> && HWY_ARCH_X86) {
-    // One Newton step doubles the 12 bits of the approximation; Arm's has only 8 bits.
+    // One Newton step doubles the 11 bits or more of the approximation; Arm's has only 8 bits.
     const Vec<T> reciprocal = hn::ApproximateReciprocal(b);
     const Vec<T> quotient = hn::Mul(a, reciprocal);
     return hn::MulAdd(hn::NegMulAdd(quotient, b, a), reciprocal, quotient);
@@ -193,7 +193,8 @@ HWY_INLINE Vec<T> polynomial(const T (&c)[Count], Vec<T> z) {
   return sum;
 }
 
-/// cap * tanh(x / cap), within 6 units in the last place (double: 8).
+/// cap * tanh(x / cap), within 7 units in the last place (double: 8). With AVX2, the last bits
+/// differ between makes of processors, because their reciprocals do.
 template <class T>
 class Softcap;
 

@@ -90,6 +90,7 @@ enum class Term : std::uint8_t {
   product,   ///< a b
   pairs,     ///< the sum of both products, with one rounding or two; subnormal factors and results
              ///< count as 0
+  tiles,     ///< the same, in tiles (amx-inl.h)
   distance,  ///< -(a - b)^2
 };
 
@@ -102,7 +103,7 @@ HWY_INLINE Vec<T> add_term(Vec<T> a, Vec<T> b, Vec<T> sum) {
     const Vec<T> difference = hn::Sub(b, a);
     return hn::NegMulAdd(difference, difference, sum);
   } else {
-    static_assert(kMultipliesPairs<T>);
+    static_assert(kMultipliesPairs<T> && kTerm == Term::pairs);
 #if ATTN_HAS_PAIRS
     asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
 #endif

@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "attn/kernel/amx-inl.h"
 #include "attn/kernel/kernels.h"
 #include "attn/kernel/simd-inl.h"
 #include "attn/kernel/terms-inl.h"
@@ -181,6 +182,33 @@ HWY_INLINE void in_tiles(std::size_t rows, F f) {
   if (whole < rows) f(TileRows{whole, rows});
 }
 
+#if ATTN_HAS_PAIRS
+/// multiply_panels() in the tiles of AMX, for any number of rows.
+template <class Finish>
+HWY_INLINE void multiply_panels_in_tiles(const TileRows& rows, std::size_t panels,
+                                         std::size_t depth, const float* query, const float* keys,
+                                         float* out, std::size_t out_stride, Finish finish) {
+  static_assert(kTilePanel == kPanel<float>);
+  const Tag<float> d;
+  std::size_t tiles = (rows.last - rows.first + kTileHeight - 1) / kTileHeight;
+  for (std::size_t row = rows.first, next; row < rows.last; row = next, --tiles) {
+    next = row + (rows.last - row + tiles - 1) / tiles;
+    const TileUse use(next - row, kLanes<float>, depth);
+    for (std::size_t panel = 0; panel < panels; ++panel) {
+      float* at = out + row * out_stride + panel * kPanel<float>;
+      multiply_panel(query + row * depth, depth, keys + panel * kPanel<float> * depth, at,
+                     out_stride);
+      for (std::size_t i = row; i < next; ++i, at += out_stride) {
+        Vec<float> sums[kTileVectors];
+        unrolled<kTileVectors>([&](std::size_t j)
+                                   ATTN_INLINE { sums[j] = hn::Load(d, at + j * kLanes<float>); });
+        finish(i, panel, sums, at);
+      }
+    }
+  }
+}
+#endif
+
 /// Multiplies queries and `panels` panels of keys and calls finish(row, panel, sums, at) for each
 /// row of each panel, where `at` is the row's address in `out`. One call computes all tiles,
 /// because its prologue costs as much as several steps of a product.
@@ -188,22 +216,28 @@ template <class T, Term kTerm, std::size_t Rows, std::size_t Vectors, class Fini
 HWY_INLINE void multiply_panels(const TileRows& rows, std::size_t panels, std::size_t depth,
                                 const T* query, const T* keys, T* out, std::size_t out_stride,
                                 Finish finish) {
-  const auto multiply = [&](std::size_t row, std::size_t panel) ATTN_INLINE {
-    T* at = out + row * out_stride + panel * kPanel<T>;
-    multiply_in_parts<T, Rows, Vectors, kTerm>(
-        0, depth, query + row * depth, depth, keys + panel * kPanel<T> * depth,
-        Constant<kPanel<T>>(), at, out_stride, [&](auto& sums) ATTN_INLINE {
+  if constexpr (kTerm == Term::tiles) {
+#if ATTN_HAS_PAIRS
+    multiply_panels_in_tiles(rows, panels, depth, query, keys, out, out_stride, finish);
+#endif
+  } else {
+    const auto multiply = [&](std::size_t row, std::size_t panel) ATTN_INLINE {
+      T* at = out + row * out_stride + panel * kPanel<T>;
+      multiply_in_parts<T, Rows, Vectors, kTerm>(
+          0, depth, query + row * depth, depth, keys + panel * kPanel<T> * depth,
+          Constant<kPanel<T>>(), at, out_stride, [&](auto& sums) ATTN_INLINE {
 #pragma GCC unroll 16
-          for (std::size_t i = 0; i < Rows; ++i)
-            finish(row + i, panel, sums[i], at + i * out_stride);
-        });
-  };
-  if constexpr (kPanelsFirst)
-    for (std::size_t panel = 0; panel < panels; ++panel)
-      for (std::size_t row = rows.first; row < rows.last; row += Rows) multiply(row, panel);
-  else
-    for (std::size_t row = rows.first; row < rows.last; row += Rows)
-      for (std::size_t panel = 0; panel < panels; ++panel) multiply(row, panel);
+            for (std::size_t i = 0; i < Rows; ++i)
+              finish(row + i, panel, sums[i], at + i * out_stride);
+          });
+    };
+    if constexpr (kPanelsFirst)
+      for (std::size_t panel = 0; panel < panels; ++panel)
+        for (std::size_t row = rows.first; row < rows.last; row += Rows) multiply(row, panel);
+    else
+      for (std::size_t row = rows.first; row < rows.last; row += Rows)
+        for (std::size_t panel = 0; panel < panels; ++panel) multiply(row, panel);
+  }
 }
 
 /// score_rows() for some rows. Tiles with few rows always compute all vectors: these additions are
@@ -221,9 +255,14 @@ HWY_NOINLINE void score_tiles(const TileRows& rows, std::size_t vectors, std::si
                           running_max ? running_max + row * kLanes<T> : nullptr);
         });
   };
-  if (rows.of_tile() == kTileRows)
-    return with_constant<kTileVectors>(vectors, [&](auto v) { tiles(Constant<kTileRows>(), v); });
-  with_constant<kTileRows - 1>(rows.of_tile(), [&](auto r) { tiles(r, Constant<kTileVectors>()); });
+  if constexpr (kTerm == Term::tiles) {
+    tiles(Constant<kTileRows>(), Constant<kTileVectors>());
+  } else {
+    if (rows.of_tile() == kTileRows)
+      return with_constant<kTileVectors>(vectors, [&](auto v) { tiles(Constant<kTileRows>(), v); });
+    with_constant<kTileRows - 1>(rows.of_tile(),
+                                 [&](auto r) { tiles(r, Constant<kTileVectors>()); });
+  }
 }
 
 /// out = scale * (A B) for `panels` panels of keys, at least the first `vectors` vectors of each.
@@ -232,10 +271,11 @@ template <class T, Term kTerm = Term::product>
 void score_rows(std::size_t rows, std::size_t vectors, std::size_t panels, std::size_t depth,
                 const T* query, const T* keys, T scale, T* out, std::size_t out_stride,
                 T* running_max) {
-  in_tiles(rows, [=](const TileRows& some) {
+  const auto score = [=](const TileRows& some) {
     score_tiles<T, kTerm>(some, vectors, panels, depth, query, keys, scale, out, out_stride,
                           running_max);
-  });
+  };
+  kTerm == Term::tiles ? score({0, rows}) : in_tiles(rows, score);
 }
 
 /// The weights of tanh in scores, one for each element of a query.

@@ -82,7 +82,7 @@ struct RoundedPanel {
     const std::size_t present = at < keys.count ? HWY_MIN(kKeysAtOnce<T>, keys.count - at) : 0;
     [[maybe_unused]] T* const rest = keys.buffer + kKeysAtOnce<T> * depth();
     const Rows<T> source(keys.k, keys.D);
-    if (factors == ScoreFactors::pairs) {
+    if (are_pairs(factors)) {
       if constexpr (kMultipliesPairs<T>)
         copy_pairs(source, from, present, keys.all, keys.D, rest, keys.buffer);
     } else {
@@ -95,7 +95,7 @@ struct RoundedPanel {
 
   KeyRows<T> in_place_or_copied(std::size_t at, std::int64_t most, std::size_t ahead) const {
     const Rows<T> source(keys.k, keys.D);
-    const bool may_stay = factors == ScoreFactors::pairs && source.is_plain(DType::bf16) &&
+    const bool may_stay = are_pairs(factors) && source.is_plain(DType::bf16) &&
                           !source.is_table() && keys.D % 2 == 0 &&
                           at + kKeysAtOnce<T> <= keys.count;
     const std::int64_t step = may_stay ? source.step(keys.first + at, kKeysAtOnce<T>) : 0;
@@ -281,5 +281,44 @@ void score_keys(std::size_t rows, std::size_t vectors, const T* query, const Pan
     }
   });
 }
+
+#if ATTN_HAS_PAIRS
+/// The same in tiles, with `queries` (depth, rows): keys are read without transposing them.
+HWY_NOINLINE void score_keys_in_tiles(std::size_t rows, std::size_t vectors, const float* queries,
+                                      const RoundedPanel<float>& panel, float scale, float* out,
+                                      std::size_t out_stride, float* running_max) {
+  static_assert(kKeyVectors == 2 && kTileHeight == kLanes<float>);
+  const Tag<float> d;
+  const hn::RebindToSigned<Tag<float>> d32;
+  const auto row_step = hn::Mul(hn::Iota(d32, 0), hn::Set(d32, static_cast<std::int32_t>(rows)));
+  const std::size_t depth = panel.depth(), whole = depth - depth % kStepPairs;
+  const TileUse use(kTileHeight, rows, depth);
+  HWY_ALIGN float products[kKeysAtOnce<float> * kTileRows];  // (keys, rows)
+  for (std::size_t at = 0; at < vectors * kLanes<float>; at += kKeysAtOnce<float>) {
+    const KeyRows<float> keys = panel.in_place_or_copied(at, most_step_in_place(rows), kBytesAhead);
+    const auto step = static_cast<std::size_t>(keys.step) / sizeof(float);
+    clear_tile<0>();
+    clear_tile<1>();
+    for (std::size_t k = 0; k < whole; k += kStepPairs) {
+      if (keys.next)
+        for (std::size_t part = 0; part < kStepPairs; part += kColumnsAtOnce<float>)
+          prefetch_keys(keys.next, keys.step, k + part);
+      add_step_of_keys<kLeft, kRight>(keys.first + k, step, queries + k * rows, rows);
+    }
+    if (whole < depth)
+      add_step_of_keys<kLastLeft, kLastRight>(keys.first + whole, step, queries + whole * rows,
+                                              rows);
+    store_tile<0>(products, rows);
+    store_tile<1>(products + kTileHeight * rows, rows);
+    for (std::size_t i = 0; i < rows; ++i) {
+      Vec<float> sums[kKeyVectors];
+      for (std::size_t j = 0; j < kKeyVectors; ++j)
+        sums[j] = hn::GatherIndex(d, products + j * kTileHeight * rows + i, row_step);
+      store_scores<float>(sums, hn::Set(d, scale), out + at + i * out_stride,
+                          running_max ? running_max + i * kLanes<float> : nullptr);
+    }
+  }
+}
+#endif
 
 }  // namespace attn::kernel::HWY_NAMESPACE
