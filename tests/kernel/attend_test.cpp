@@ -163,9 +163,10 @@ void check_bf16_scores(std::array<std::size_t, 7> shape, DType dtype, double spr
 
 TEST_CASE("kernel: scores in bfloat16 of every width and number of rows", "[kernel]") {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
-    for (const std::size_t rows : {1, 2, 5, 6, 7, 13, 50, 100}) {
+    for (const std::size_t rows : {1, 2, 5, 6, 7, 13, 16, 17, 50, 100}) {
       check_bf16_scores({1, 2, 1, rows, 70, 31 + rows, 8}, dtype, 1);
-      check_bf16_scores({1, 1, 1, rows, 600, rows % 2 == 0 ? 129u : 64u, 8}, dtype, 0.5);
+      check_bf16_scores({1, 1, 1, rows, 600, rows % 2 == 0 ? 129u : 64u, 3 + 21 * rows % 140},
+                        dtype, 0.5);
     }
 }
 

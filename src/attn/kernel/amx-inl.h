@@ -78,13 +78,13 @@ HWY_INLINE void multiply_tiles() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kA), "i"(kB));
 }
 
-/// Calls f(Constant<0>()) to f(Constant<kTileSums - 1>()).
-template <class F>
-HWY_INLINE void each_tile_sum(F f) {
-  [&]<std::size_t... kSums>(std::index_sequence<kSums...>) ATTN_INLINE {
-    (f(Constant<kSums>()), ...);
+/// Calls f(Constant<0>()) to f(Constant<Count - 1>()).
+template <std::size_t Count, class F>
+HWY_INLINE void each_constant(F f) {
+  [&]<std::size_t... kNumbers>(std::index_sequence<kNumbers...>) ATTN_INLINE {
+    (f(Constant<kNumbers>()), ...);
   }
-  (std::make_index_sequence<kTileSums>());
+  (std::make_index_sequence<Count>());
 }
 
 /// A panel of packed keys: as many as the sums have columns.
@@ -94,7 +94,7 @@ inline constexpr std::size_t kTilePanel = kTileSums * kLanes<float>;
 template <int kQueries, int kKeys>
 HWY_INLINE void add_step(const float* query, std::size_t depth, const float* keys) {
   load_tile<kQueries>(query, depth);
-  each_tile_sum([&](auto sum) ATTN_INLINE {
+  each_constant<kTileSums>([&](auto sum) ATTN_INLINE {
     load_tile<kKeys>(keys + sum * kLanes<float>, kTilePanel);
     multiply_tiles<sum, kQueries, kKeys>();
   });
@@ -103,14 +103,14 @@ HWY_INLINE void add_step(const float* query, std::size_t depth, const float* key
 /// Stores the sums of queries, at most kTileHeight, and a panel of keys. The shapes are set.
 HWY_INLINE void multiply_panel(const float* query, std::size_t depth, const float* keys, float* out,
                                std::size_t out_stride) {
-  each_tile_sum([](auto sum) ATTN_INLINE { clear_tile<sum>(); });
+  each_constant<kTileSums>([](auto sum) ATTN_INLINE { clear_tile<sum>(); });
   const std::size_t whole = depth - depth % kStepPairs;
   for (std::size_t k = 0; k < whole; k += kStepPairs)
     add_step<kLeft, kRight>(query + k, depth, keys + k * kTilePanel);
   if (whole < depth)
     add_step<kLastLeft, kLastRight>(query + whole, depth, keys + whole * kTilePanel);
-  each_tile_sum([&](auto sum)
-                    ATTN_INLINE { store_tile<sum>(out + sum * kLanes<float>, out_stride); });
+  each_constant<kTileSums>(
+      [&](auto sum) ATTN_INLINE { store_tile<sum>(out + sum * kLanes<float>, out_stride); });
 }
 
 /// Adds a step of two tiles of keys, `keys_step` floats apart, and queries (pairs, count) to the

@@ -147,8 +147,8 @@ class alignas(64) Call {
     for (std::size_t key = from; key < to; key += panel)
       kernels_.pack_keys(kv.k, schedule_.factors, key, std::min(panel, to - key), p_.S, p_.D,
                          widened, into.keys + key * depth);
-    into.kinds[number] =
-        kernels_.pack_values(kv.v, from, to - from, p_.Dv, widened, into.values, p_.S, from);
+    into.kinds[number] = kernels_.pack_values(kv.v, schedule_.factors, from, to - from, p_.S, p_.Dv,
+                                              widened, into.values);
   }
 
   /// Computes all rows of pairs [first, first + count). The last rows of each segment come first:

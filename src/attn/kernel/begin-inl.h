@@ -95,9 +95,11 @@ void load_rows(QueryBlock<T>& block, const Results<T>& results) {
   if (block.kv.factors == ScoreFactors::tiles && reads_keys_unpacked(block))
     block.transposed = transpose_queries(block);
   const bool alike = have_same_keys(p, s.row, block.rows);
-  // A tile of AMX has more rows than others, and costs as much with fewer.
+  const bool tiles = has_value_tiles(block.kv.factors, block.kv.v);
   const bool several = alike || block.kv.factors == ScoreFactors::tiles;
-  const std::size_t rows = block.group_rows = several ? kGroupRows : kTileRows;
+  const std::size_t rows = block.group_rows = tiles     ? kAmxGroupRows
+                                              : several ? kGroupRows
+                                                        : kTileRows;
   for (std::size_t i = 0; i < block.rows; i += rows)
     s.reach[i / rows] = reach_of(s.row + i, alike ? 1 : HWY_MIN(rows, block.rows - i));
   fill(s.running_max, block.rows * kLanes<T>, -kInfinity<T>);

@@ -6,6 +6,7 @@
 //   values  [column / panel][key][panel], where the last panel is only as wide as needed, in whole
 //           vectors. A NaN or infinite value is packed as 0, because 0 * NaN = NaN would reach rows
 //           to which the key is hidden; rows that see the key add it separately.
+//           Values in bfloat16 with ScoreFactors::tiles: see amx_values-inl.h.
 // Values that are finite and have a suitable layout are read in place.
 #pragma once
 
@@ -43,6 +44,20 @@ constexpr bool are_pairs(ScoreFactors factors) {
 /// The elements of T that a query or key takes.
 constexpr std::size_t depth_of(ScoreFactors factors, std::size_t D) {
   return are_pairs(factors) ? (D + 1) / 2 : D;
+}
+
+/// The keys that AMX multiplies in one step, and the steps of `keys` keys.
+inline constexpr std::size_t kStepKeys = 32;
+constexpr std::size_t key_steps(std::size_t keys) { return (keys + kStepKeys - 1) / kStepKeys; }
+
+/// Whether values are multiplied in tiles, too: those that are stored in bfloat16.
+inline bool has_value_tiles(ScoreFactors factors, const Matrix& v) {
+  return factors == ScoreFactors::tiles && v.dtype == DType::bf16 && !v.decoding && !v.rest;
+}
+
+/// The elements of T that `keys` packed values take, of `stride` columns in whole vectors.
+constexpr std::size_t packed_value_size(std::size_t keys, std::size_t stride, bool tiles) {
+  return tiles ? key_steps(keys) * kStepKeys / 2 * stride : keys * stride;
 }
 
 struct Geometry {
@@ -144,10 +159,11 @@ struct Kernels {
   void (*pack_keys)(const Matrix& k, ScoreFactors factors, std::size_t first, std::size_t count,
                     std::size_t all, std::size_t D, T* widened, T* panel);
 
-  /// Packs values [first, first + count) as keys [at, at + count) of panels with `keys` keys,
-  /// unless they can be read in place.
-  ValueKind (*pack_values)(const Matrix& v, std::size_t first, std::size_t count, std::size_t Dv,
-                           T* widened, T* packed, std::size_t keys, std::size_t at);
+  /// Packs values [first, first + count) of `keys`, a key block, unless they can be read in place.
+  /// `packed` is for all keys.
+  ValueKind (*pack_values)(const Matrix& v, ScoreFactors factors, std::size_t first,
+                           std::size_t count, std::size_t keys, std::size_t Dv, T* widened,
+                           T* packed);
 
   /// Reads rows and queries and resets the softmax state.
   void (*begin)(QueryBlock<T>& block, const Results<T>& results);

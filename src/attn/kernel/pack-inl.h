@@ -494,15 +494,15 @@ ValueKind pack_all_values(const Matrix& v, std::size_t first, std::size_t count,
 /// vectors, adjacent rows (rows further apart map to few cache sets) and few bytes (large arrays in
 /// small pages are slow).
 template <class T>
-ValueKind pack_values(const Matrix& v, std::size_t first, std::size_t count, std::size_t Dv,
-                      T* widened, T* packed, std::size_t keys, std::size_t at) {
+ValueKind pack_values(const Matrix& v, std::size_t first, std::size_t count, std::size_t keys,
+                      std::size_t Dv, T* widened, T* packed) {
   constexpr std::size_t kMaxRowBytes = 1024, kMaxBytes = 256u << 10;  // bytes
   const Rows<T> source(v, Dv);
   if (source.in_place() && v.row == static_cast<std::int64_t>(Dv) && Dv % kLanes<T> == 0 &&
       Dv * sizeof(T) <= kMaxRowBytes && keys * Dv * sizeof(T) <= kMaxBytes &&
       all_finite(source.at(first, nullptr), count * Dv))
     return ValueKind::in_place;
-  return pack_all_values(v, first, count, Dv, widened, packed, keys, at);
+  return pack_all_values(v, first, count, Dv, widened, packed, keys, first);
 }
 
 }  // namespace attn::kernel::HWY_NAMESPACE

@@ -76,7 +76,8 @@ Schedule make_schedule(const AttentionProblem<T>& p, const Results<T>& results,
   schedule.value_stride = round_up(p.Dv, geometry.lanes);
   schedule.factors = factors_of(p, geometry);
   schedule.packed_keys = padded_keys * depth_of(schedule.factors, p.D);
-  schedule.packed_values = p.S * schedule.value_stride;
+  schedule.value_tiles = has_value_tiles(schedule.factors, matrix_of(p.v, 0, 0));
+  schedule.packed_values = packed_value_size(p.S, schedule.value_stride, schedule.value_tiles);
 
   const bool few_rows = schedule.pair_rows <= kMaxRows && !schedule.full_rows;
   schedule.segment_rows = few_rows || p.L < kMaxRows / 2 ? schedule.pair_rows : p.L;
@@ -147,7 +148,8 @@ std::size_t lay_out_scratch(const Schedule& schedule, const AttentionProblem<T>&
   take(s.saved, geometry.group_rows * schedule.value_stride);
   take(s.widened, geometry.panel * std::max(p.D, p.Dv));
   if (!schedule.packed) take(s.key_block, kKeyBlock * p.D);
-  if (!schedule.packed) take(s.value_block, kKeyBlock * schedule.value_stride);
+  if (!schedule.packed)
+    take(s.value_block, packed_value_size(kKeyBlock, schedule.value_stride, schedule.value_tiles));
   return bytes;
 }
 

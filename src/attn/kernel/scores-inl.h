@@ -62,8 +62,8 @@ struct RowGroup {
         query(block.query + row * depth),
         transposed(block.transposed),
         scores(s.scores + (s.full_rows ? row * s.score_stride : 0)),
-        fused(s.raw == nullptr && rows % kTileRows == 0 && p.score == Score::product &&
-              can_fuse_modifiers(p)) {}
+        fused(s.raw == nullptr && (rows % kTileRows == 0 || factors == ScoreFactors::tiles) &&
+              p.score == Score::product && can_fuse_modifiers(p)) {}
 
   Span reached(Span keys) const { return intersection(keys, {reach.first, reach.last}); }
 };

@@ -15,6 +15,8 @@ namespace attn::kernel::HWY_NAMESPACE {
 // of 16.
 inline constexpr std::size_t kTileRows = 6;
 inline constexpr std::size_t kGroupRows = 4 * kTileRows;  ///< rows that are computed together
+inline constexpr std::size_t kAmxGroupRows =
+    16;  ///< likewise: a tile of AMX costs as much with fewer
 inline constexpr std::size_t kTileVectors = HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64 ? 4 : 2;
 template <class T>
 inline constexpr std::size_t kPanel = kTileVectors* kLanes<T>;

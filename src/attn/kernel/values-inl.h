@@ -1,6 +1,7 @@
 // Products of weights and values. NaN and infinite values affect only rows that see them.
 #pragma once
 
+#include "attn/kernel/amx_values-inl.h"
 #include "attn/kernel/pack-inl.h"
 #include "attn/kernel/softmax-inl.h"
 #include "attn/kernel/tile-inl.h"
@@ -17,14 +18,48 @@ struct ValueBlock {
   bool non_finite = false;  ///< packed: zeros replace NaN and infinite values
   bool checked = true;      ///< in place: all are known to be finite
   bool by_row = false;      ///< read row by row (add_value_rows()); `values` is null
+  bool tiles = false;  ///< has_value_tiles(); `keys` are those of the block, `at` its first one
 
   const T* from(std::size_t key, std::size_t column, std::size_t width) const {
     return row != 0 ? values + key * row + column : values + column * keys + (at + key) * width;
   }
 };
 
+/// Packs values as `factors` requires (see Kernels).
+template <class T>
+ValueKind pack_values_for(const Matrix& v, ScoreFactors factors, std::size_t first,
+                          std::size_t count, std::size_t keys, std::size_t Dv, T* widened,
+                          T* packed) {
+  if constexpr (kMultipliesPairs<T>) {
+    if (has_value_tiles(factors, v))
+      return pack_values_in_tiles(v, first, count, Dv, widened,
+                                  packed + packed_value_size(first, round_up(Dv, kLanes<T>), true));
+  }
+  return pack_values(v, first, count, keys, Dv, widened, packed);
+}
+
+/// packed_values() in tiles.
+template <class T>
+ValueBlock<T> values_in_tiles(const QueryBlock<T>& block, std::size_t number) {
+  const AttentionProblem<T>& p = block.problem;
+  const std::size_t from = number * kKeyBlock, count = HWY_MIN(kKeyBlock, p.S - from);
+  ValueBlock<T> values{.keys = count, .at = from, .tiles = true};
+  ValueKind kind = ValueKind::packed;
+  if (block.kv.values != nullptr) {
+    kind = block.kv.kinds[number];
+    values.values = block.kv.values + packed_value_size(from, round_up(p.Dv, kLanes<T>), true);
+  } else if constexpr (kMultipliesPairs<T>) {
+    kind = pack_values_in_tiles(block.kv.v, from, count, p.Dv, block.scratch.widened,
+                                block.scratch.value_block);
+    values.values = block.scratch.value_block;
+  }
+  values.non_finite = kind == ValueKind::non_finite;
+  return values;
+}
+
 template <class T>
 ValueBlock<T> packed_values(const QueryBlock<T>& block, std::size_t number) {
+  if (has_value_tiles(block.kv.factors, block.kv.v)) return values_in_tiles(block, number);
   const AttentionProblem<T>& p = block.problem;
   const std::size_t from = number * kKeyBlock, count = HWY_MIN(kKeyBlock, p.S - from);
   if (block.kv.values != nullptr)
@@ -41,8 +76,16 @@ template <class T>
 ValueBlock<T> value_block(const QueryBlock<T>& block, std::size_t number) {
   const AttentionProblem<T>& p = block.problem;
   const bool unpacked = block.kv.values == nullptr;
-  if (unpacked && block.rows <= block.group_rows && p.Dv % kLanes<T> == 0)
-    return {.row = p.Dv, .checked = false, .by_row = true};
+  const bool tiles = has_value_tiles(block.kv.factors, block.kv.v);
+  if (unpacked && block.rows <= block.group_rows && (tiles || p.Dv % kLanes<T> == 0)) {
+    const std::size_t from = number * kKeyBlock;
+    return {.keys = HWY_MIN(kKeyBlock, p.S - from),
+            .at = from,
+            .row = p.Dv,
+            .checked = false,
+            .by_row = true,
+            .tiles = tiles};
+  }
   if (unpacked || block.kv.kinds[number] != ValueKind::in_place)
     return packed_values(block, number);
   return {.values = Rows<T>(block.kv.v, p.Dv).at(number * kKeyBlock, nullptr), .row = p.Dv};
@@ -97,6 +140,19 @@ void multiply_values(const TileRows& rows, const ValueBlock<T>& values, std::siz
   }
 }
 
+/// multiply_values() for any rows and values that are not by_row.
+template <class T>
+void multiply_packed_values(std::size_t rows, const ValueBlock<T>& values, std::size_t Dv,
+                            ValueProduct<T> product, const Sums<T>& to) {
+  if constexpr (kMultipliesPairs<T>) {
+    if (values.tiles) {
+      product.values = values.values;
+      return multiply_packed_tiles(rows, product, values.keys, Dv, to);
+    }
+  }
+  in_tiles(rows, [&](const TileRows& some) { multiply_values(some, values, Dv, product, to); });
+}
+
 /// add_values() for values by_row: each part of kSumDepth keys is copied to the level 1 cache and
 /// added to the total, as in sum_parts().
 template <class T>
@@ -142,6 +198,10 @@ HWY_NOINLINE void add_values(const RowGroup<T>& group, const ValueBlock<T>& valu
   product.weights = group.scores + (block - weights.origin);
   product.weights_stride = group.s.score_stride;
   if (values.by_row) {
+    if constexpr (kMultipliesPairs<T>)
+      if (values.tiles)
+        return multiply_stored_values(rows, product, v, values.at, values.keys, Dv, to,
+                                      group.s.widened);
     const Rows<T> source(v, Dv);
     const std::int64_t step = source.in_place() && !source.is_table() ? source.step(0, 0) : 0;
     if (rows >= kTileRows || step <= 0 || step > most_step_in_place(rows))
@@ -151,7 +211,7 @@ HWY_NOINLINE void add_values(const RowGroup<T>& group, const ValueBlock<T>& valu
     product.ahead = kBytesAhead / sizeof(T);
     return multiply_values({0, rows}, in_place, Dv, product, to);
   }
-  in_tiles(rows, [&](const TileRows& some) { multiply_values(some, values, Dv, product, to); });
+  multiply_packed_values(rows, values, Dv, product, to);
   if (values.non_finite) add_non_finite(group, v, keys, weights.origin, to);
 }
 
