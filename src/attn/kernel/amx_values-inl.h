@@ -150,7 +150,6 @@ struct WeightTiles {
   /// Keys [from, to) of the step; the weights of others count as 0.
   HWY_INLINE void split(std::size_t rows, const float* weights, std::size_t stride,
                         std::size_t from, std::size_t to) {
-    const Tag<float> d;
     const auto used = static_cast<__mmask32>((std::uint64_t{1} << HWY_MIN(to, kStepKeys)) -
                                              (std::uint64_t{1} << from));
     const __m512i upper_bits = _mm512_set1_epi32(static_cast<int>(0xffff0000u));

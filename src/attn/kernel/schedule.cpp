@@ -103,10 +103,12 @@ Schedule make_schedule(const AttentionProblem<T>& p, const Results<T>& results,
   schedule.chunk_pairs = pair_bytes == 0
                              ? schedule.pairs
                              : std::clamp<std::size_t>(kChunkBytes / pair_bytes, 1, schedule.pairs);
-  // Reading and packing an element of K or V takes about as long as twenty operations on it.
+  // Reading and packing an element of K or V takes about as long as twenty operations on it, and a
+  // tanh as twenty multiply-adds.
+  const std::size_t of_scores = p.score == Score::tanh ? 20 * p.D : p.D;
   schedule.work = static_cast<double>(schedule.pairs) * static_cast<double>(p.S) *
-                  static_cast<double>(p.D + p.Dv) *
-                  (2.0 * static_cast<double>(schedule.pair_rows) + 20.0);
+                  (2.0 * static_cast<double>(schedule.pair_rows * (of_scores + p.Dv)) +
+                   20.0 * static_cast<double>(p.D + p.Dv));
   Scratch<T> scratch;
   schedule.scratch_bytes = lay_out_scratch(schedule, p, geometry, nullptr, scratch);
   return schedule;
