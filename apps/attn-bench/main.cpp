@@ -1,7 +1,7 @@
 // attn-bench [--quick] [--json] [--threads N] [TEXT]...: measures kernels relative to the peak
 // rate. Each repetition measures the machine's peak rate and then the kernel; a row prints medians
 // and the range of their ratio. Decoding is limited by memory bandwidth, so its peak is the rate of
-// reading the same number of bytes. TEXT: only workloads whose group or name contains it. ATTN_ISA
+// reading the same keys and values. TEXT: only workloads whose group or name contains it. ATTN_ISA
 // selects a lower instruction set.
 #include <algorithm>
 #include <charconv>
@@ -71,10 +71,10 @@ double measure_blas(const Workload<T>& workload, const Shape& shape, std::size_t
   return std::min(seconds_of(blas).wall, seconds_of(blas).wall);
 }
 
-/// Measures calls of attend(), which takes `amount` flops, or bytes when decoding. measure_peak(n)
-/// measures what the machine can do, if they are bytes n times.
+/// Measures calls of attend(), which takes `amount` flops, or bytes when decoding.
+/// measure_limit(n) measures the machine's peak, or reads the same bytes n times.
 template <class F>
-Measured measure_calls(const std::function<void()>& attend, double amount, F measure_peak,
+Measured measure_calls(const std::function<void()>& attend, double amount, F measure_limit,
                        const Arguments& arguments) {
   attend();  // starts threads and faults in memory
   const double once = seconds_of(attend).wall, budget = arguments.quick ? 0.3 : 2;
@@ -83,7 +83,7 @@ Measured measure_calls(const std::function<void()>& attend, double amount, F mea
   const int calls = std::clamp(static_cast<int>(0.004 / once), 1, 100);
   std::vector<double> seconds, rates, peaks, fractions, cpu_fractions;
   for (int i = 0; i < repetitions; ++i) {
-    const Measurement peak = measure_peak(calls);
+    const Measurement peak = measure_limit(calls);
     for (int call = 0; calls > 1 && call < calls; ++call)
       attend();  // loads its data into the caches
     const Measurement kernel{amount * calls, seconds_of([&] {

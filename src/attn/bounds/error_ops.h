@@ -188,6 +188,9 @@ class ErrorOps {
   /// Score::dot only, which has no weights.
   Bounded score(const Bounded& queries, const Bounded& keys, const ScoreWeights<Bounded>&) const {
     if (in_.options.bf16_scores) return bf16_score(as_bf16(queries), as_bf16(keys));
+    // Kernels of bfloat16 may count subnormal factors as 0, too.
+    if (precision_.stored == DType::bf16 && (has_subnormal(queries) || has_subnormal(keys)))
+      return bf16_score(as_bf16(queries), as_bf16(keys));
     const Tensor q = bounds::magnitude(queries.value);
     const Bounded::Sizes k = sizes_of(keys);
     const Tensor of_queries = bounds::each(
@@ -541,6 +544,12 @@ class ErrorOps {
 
   [[noreturn]] static void throw_unbounded() {
     throw Error(ErrorKind::internal, "no error bound is known for this operation");
+  }
+
+  static bool has_subnormal(const Bounded& x) {
+    const Tensor values = bounds::wide(x.value);
+    return std::any_of(values.data<double>().begin(), values.data<double>().end(),
+                       [](double v) { return v != 0 && std::abs(v) < 0x1p-126; });
   }
 
   /// A factor of scores after rounding to bfloat16. What is known exactly is rounded by a known

@@ -2,13 +2,13 @@
 // Architectures Software Developer's Manual, volume 1, chapter 18; TDPBF16PS in volume 2).
 //
 // A step multiplies 16 pairs, 32 columns: the products of the even columns are added one by one,
-// likewise those of the odd ones, and both sums to the sums of the steps before. Sums are therefore
-// the same for any shape of a tile, and for queries times keys and keys times queries. Subnormal
-// factors and sums count as 0.
+// likewise those of the odd ones; then their sum is added to that of the steps before. Sums are
+// therefore the same for any shape of a tile, and for queries times keys and keys times queries.
+// Subnormal factors and sums count as 0.
 //
-// The instructions are written as assembly, because the file is compiled for processors without
-// them; only Isa::amx_bf16 uses them. Compilers do not know that the registers change, and do not
-// use them otherwise.
+// The instructions are written as assembly, because the file is compiled for processors that lack
+// them; only Isa::amx_bf16 executes them. Compilers do not know that the registers change, and do
+// not use them otherwise.
 #pragma once
 
 #include <cstddef>

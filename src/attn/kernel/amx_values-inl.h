@@ -1,9 +1,9 @@
 // Products of weights and values in bfloat16 in the tiles of AMX. A weight is the sum of three
-// bfloat16 numbers, which are multiplied separately, so nothing is rounded (Henry, Tang, Heinecke:
-// Leveraging the bfloat16 artificial intelligence datatype for higher-precision computations,
-// arXiv:1904.06376). Parts of a weight, values and products below 2^-126 count as 0.
+// bfloat16 numbers, which are multiplied separately, so weights are not rounded (Henry, Tang,
+// Heinecke: Leveraging the bfloat16 artificial intelligence datatype for higher-precision
+// computations, arXiv:1904.06376). Parts of a weight, values and products below 2^-126 count as 0.
 //
-// Layout of packed values: [key block][16 columns][32 keys][pair of keys][16 columns], where a pair
+// Layout of packed values: [key block][column / 16][key / 32][pair][16], where a pair
 // is two neighbouring keys in the bits of one float, the first in the lower. Zeros follow the last
 // key and the last column, and replace NaN and infinite values.
 #pragma once
@@ -21,7 +21,7 @@ namespace attn::kernel::HWY_NAMESPACE {
 
 inline constexpr std::size_t kWeightParts = 3;  // of 8 bits each
 inline constexpr std::size_t kTileElements = kTileHeight * kStepPairs;
-static_assert(kStepKeys == 2 * kStepPairs);
+static_assert(kStepKeys == 2 * kStepPairs && kValueTileRows <= kTileHeight);
 
 /// The lower (from = 0) or upper (from = 1) 16 bits of the lanes of a, then of b.
 HWY_INLINE __m512i halves_of(__m512i a, __m512i b, std::int16_t from) {
@@ -42,11 +42,11 @@ class ValueSteps {
       : rows_(v, Dv), Dv_(Dv), is_plain_(rows_.is_plain(DType::bf16)), buffer_(buffer) {}
 
   /// Stores keys [first, first + count), at most kStepKeys, and `vectors` times 16 columns from
-  /// column `from` on as tiles, `step_of_columns` elements apart. With kChecked, NaN and infinite
+  /// column `from` on as tiles, `tile_step` elements apart. With kChecked, NaN and infinite
   /// values are stored as 0, and the result is whether there are any.
   template <bool kChecked>
   bool store(std::size_t first, std::size_t count, std::size_t from, std::size_t vectors, float* to,
-             std::size_t step_of_columns) const {
+             std::size_t tile_step) const {
     __mmask32 non_finite = 0;
     for (std::size_t key = 0; key < kStepKeys; key += 2, to += kLanes<float>) {
       const Row a(*this, first + key, key < count, 0),
@@ -60,10 +60,10 @@ class ValueSteps {
           non_finite |= replace_non_finite(low);
           non_finite |= replace_non_finite(high);
         }
-        float* const at = to + vector * step_of_columns;
+        float* const at = to + vector * tile_step;
         _mm512_store_si512(at, interleaved(low, high, kFirstColumns));
         if (vector + 1 < vectors)
-          _mm512_store_si512(at + step_of_columns, interleaved(low, high, kLastColumns));
+          _mm512_store_si512(at + tile_step, interleaved(low, high, kLastColumns));
       }
     }
     return non_finite != 0;
@@ -134,12 +134,12 @@ class ValueSteps {
 inline ValueKind pack_values_in_tiles(const Matrix& v, std::size_t first, std::size_t count,
                                       std::size_t Dv, float* widened, float* packed) {
   const ValueSteps values(v, Dv, widened);
-  const std::size_t step_of_columns = key_steps(count) * kTileElements;
+  const std::size_t tile_step = key_steps(count) * kTileElements;
   bool non_finite = false;
   for (std::size_t key = 0; key < count; key += kStepKeys, packed += kTileElements)
     non_finite |=
         values.store<true>(first + key, HWY_MIN(kStepKeys, count - key), 0,
-                           round_up(Dv, kLanes<float>) / kLanes<float>, packed, step_of_columns);
+                           round_up(Dv, kLanes<float>) / kLanes<float>, packed, tile_step);
   return non_finite ? ValueKind::non_finite : ValueKind::packed;
 }
 
@@ -170,11 +170,11 @@ struct WeightTiles {
 inline constexpr int kFirstWeights = kTileSums, kValues = kTileSums + int{kWeightParts};
 
 /// Computes the sums of up to kTileHeight rows and `Vectors` times 16 columns. values_of(key, slot)
-/// returns the first tile of the step that starts at `key`; the others are `step_of_columns`
+/// returns the first tile of the step that starts at `key`; the others are `tile_step`
 /// elements apart. They are read before the next call with the same slot, 0 or 1.
 template <std::size_t Vectors, class Values>
 HWY_INLINE void multiply_value_columns(std::size_t rows, const ValueProduct<float>& product,
-                                       std::size_t step_of_columns, Values values_of, float* sums) {
+                                       std::size_t tile_step, Values values_of, float* sums) {
   // Each step is prepared before the last one is multiplied: tiles are loaded slowly from lines
   // that have just been stored.
   WeightTiles weights[2];
@@ -196,7 +196,7 @@ HWY_INLINE void multiply_value_columns(std::size_t rows, const ValueProduct<floa
       load_tile<kFirstWeights + int{part}>(weights[slot].of[part], kStepPairs);
     });
     each_constant<Vectors>([&](auto sum) ATTN_INLINE {
-      load_tile<kValues>(values[slot] + sum * step_of_columns, kLanes<float>);
+      load_tile<kValues>(values[slot] + sum * tile_step, kLanes<float>);
       each_constant<kWeightParts>([&](auto part) ATTN_INLINE {
         multiply_tiles<sum, kFirstWeights + int{part}, kValues>();
       });
@@ -211,7 +211,7 @@ HWY_INLINE void multiply_value_columns(std::size_t rows, const ValueProduct<floa
 /// slot, first, vectors) returns tiles as in multiply_value_columns(), from column 16 first on.
 template <class Values>
 HWY_INLINE void multiply_values_in_tiles(std::size_t rows, const ValueProduct<float>& product,
-                                         std::size_t step_of_columns, std::size_t Dv,
+                                         std::size_t tile_step, std::size_t Dv,
                                          const Sums<float>& to, Values values_of) {
   const std::size_t vectors = round_up(Dv, kLanes<float>) / kLanes<float>;
   HWY_ALIGN float sums[kTileHeight * kTilePanel];
@@ -221,7 +221,7 @@ HWY_INLINE void multiply_values_in_tiles(std::size_t rows, const ValueProduct<fl
     with_constant<kTileSums>(next - first, [&](auto v) {
       constexpr std::size_t kVectors = decltype(v)::value;
       multiply_value_columns<kVectors>(
-          rows, product, step_of_columns,
+          rows, product, tile_step,
           [&](std::size_t key, std::size_t slot)
               ATTN_INLINE { return values_of(key, slot, first, kVectors); },
           sums);
@@ -238,20 +238,23 @@ HWY_INLINE void multiply_values_in_tiles(std::size_t rows, const ValueProduct<fl
 }
 
 /// The same for a packed key block of `count` keys, which starts at product.values.
-HWY_NOINLINE void multiply_packed_tiles(std::size_t rows, const ValueProduct<float>& product,
-                                        std::size_t count, std::size_t Dv, const Sums<float>& to) {
-  const std::size_t step_of_columns = key_steps(count) * kTileElements;
+inline HWY_NOINLINE void multiply_packed_tiles(std::size_t rows, const ValueProduct<float>& product,
+                                               std::size_t count, std::size_t Dv,
+                                               const Sums<float>& to) {
+  const std::size_t tile_step = key_steps(count) * kTileElements;
   multiply_values_in_tiles(
-      rows, product, step_of_columns, Dv, to,
+      rows, product, tile_step, Dv, to,
       [&](std::size_t key, std::size_t, std::size_t first, std::size_t) ATTN_INLINE {
-        return product.values + first * step_of_columns + key / kStepKeys * kTileElements;
+        return product.values + first * tile_step + key / kStepKeys * kTileElements;
       });
 }
 
 /// The same for values [block, block + count) that are not packed. NaN and infinity are kept.
-HWY_NOINLINE void multiply_stored_values(std::size_t rows, const ValueProduct<float>& product,
-                                         const Matrix& v, std::size_t block, std::size_t count,
-                                         std::size_t Dv, const Sums<float>& to, float* widened) {
+inline HWY_NOINLINE void multiply_stored_values(std::size_t rows,
+                                                const ValueProduct<float>& product, const Matrix& v,
+                                                std::size_t block, std::size_t count,
+                                                std::size_t Dv, const Sums<float>& to,
+                                                float* widened) {
   HWY_ALIGN float steps[2][kTileSums * kTileElements];
   const ValueSteps values(v, Dv, widened);
   multiply_values_in_tiles(

@@ -84,7 +84,7 @@ HWY_NOINLINE const T* transpose_queries(const QueryBlock<T>& block) {
 }
 
 /// Reads rows and queries. If all rows see the same keys, a group is several tiles, which share the
-/// work between the two products.
+/// work between the two products. AMX always multiplies several at once.
 template <class T>
 void load_rows(QueryBlock<T>& block, const Results<T>& results) {
   const AttentionProblem<T>& p = block.problem;
@@ -95,11 +95,10 @@ void load_rows(QueryBlock<T>& block, const Results<T>& results) {
   if (block.kv.factors == ScoreFactors::tiles && reads_keys_unpacked(block))
     block.transposed = transpose_queries(block);
   const bool alike = have_same_keys(p, s.row, block.rows);
-  const bool tiles = has_value_tiles(block.kv.factors, block.kv.v);
-  const bool several = alike || block.kv.factors == ScoreFactors::tiles;
-  const std::size_t rows = block.group_rows = tiles     ? kAmxGroupRows
-                                              : several ? kGroupRows
-                                                        : kTileRows;
+  const bool tiles = block.kv.factors == ScoreFactors::tiles;
+  block.group_rows = alike || tiles ? kGroupRows : kTileRows;
+  if (has_value_tiles(block.kv.factors, block.kv.v)) block.group_rows = kValueTileRows;
+  const std::size_t rows = block.group_rows;
   for (std::size_t i = 0; i < block.rows; i += rows)
     s.reach[i / rows] = reach_of(s.row + i, alike ? 1 : HWY_MIN(rows, block.rows - i));
   fill(s.running_max, block.rows * kLanes<T>, -kInfinity<T>);

@@ -106,13 +106,14 @@ bool has_rest_of_v3() {
 }
 
 /// Whether the processor has AMX with BF16 and the system permits it: Linux saves its large
-/// registers only for processes that request this (arch_prctl(2), since Linux 5.16).
+/// registers only for processes that request this (since Linux 5.16; see "Using XSTATE features in
+/// user space applications" in its documentation).
 bool has_amx_bf16() {
   constexpr int kRequestPermission = 0x1023, kTileData = 18;
   constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;
   unsigned a = 0, b = 0, c = 0, d = 0;
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0 &&
-         __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kBf16) != 0 && (d & kTile) != 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kBf16) != 0 && (d & kTile) != 0 &&
+         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 #endif
 

@@ -52,7 +52,8 @@ constexpr std::size_t key_steps(std::size_t keys) { return (keys + kStepKeys - 1
 
 /// Whether values are multiplied in tiles, too: those that are stored in bfloat16.
 inline bool has_value_tiles(ScoreFactors factors, const Matrix& v) {
-  return factors == ScoreFactors::tiles && v.dtype == DType::bf16 && !v.decoding && !v.rest;
+  return factors == ScoreFactors::tiles && v.dtype == DType::bf16 && !v.decoding &&
+         (!v.rest || is_stored_in_bf16(*v.rest));
 }
 
 /// The elements of T that `keys` packed values take, of `stride` columns in whole vectors.
@@ -148,7 +149,7 @@ struct QueryBlock {
   // Set by begin():
   const T* query = nullptr;       ///< (rows, depth), in scratch memory or in place
   const T* transposed = nullptr;  ///< (depth, rows), if tiles multiply unpacked keys
-  std::size_t group_rows = 0;     ///< rows of a group: kTileRows or kGroupRows
+  std::size_t group_rows = 0;     ///< rows of a group, which are computed together
 };
 
 template <class T>

@@ -66,6 +66,11 @@ struct Operand {
   std::size_t width = 0;
 };
 
+/// Whether all numbers are bfloat16, with any strides.
+inline bool is_stored_in_bf16(const Operand& x) {
+  return x.dtype == DType::bf16 && !x.decoding.is_used && (!x.rest || is_stored_in_bf16(*x.rest));
+}
+
 /// The keys that a query may see.
 struct KeyRange {
   std::int64_t begin = 0, end = 0;  ///< 0 <= begin <= end <= S
@@ -118,7 +123,8 @@ struct AttentionProblem {
   const T* score_weights = nullptr;  ///< (D), of Score::tanh
 
   /// Scores are products of queries and keys that are rounded to bfloat16. Requires T = float.
-  /// Subnormal numbers, before or after rounding, may count as 0.
+  /// Subnormal numbers, before or after rounding, may count as 0, and so may those of operands that
+  /// are stored in bfloat16.
   bool bf16_scores = false;
 
   T scale = 1;                     ///< any sign

@@ -47,11 +47,14 @@ std::size_t row_elements(const Schedule& schedule, const Geometry& geometry) {
   return round_up(schedule.block_rows, geometry.lanes) + geometry.lanes;
 }
 
-/// Pairs have no place for a factor of each head.
+/// Pairs have no place for a factor of each head. AMX also multiplies queries and keys that are
+/// stored in bfloat16, because their products are exact.
 template <class T>
 ScoreFactors factors_of(const AttentionProblem<T>& p, const Geometry& geometry) {
-  if (!p.bf16_scores) return ScoreFactors::numbers;
-  return p.head_scales == nullptr ? geometry.bf16_factors : ScoreFactors::rounded;
+  const ScoreFactors fastest = p.head_scales ? ScoreFactors::rounded : geometry.bf16_factors;
+  if (p.bf16_scores) return fastest;
+  const bool exact = p.score == Score::product && is_stored_in_bf16(p.q) && is_stored_in_bf16(p.k);
+  return exact && fastest == ScoreFactors::tiles ? fastest : ScoreFactors::numbers;
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // The terms of a score, and its factors as bfloat16: rounding and pairs (see ScoreFactors).
 //
 // Instructions of AVX-512 BF16 are written as assembly, because the file is compiled for processors
-// without them; only Isa::avx512_bf16 uses pairs.
+// without them; only Isa::avx512_bf16 and Isa::amx_bf16 use pairs.
 #pragma once
 
 #include <cstddef>
@@ -90,7 +90,7 @@ enum class Term : std::uint8_t {
   product,   ///< a b
   pairs,     ///< the sum of both products, with one rounding or two; subnormal factors and results
              ///< count as 0
-  tiles,     ///< the same, in tiles (amx-inl.h)
+  tiles,     ///< pairs in tiles (amx-inl.h), which have another order of additions
   distance,  ///< -(a - b)^2
 };
 

@@ -15,8 +15,8 @@ namespace attn::kernel::HWY_NAMESPACE {
 // of 16.
 inline constexpr std::size_t kTileRows = 6;
 inline constexpr std::size_t kGroupRows = 4 * kTileRows;  ///< rows that are computed together
-inline constexpr std::size_t kAmxGroupRows =
-    16;  ///< likewise: a tile of AMX costs as much with fewer
+/// Likewise, if values are multiplied in tiles of AMX, which cost as much with fewer rows.
+inline constexpr std::size_t kValueTileRows = 16;
 inline constexpr std::size_t kTileVectors = HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64 ? 4 : 2;
 template <class T>
 inline constexpr std::size_t kPanel = kTileVectors* kLanes<T>;
@@ -277,7 +277,10 @@ void score_rows(std::size_t rows, std::size_t vectors, std::size_t panels, std::
     score_tiles<T, kTerm>(some, vectors, panels, depth, query, keys, scale, out, out_stride,
                           running_max);
   };
-  kTerm == Term::tiles ? score({0, rows}) : in_tiles(rows, score);
+  if constexpr (kTerm == Term::tiles)
+    score({0, rows});
+  else
+    in_tiles(rows, score);
 }
 
 /// The weights of tanh in scores, one for each element of a query.

@@ -1,6 +1,6 @@
-// Scores of a few rows from unpacked keys, which are transposed in registers: if only one tile of
-// rows uses a key, packing takes longer than the product. The sums equal those of tile-inl.h bit
-// for bit.
+// Scores of a few rows from unpacked keys, which are transposed in registers or, in tiles, not at
+// all: if only one tile of rows uses a key, packing takes longer than the product. The sums equal
+// those of tile-inl.h bit for bit.
 #pragma once
 
 #include "attn/kernel/pack-inl.h"
@@ -99,7 +99,7 @@ struct RoundedPanel {
                           !source.is_table() && keys.D % 2 == 0 &&
                           at + kKeysAtOnce<T> <= keys.count;
     const std::int64_t step = may_stay ? source.step(keys.first + at, kKeysAtOnce<T>) : 0;
-    if (step <= 0 || step > most) return copied(at);
+    if (step <= 0 || step > most || step % std::int64_t{sizeof(T)} != 0) return copied(at);
     KeyRows<T> rows{reinterpret_cast<const T*>(source.start(keys.first + at)), step};
     const std::size_t later = ahead / static_cast<std::size_t>(step);
     rows.next = rows.at(round_up(HWY_MAX(later, 1), kKeysAtOnce<T>));
@@ -283,10 +283,11 @@ void score_keys(std::size_t rows, std::size_t vectors, const T* query, const Pan
 }
 
 #if ATTN_HAS_PAIRS
-/// The same in tiles, with `queries` (depth, rows): keys are read without transposing them.
-HWY_NOINLINE void score_keys_in_tiles(std::size_t rows, std::size_t vectors, const float* queries,
-                                      const RoundedPanel<float>& panel, float scale, float* out,
-                                      std::size_t out_stride, float* running_max) {
+/// The same in tiles, as keys times `queries` (depth, rows).
+inline HWY_NOINLINE void score_keys_in_tiles(std::size_t rows, std::size_t vectors,
+                                             const float* queries, const RoundedPanel<float>& panel,
+                                             float scale, float* out, std::size_t out_stride,
+                                             float* running_max) {
   static_assert(kKeyVectors == 2 && kTileHeight == kLanes<float>);
   const Tag<float> d;
   const hn::RebindToSigned<Tag<float>> d32;

@@ -17,8 +17,9 @@ struct ValueBlock {
   std::size_t row = 0;  ///< in place: elements from one row to the next; 0: packed
   bool non_finite = false;  ///< packed: zeros replace NaN and infinite values
   bool checked = true;      ///< in place: all are known to be finite
-  bool by_row = false;      ///< read row by row (add_value_rows()); `values` is null
-  bool tiles = false;  ///< has_value_tiles(); `keys` are those of the block, `at` its first one
+  bool by_row = false;      ///< read row by row by add_values(); `values` is null
+  bool tiles =
+      false;  ///< has_value_tiles(); `keys` are those of the block, which starts at key `at`
 
   const T* from(std::size_t key, std::size_t column, std::size_t width) const {
     return row != 0 ? values + key * row + column : values + column * keys + (at + key) * width;
@@ -43,7 +44,7 @@ template <class T>
 ValueBlock<T> values_in_tiles(const QueryBlock<T>& block, std::size_t number) {
   const AttentionProblem<T>& p = block.problem;
   const std::size_t from = number * kKeyBlock, count = HWY_MIN(kKeyBlock, p.S - from);
-  ValueBlock<T> values{.keys = count, .at = from, .tiles = true};
+  ValueBlock<T> values{.keys = count, .tiles = true};
   ValueKind kind = ValueKind::packed;
   if (block.kv.values != nullptr) {
     kind = block.kv.kinds[number];
