@@ -60,6 +60,29 @@ def test_accuracy_is_that_of_float32(tmp_path, isa, L, S, D, Dv):
 
 
 @pytest.mark.parametrize("isa", supported_isas())
+def test_rows_alone_have_the_same_bytes(tmp_path, isa):
+    rng = np.random.default_rng(4)
+    t = {"Q": normal(rng, 2, 40, 33), "K": normal(rng, 2, 90, 33), "V": normal(rng, 2, 90, 20)}
+    outputs = ["context", "logsumexp"]
+    whole = run(tmp_path, t, isa, outputs=outputs)
+    part = run(tmp_path, t, isa, outputs=outputs, rows=[7, 31])
+    for name in outputs:
+        assert part[name].tobytes() == whole[name][:, [7, 31]].tobytes(), name
+
+
+def test_compute_f32_does_not_depend_on_amx(tmp_path):
+    isas = supported_isas()
+    if "amx_bf16" not in isas:
+        pytest.skip("a processor without AMX")
+    rng = np.random.default_rng(5)
+    t = {name: normal(rng, 2, 300, 64) for name in "QKV"}
+    one, other = (run(tmp_path, t, isa, outputs=["logsumexp"], compute="f32")["logsumexp"] for isa in ("amx_bf16", "avx512"))
+    assert one.tobytes() == other.tobytes()
+    faster = run(tmp_path, t, "amx_bf16", outputs=["logsumexp"])["logsumexp"]
+    assert (faster != one).any()
+
+
+@pytest.mark.parametrize("isa", supported_isas())
 def test_latent_attention_has_the_bytes_of_queries_keys_and_values(tmp_path, isa):
     rng = np.random.default_rng(2)
     ckv, pe, q = normal(rng, 1, 75, 32), normal(rng, 1, 75, 8), normal(rng, 1, 4, 3, 40)

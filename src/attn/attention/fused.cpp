@@ -381,6 +381,8 @@ FusedResult attend_as(const Tensor& queries, const Tensor& keys, const Tensor& v
   problem.D = keys.shape()[3], problem.Dv = wants_context ? in.Dv : 0;
   problem.q = operand_of(queries), problem.k = row_operand_of(keys);
   if (wants_context) problem.v = row_operand_of(values);
+  problem.q.holds_bf16 = problem.k.holds_bf16 = in.has_bf16_factors;
+  problem.v.holds_bf16 = in.has_bf16_values;
   const std::vector<T> weights = tanh_weights<T>(in, problem.D);
   problem.score_weights = weights.data();
 

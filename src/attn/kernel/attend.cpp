@@ -52,7 +52,7 @@ class alignas(64) Call {
  private:
   KeyValues<T> unpacked(std::size_t pair) const {
     return {matrix_of(p_.k, pair / p_.G, pair % p_.G), matrix_of(p_.v, pair / p_.G, pair % p_.G),
-            schedule_.factors};
+            schedule_.factors, schedule_.value_tiles};
   }
 
   QueryBlock<T> block(std::size_t first, std::size_t rows, const KeyValues<T>& kv,
@@ -147,8 +147,8 @@ class alignas(64) Call {
     for (std::size_t key = from; key < to; key += panel)
       kernels_.pack_keys(kv.k, schedule_.factors, key, std::min(panel, to - key), p_.S, p_.D,
                          widened, into.keys + key * depth);
-    into.kinds[number] = kernels_.pack_values(kv.v, schedule_.factors, from, to - from, p_.S, p_.Dv,
-                                              widened, into.values);
+    into.kinds[number] = kernels_.pack_values(kv.v, schedule_.value_tiles, from, to - from, p_.S,
+                                              p_.Dv, widened, into.values);
   }
 
   /// Computes all rows of pairs [first, first + count). The last rows of each segment come first:

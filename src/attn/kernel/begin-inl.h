@@ -97,7 +97,7 @@ void load_rows(QueryBlock<T>& block, const Results<T>& results) {
   const bool alike = have_same_keys(p, s.row, block.rows);
   const bool tiles = block.kv.factors == ScoreFactors::tiles;
   block.group_rows = alike || tiles ? kGroupRows : kTileRows;
-  if (has_value_tiles(block.kv.factors, block.kv.v)) block.group_rows = kValueTileRows;
+  if (block.kv.value_tiles) block.group_rows = kValueTileRows;
   const std::size_t rows = block.group_rows;
   for (std::size_t i = 0; i < block.rows; i += rows)
     s.reach[i / rows] = reach_of(s.row + i, alike ? 1 : HWY_MIN(rows, block.rows - i));

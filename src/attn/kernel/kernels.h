@@ -6,7 +6,7 @@
 //   values  [column / panel][key][panel], where the last panel is only as wide as needed, in whole
 //           vectors. A NaN or infinite value is packed as 0, because 0 * NaN = NaN would reach rows
 //           to which the key is hidden; rows that see the key add it separately.
-//           Values in bfloat16 with ScoreFactors::tiles: see amx_values-inl.h.
+//           KeyValues::value_tiles: see amx_values-inl.h.
 // Values that are finite and have a suitable layout are read in place.
 #pragma once
 
@@ -50,12 +50,6 @@ constexpr std::size_t depth_of(ScoreFactors factors, std::size_t D) {
 inline constexpr std::size_t kStepKeys = 32;
 constexpr std::size_t key_steps(std::size_t keys) { return (keys + kStepKeys - 1) / kStepKeys; }
 
-/// Whether values are multiplied in tiles, too: those that are stored in bfloat16.
-inline bool has_value_tiles(ScoreFactors factors, const Matrix& v) {
-  return factors == ScoreFactors::tiles && v.dtype == DType::bf16 && !v.decoding &&
-         (!v.rest || is_stored_in_bf16(*v.rest));
-}
-
 /// The elements of T that `keys` packed values take, of `stride` columns in whole vectors.
 constexpr std::size_t packed_value_size(std::size_t keys, std::size_t stride, bool tiles) {
   return tiles ? key_steps(keys) * kStepKeys / 2 * stride : keys * stride;
@@ -96,6 +90,7 @@ template <class T>
 struct KeyValues {
   Matrix k, v;
   ScoreFactors factors = ScoreFactors::numbers;
+  bool value_tiles = false;  ///< with ScoreFactors::tiles: values are multiplied in tiles, too
   const T* keys = nullptr;
   const T* values = nullptr;
   const ValueKind* kinds = nullptr;  ///< per key block
@@ -162,9 +157,8 @@ struct Kernels {
 
   /// Packs values [first, first + count) of `keys`, a key block, unless they can be read in place.
   /// `packed` is for all keys.
-  ValueKind (*pack_values)(const Matrix& v, ScoreFactors factors, std::size_t first,
-                           std::size_t count, std::size_t keys, std::size_t Dv, T* widened,
-                           T* packed);
+  ValueKind (*pack_values)(const Matrix& v, bool tiles, std::size_t first, std::size_t count,
+                           std::size_t keys, std::size_t Dv, T* widened, T* packed);
 
   /// Reads rows and queries and resets the softmax state.
   void (*begin)(QueryBlock<T>& block, const Results<T>& results);

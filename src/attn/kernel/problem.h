@@ -64,11 +64,13 @@ struct Operand {
   /// Has the columns after the first `width` of each row; nullptr: none. Requires `rows`.
   std::shared_ptr<const Operand> rest = {};
   std::size_t width = 0;
+  bool holds_bf16 = false;  ///< the numbers are bfloat16, though dtype is wider
 };
 
-/// Whether all numbers are bfloat16, with any strides.
-inline bool is_stored_in_bf16(const Operand& x) {
-  return x.dtype == DType::bf16 && !x.decoding.is_used && (!x.rest || is_stored_in_bf16(*x.rest));
+/// Whether all numbers are bfloat16, also in a wider dtype.
+inline bool holds_bf16(const Operand& x) {
+  return x.holds_bf16 ||
+         (x.dtype == DType::bf16 && !x.decoding.is_used && (!x.rest || holds_bf16(*x.rest)));
 }
 
 /// The keys that a query may see.
@@ -124,7 +126,7 @@ struct AttentionProblem {
 
   /// Scores are products of queries and keys that are rounded to bfloat16. Requires T = float.
   /// Subnormal numbers, before or after rounding, may count as 0, and so may those of operands that
-  /// are stored in bfloat16.
+  /// hold bfloat16.
   bool bf16_scores = false;
 
   T scale = 1;                     ///< any sign

@@ -47,13 +47,13 @@ std::size_t row_elements(const Schedule& schedule, const Geometry& geometry) {
   return round_up(schedule.block_rows, geometry.lanes) + geometry.lanes;
 }
 
-/// Pairs have no place for a factor of each head. AMX also multiplies queries and keys that are
-/// stored in bfloat16, because their products are exact.
+/// Pairs have no place for a factor of each head. AMX also multiplies queries and keys that
+/// hold bfloat16, because their products are exact.
 template <class T>
 ScoreFactors factors_of(const AttentionProblem<T>& p, const Geometry& geometry) {
   const ScoreFactors fastest = p.head_scales ? ScoreFactors::rounded : geometry.bf16_factors;
   if (p.bf16_scores) return fastest;
-  const bool exact = p.score == Score::product && is_stored_in_bf16(p.q) && is_stored_in_bf16(p.k);
+  const bool exact = p.score == Score::product && holds_bf16(p.q) && holds_bf16(p.k);
   return exact && fastest == ScoreFactors::tiles ? fastest : ScoreFactors::numbers;
 }
 
@@ -79,7 +79,7 @@ Schedule make_schedule(const AttentionProblem<T>& p, const Results<T>& results,
   schedule.value_stride = round_up(p.Dv, geometry.lanes);
   schedule.factors = factors_of(p, geometry);
   schedule.packed_keys = padded_keys * depth_of(schedule.factors, p.D);
-  schedule.value_tiles = has_value_tiles(schedule.factors, matrix_of(p.v, 0, 0));
+  schedule.value_tiles = schedule.factors == ScoreFactors::tiles && holds_bf16(p.v);
   schedule.packed_values = packed_value_size(p.S, schedule.value_stride, schedule.value_tiles);
 
   const bool few_rows = schedule.pair_rows <= kMaxRows && !schedule.full_rows;

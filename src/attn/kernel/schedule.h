@@ -34,7 +34,7 @@ struct Schedule {
   std::size_t value_stride = 0;       ///< Dv rounded up to whole vectors
   std::size_t packed_keys = 0;        ///< elements of a pair
   std::size_t packed_values = 0;      ///< elements of a pair
-  bool value_tiles = false;           ///< has_value_tiles()
+  bool value_tiles = false;           ///< as in KeyValues
   std::size_t state_size = 0;         ///< elements of a SoftmaxState of block_rows rows
   std::size_t scratch_bytes = 0;      ///< of a worker
   std::size_t chunk_pairs = 0;  ///< pairs that are in memory at the same time, packed or as states

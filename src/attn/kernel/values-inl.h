@@ -18,21 +18,19 @@ struct ValueBlock {
   bool non_finite = false;  ///< packed: zeros replace NaN and infinite values
   bool checked = true;      ///< in place: all are known to be finite
   bool by_row = false;      ///< read row by row by add_values(); `values` is null
-  bool tiles =
-      false;  ///< has_value_tiles(); `keys` are those of the block, which starts at key `at`
+  bool tiles = false;  ///< as in KeyValues; `keys` are those of the block, which starts at key `at`
 
   const T* from(std::size_t key, std::size_t column, std::size_t width) const {
     return row != 0 ? values + key * row + column : values + column * keys + (at + key) * width;
   }
 };
 
-/// Packs values as `factors` requires (see Kernels).
+/// Packs values in tiles or not (see Kernels).
 template <class T>
-ValueKind pack_values_for(const Matrix& v, ScoreFactors factors, std::size_t first,
-                          std::size_t count, std::size_t keys, std::size_t Dv, T* widened,
-                          T* packed) {
+ValueKind pack_values_for(const Matrix& v, bool tiles, std::size_t first, std::size_t count,
+                          std::size_t keys, std::size_t Dv, T* widened, T* packed) {
   if constexpr (kMultipliesPairs<T>) {
-    if (has_value_tiles(factors, v))
+    if (tiles)
       return pack_values_in_tiles(v, first, count, Dv, widened,
                                   packed + packed_value_size(first, round_up(Dv, kLanes<T>), true));
   }
@@ -60,7 +58,7 @@ ValueBlock<T> values_in_tiles(const QueryBlock<T>& block, std::size_t number) {
 
 template <class T>
 ValueBlock<T> packed_values(const QueryBlock<T>& block, std::size_t number) {
-  if (has_value_tiles(block.kv.factors, block.kv.v)) return values_in_tiles(block, number);
+  if (block.kv.value_tiles) return values_in_tiles(block, number);
   const AttentionProblem<T>& p = block.problem;
   const std::size_t from = number * kKeyBlock, count = HWY_MIN(kKeyBlock, p.S - from);
   if (block.kv.values != nullptr)
@@ -77,7 +75,7 @@ template <class T>
 ValueBlock<T> value_block(const QueryBlock<T>& block, std::size_t number) {
   const AttentionProblem<T>& p = block.problem;
   const bool unpacked = block.kv.values == nullptr;
-  const bool tiles = has_value_tiles(block.kv.factors, block.kv.v);
+  const bool tiles = block.kv.value_tiles;
   if (unpacked && block.rows <= block.group_rows && (tiles || p.Dv % kLanes<T> == 0)) {
     const std::size_t from = number * kKeyBlock;
     return {.keys = HWY_MIN(kKeyBlock, p.S - from),

@@ -1,6 +1,7 @@
 #include "attn/problem/inputs.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 #include <numbers>
 
@@ -17,6 +18,7 @@
 #include "attn/problem/rotary_inputs.h"
 #include "attn/problem/shapes.h"
 #include "attn/problem/token_positions.h"
+#include "attn/tensor/gathered_rows.h"
 #include "attn/tensor/shape.h"
 
 namespace attn {
@@ -228,6 +230,34 @@ std::size_t bytes_of_conversions(const AttentionArguments& given) {
   return bytes;
 }
 
+namespace {
+
+/// Whether these tensors have numbers in bfloat16, those that are given.
+bool are_in_bf16(const TensorMap& tensors, std::initializer_list<Input> inputs) {
+  return std::all_of(inputs.begin(), inputs.end(), [&](Input input) {
+    const Tensor* tensor = find(tensors, input);
+    if (tensor == nullptr) return true;
+    const RowTable* table = row_table_of(*tensor);
+    return tensor->dtype() == DType::bf16 && (table == nullptr || !table->is_stored());
+  });
+}
+
+void set_bf16(const AttentionArguments& given, Inputs& in) {
+  const Options& options = given.options;
+  if (in.compute != DType::f32 || options.compute == Compute::f32 || in.projected ||
+      options.clip_qkv != 0)
+    return;
+  const bool are_changed = options.score != Score::dot || options.qk_norm != QkNorm::none ||
+                           options.rotary.kind != Rotary::Kind::none ||
+                           options.query_scale.factor != 0;
+  in.has_bf16_factors = !are_changed && are_in_bf16(given.tensors, {Input::Q, Input::K,
+                                                                    Input::past_K, Input::bias_K});
+  const Input values = contains(given.tensors, Input::V) ? Input::V : Input::K;
+  in.has_bf16_values = are_in_bf16(given.tensors, {values, Input::past_V, Input::bias_V});
+}
+
+}  // namespace
+
 Inputs make_inputs(const AttentionArguments& given) {
   limit_empty_tensors(given.tensors);
   AxisLengths axes;
@@ -237,6 +267,7 @@ Inputs make_inputs(const AttentionArguments& given) {
   in.compute = compute_dtype(in.result);
   const Tensor* Q = find(given.tensors, Input::Q);
   in.projected = Q == nullptr;
+  set_bf16(given, in);
   in.past_of_memory = contains(given.tensors, Input::memory);
   in.packed = Q == nullptr || !has_head_axis(Q->shape(), given.options);
   in.with_heads = given.options.heads > 0 || !in.packed;

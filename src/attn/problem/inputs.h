@@ -116,7 +116,10 @@ struct Inputs : AttentionArguments {
   std::int64_t last_position = 0;  ///< the largest of query_positions and key_positions
   DType compute = DType::f64;      ///< f32 or f64: of all arithmetic on floats
   DType result = DType::f64;       ///< of float outputs: compute, f16 or bf16
-  std::vector<std::size_t> rows;   ///< indices of the queries to compute
+  /// Queries and keys, or values, are computed in float32 from numbers in bfloat16 that nothing
+  /// changes.
+  bool has_bf16_factors = false, has_bf16_values = false;
+  std::vector<std::size_t> rows;  ///< indices of the queries to compute
   /// If other processes compute other rows: replaces sum_over_queries() (attention/reductions.h).
   std::function<Tensor(const Tensor& weights)> sum_over_queries;
   /// If other processes compute these rows, too.
