@@ -190,7 +190,7 @@ class ErrorOps {
     if (in_.options.bf16_scores) return bf16_score(as_bf16(queries), as_bf16(keys));
     // Kernels of bfloat16 may count subnormal factors as 0, too.
     if (precision_.stored == DType::bf16 && (has_subnormal(queries) || has_subnormal(keys)))
-      return bf16_score(as_bf16(queries), as_bf16(keys));
+      return bf16_score(with_lost_subnormals(queries), with_lost_subnormals(keys));
     const Tensor q = bounds::magnitude(queries.value);
     const Bounded::Sizes k = sizes_of(keys);
     const Tensor of_queries = bounds::each(
@@ -546,22 +546,33 @@ class ErrorOps {
     throw Error(ErrorKind::internal, "no error bound is known for this operation");
   }
 
+  static constexpr double kLeastNormal = 0x1p-126;  ///< of float32 and bfloat16
+
   static bool has_subnormal(const Bounded& x) {
     const Tensor values = bounds::wide(x.value);
     return std::any_of(values.data<double>().begin(), values.data<double>().end(),
-                       [](double v) { return v != 0 && std::abs(v) < 0x1p-126; });
+                       [](double v) { return v != 0 && std::abs(v) < kLeastNormal; });
+  }
+
+  /// The error of v, which has error e, if a subnormal number may count as 0.
+  static double error_of_lost(double e, double v) {
+    const double size = std::abs(v);
+    return size < kLeastNormal ? e + std::min(size + e, kLeastNormal) : e;
+  }
+  static Bounded with_lost_subnormals(const Bounded& x) {
+    return {x.value, bounds::each(error_of_lost, x.error, bounds::wide(x.value)), x.is_stored};
   }
 
   /// A factor of scores after rounding to bfloat16. What is known exactly is rounded by a known
   /// amount, and what is stored in bfloat16 not at all.
   Bounded as_bf16(const Bounded& x) const {
-    constexpr double kUnit = 0x1p-8, kLeast = 0x1p-126;  // smaller numbers may count as 0
+    constexpr double kUnit = 0x1p-8;
     const bool is_kept = precision_.stored == DType::bf16 && x.is_stored;
     const auto error = [is_kept](double e, double v) {
       const double size = std::abs(v);
-      if (size < kLeast) return e + (size + e < kLeast ? size + e : kLeast);
+      if (size < kLeastNormal) return error_of_lost(e, v);
       if (e == 0) return bounds::finite(std::abs(v - static_cast<double>(BFloat16(v))));
-      return is_kept ? e : e + kUnit * (bounds::finite(size) + e) + kLeast;
+      return is_kept ? e : e + kUnit * (bounds::finite(size) + e) + kLeastNormal;
     };
     return {x.value, bounds::each(error, x.error, bounds::wide(x.value)), x.is_stored};
   }
@@ -574,7 +585,7 @@ class ErrorOps {
         [c = sum_of_products(in_.D)](double e, double x) { return e + c * x; }, queries.error, q);
     Tensor total = bounds::product(of_queries, bounds::plus(k, keys.error), Second::transposed);
     total = bounds::plus(std::move(total), bounds::product(q, keys.error, Second::transposed));
-    const double least = static_cast<double>(in_.D) * 0x1p-126;
+    const double least = static_cast<double>(in_.D) * kLeastNormal;
     for (double& e : total.mutable_data<double>())
       if (e != 0) e += least;
     return {exact_.score(queries.value, keys.value, {}), std::move(total)};
