@@ -95,3 +95,24 @@ def test_json_is_read_bit_for_bit(tmp_path, value, dtype):
     assert found.dtype == expected.dtype
     assert found.shape == expected.shape
     assert found.tobytes() == expected.tobytes()
+
+
+def decimals(count):
+    """Texts of decimals with up to 25 digits, before and after the point, with and without an exponent."""
+    for _ in range(count):
+        whole, fraction = ("".join(map(str, RANDOM.integers(0, 10, RANDOM.integers(1, most)))) for most in (9, 20))
+        sign, exponent = RANDOM.choice(["", "", "-"]), RANDOM.choice(["", "", "", "e5", "E-7", "e+300", "e-320"])
+        yield f"{sign}{whole.lstrip('0') or '0'}.{fraction}{exponent}"
+
+
+SHORT = ["0.5", "-0.0", "0.1", "0.3", "12.75", "9007199254740992.0", "9007199254740993.0", "900719925474099.3",
+         "9007199254740.9931", "0.000000000000000001", "0.00000000000000000999", "123456789012345678.5",
+         "1234567890123456789.5", "0e0", "-0e5", "1E5", "1e-5", "0.3e1", "4.35", "2.675", "1.005", "179769313486231570.0e291"]
+
+
+@pytest.mark.parametrize("texts", [SHORT, list(decimals(20_000))], ids=["chosen", "random"])
+def test_decimals_are_read_as_python_reads_them(tmp_path, texts):
+    (tmp_path / "x.json").write_text("[" + ", ".join(texts) + "]")
+    run = attn("convert", "x.json", "-o", "x.npy", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert np.load(tmp_path / "x.npy").tobytes() == np.array([float(text) for text in texts]).tobytes()

@@ -47,13 +47,17 @@ void JsonRow::add(Json&& element) {
   append(elements, std::move(element));
 }
 
-/// Adds an integer unless the elements before it are integers, too.
-void JsonRow::add_first(std::int64_t integer) {
-  if (!empty_) return add(Json{integer});
-  charge_->reserve(row_.emplace<JsonIntegers>(), kFewElements);
+/// Adds a number, before which there are none of its type only.
+template <class Numbers>
+void JsonRow::add_first(typename Numbers::value_type number) {
+  if (!empty_) return add(Json{number});
+  charge_->reserve(row_.emplace<Numbers>(), kFewElements);
   empty_ = false;
-  add(integer);
+  add(number);
 }
+
+template void JsonRow::add_first<JsonIntegers>(std::int64_t);
+template void JsonRow::add_first<JsonFloats>(double);
 
 /// Converts what was added so far, integers or words such as "NaN", to floats.
 void JsonRow::add_number(double number) {

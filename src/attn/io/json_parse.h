@@ -27,9 +27,15 @@ class JsonRow {
   void add(Json&& element);
   void add(std::int64_t integer) {
     const auto integers = row_.get<JsonIntegers>();
-    if (!integers) return add_first(integer);
+    if (!integers) return add_first<JsonIntegers>(integer);
     charge_->grow(*integers);
     integers->push_back(integer);
+  }
+  void add(double number) {
+    const auto floats = row_.get<JsonFloats>();
+    if (!floats) return add_first<JsonFloats>(number);
+    charge_->grow(*floats);
+    floats->push_back(number);
   }
   Json take() { return std::move(row_); }
   bool empty() const { return empty_; }
@@ -43,7 +49,8 @@ class JsonRow {
   }
   template <class T>
   JsonArray spread(const std::vector<T>& numbers);
-  void add_first(std::int64_t integer);
+  template <class Numbers>
+  void add_first(typename Numbers::value_type number);
   void add_number(double number);
 
   MemoryCharge* charge_;

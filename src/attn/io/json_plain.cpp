@@ -24,6 +24,12 @@ constexpr std::array<bool, 256> kSpecial = [] {
   return special;
 }();
 
+/// The integers up to here, and these powers of ten, are exact in double.
+constexpr std::uint64_t kMostExact = std::uint64_t{1} << 53;
+constexpr std::array<double, 19> kPowers = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,
+                                            1e7,  1e8,  1e9,  1e10, 1e11, 1e12, 1e13,
+                                            1e14, 1e15, 1e16, 1e17, 1e18};
+
 /// Each function reads one item at the next character and moves past it, or returns false.
 class PlainJsonReader {
  public:
@@ -86,9 +92,12 @@ class PlainJsonReader {
     if (!take(']')) {
       do {
         skip_space();
-        if (std::int64_t whole; integer(whole)) {
-          row.add(whole);
-          continue;
+        if (next_ != end_ && (*next_ == '-' || is_digit(*next_))) {
+          const Number number = read_number();
+          if (number.kind == Number::Kind::integer) row.add(number.whole);
+          if (number.kind == Number::Kind::decimal) row.add(number.value);
+          if (number.kind == Number::Kind::none) return false;
+          if (number.kind != Number::Kind::large) continue;
         }
         Json element;
         if (!value(element, depth + 1)) return false;
@@ -126,46 +135,77 @@ class PlainJsonReader {
     return true;
   }
 
+  struct Number {
+    enum class Kind { none, integer, decimal, large };
+    Kind kind = Kind::none;  ///< large: an integer of more than kMostDigits, which is not read
+    std::int64_t whole = 0;
+    double value = 0;
+  };
+
   /// -?(0|[1-9][0-9]*)(.[0-9]+)?([eE][+-]?[0-9]+)?
-  bool number(Json& json) {
+  Number read_number() {
+    constexpr std::ptrdiff_t kMostDigits = 18;
     const char* const start = next_;
     if (*next_ == '-') ++next_;
     const char* const first = next_;
-    if (!digits() || (*first == '0' && next_ - first > 1)) return false;
-    const char* const whole = next_;
-    if (next_ != end_ && *next_ == '.' && (++next_, !digits())) return false;
-    if (next_ != end_ && (*next_ == 'e' || *next_ == 'E')) {
+    std::uint64_t magnitude = digits(0);
+    const std::ptrdiff_t before = next_ - first;
+    if (before == 0 || (*first == '0' && before > 1)) return {};
+    std::ptrdiff_t after = 0;
+    const bool has_point = next_ != end_ && *next_ == '.';
+    if (has_point) {
+      const char* const fraction = ++next_;
+      magnitude = digits(magnitude);
+      after = next_ - fraction;
+      if (after == 0) return {};
+    }
+    const bool has_exponent = next_ != end_ && (*next_ == 'e' || *next_ == 'E');
+    if (has_exponent) {
       ++next_;
       if (next_ != end_ && (*next_ == '+' || *next_ == '-')) ++next_;
-      if (!digits()) return false;
+      const char* const exponent = next_;
+      digits(0);
+      if (next_ == exponent) return {};
     }
+    const bool is_short = before + after <= kMostDigits;
+    if (!has_point && !has_exponent) {
+      if (!is_short) next_ = start;
+      const auto whole = static_cast<std::int64_t>(magnitude);
+      return {is_short ? Number::Kind::integer : Number::Kind::large,
+              start == first ? whole : -whole};
+    }
+    Number number{.kind = Number::Kind::decimal};
+    if (is_short && !has_exponent && magnitude <= kMostExact) {
+      // Both are exact, so that the quotient is rounded once.
+      const double size = static_cast<double>(magnitude) / kPowers[static_cast<std::size_t>(after)];
+      number.value = start == first ? size : -size;
+    } else if (std::from_chars(start, next_, number.value).ec != std::errc()) {
+      return {};
+    }
+    return number;
+  }
+
+  bool number(Json& json) {
+    const Number number = read_number();
+    if (number.kind == Number::Kind::integer) json.emplace<std::int64_t>(number.whole);
+    if (number.kind == Number::Kind::decimal) json.emplace<double>(number.value);
+    if (number.kind != Number::Kind::large) return number.kind != Number::Kind::none;
+    const char* const start = next_;
+    if (*next_ == '-') ++next_;
+    digits(0);
     const auto read = [&](auto& result) {
       return std::from_chars(start, next_, result).ec == std::errc();
     };
-    if (next_ != whole) return read(json.emplace<double>());
     return read(json.emplace<std::int64_t>()) || read(json.emplace<std::uint64_t>());
   }
 
-  /// An integer of at most 18 digits. All other values are left to value().
-  bool integer(std::int64_t& whole) {
-    const bool is_negative = next_ != end_ && *next_ == '-';
-    const char* const first = next_ + (is_negative ? 1 : 0);
-    const char* end = first;
-    std::uint64_t magnitude = 0;
-    for (; end != end_ && *end >= '0' && *end <= '9'; ++end)
-      magnitude = 10 * magnitude + static_cast<std::uint64_t>(*end - '0');
-    if (end != end_ && (*end == '.' || *end == 'e' || *end == 'E')) return false;
-    if (end == first || end - first > 18 || (*first == '0' && end - first > 1)) return false;
-    const auto number = static_cast<std::int64_t>(magnitude);
-    whole = is_negative ? -number : number;
-    next_ = end;
-    return true;
-  }
+  static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-  bool digits() {
-    const char* const start = next_;
-    while (next_ != end_ && *next_ >= '0' && *next_ <= '9') ++next_;
-    return next_ != start;
+  /// Appends digits to those of a number, which may overflow.
+  std::uint64_t digits(std::uint64_t number) {
+    for (; next_ != end_ && is_digit(*next_); ++next_)
+      number = 10 * number + static_cast<std::uint64_t>(*next_ - '0');
+    return number;
   }
 
   bool word(std::string_view word) {
