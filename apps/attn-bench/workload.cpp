@@ -184,6 +184,7 @@ void Workload<T>::store_in(Extra extra) {
   p.k.data = half_.data() + q_.size();
   p.v.data = half_.data() + q_.size() + k_.size();
   p.q.dtype = p.k.dtype = p.v.dtype = extra == Extra::half ? DType::f16 : DType::bf16;
+  p.q.holds_bf16 = p.k.holds_bf16 = p.v.holds_bf16 = extra == Extra::bfloat;
 }
 
 /// Replaces keys and values by random codes of numbers below 2.

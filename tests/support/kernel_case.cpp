@@ -55,6 +55,7 @@ CaseTensor make_elements(DType dtype, std::array<std::size_t, 4> shape, Order or
   const auto s = [](std::size_t n) { return static_cast<std::int64_t>(n); };
   CaseTensor e;
   e.dtype = dtype;
+  e.holds_bf16 = dtype == DType::bf16;
   if (order == Order::bhld) e.strides = {s(h * l * d), s(l * d), s(d), 1};
   if (order == Order::blhd) e.strides = {s(l * h * d), s(d), s(h * d), 1};
   if (order == Order::transposed) e.strides = {s(h * l * d), s(l * d), 1, s(l)};
@@ -274,6 +275,8 @@ double fill_operands(Case<T>& c, std::mt19937_64& random) {
   c.q = make_elements(dtype(), {p.B, p.H, p.L, p.D}, order());
   c.k = make_elements(dtype(), {p.B, p.G, p.S, p.D}, order());
   c.v = make_elements(dtype(), {p.B, p.G, p.S, p.Dv}, order());
+  if (chance(random, 0.3)) c.q.holds_bf16 = false;  // as with `compute: f32`
+  if (chance(random, 0.2)) c.v.holds_bf16 = false;
   const double spread = std::array{0.1, 1.0, 1.0, 3.0}[random() % 4];
   fill_normal(c.q, {p.B, p.H, p.L, p.D}, random, spread);
   fill_normal(c.k, {p.B, p.G, p.S, p.D}, random, spread);

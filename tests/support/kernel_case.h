@@ -15,13 +15,16 @@ namespace attn::test {
 /// The elements of an operand in the dtype in which they are stored, and as doubles.
 struct CaseTensor {
   DType dtype = DType::f32;
+  bool holds_bf16 = false;  ///< as in kernel::Operand
   kernel::Strides strides;
   std::vector<std::byte> bytes;
   std::vector<double> values;  ///< by the same strides
 
   double at(std::size_t b, std::size_t h, std::size_t i, std::size_t j) const;
   void set(std::size_t b, std::size_t h, std::size_t i, std::size_t j, double value);
-  kernel::Operand operand() const { return {bytes.data(), dtype, strides}; }
+  kernel::Operand operand() const {
+    return {.data = bytes.data(), .dtype = dtype, .strides = strides, .holds_bf16 = holds_bf16};
+  }
 };
 
 enum class Order { bhld, blhd, transposed };

@@ -39,7 +39,7 @@ double sum_tolerance(const Case<T>& c, std::size_t b, std::size_t h, std::size_t
                   (2 * of_inputs + 16 * std::abs(std::tanh(q + k)) * kRounding<T>);
   }
   // Products of bfloat16 numbers, and their sums, may become 0 where they are subnormal.
-  const bool may_flush = p.bf16_scores || (holds_bf16(p.q) && holds_bf16(p.k));
+  const bool may_flush = p.bf16_scores || (p.q.holds_bf16 && p.k.holds_bf16);
   const double least = may_flush ? static_cast<double>(p.D) * std::numeric_limits<T>::min()
                                  : std::numeric_limits<T>::denorm_min();
   return of_terms + size * kRounding<T> * (static_cast<double>(p.D) + 2) + least;

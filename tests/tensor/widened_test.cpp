@@ -26,7 +26,7 @@ bool are_equal(const Tensor& a, const Tensor& b) {
 
 TEST_CASE("widened: the numbers of cast()") {
   const Tensor narrow = counted({2, 8, 32, 64});
-  const Tensor wide = widened(narrow);
+  const Tensor wide = widened(narrow, DType::f64);
   CHECK(wide.narrow() != nullptr);
   CHECK(are_equal(wide, cast(narrow, DType::f64)));
   CHECK(are_equal(wide.reshaped({16, 2048}).range(3, 5).reshaped({5, 32, 64}),
@@ -37,15 +37,15 @@ TEST_CASE("widened: the numbers of cast()") {
 
 TEST_CASE("widened: nothing is converted for a narrower type") {
   const Tensor narrow = counted({2, 8, 32, 64});
-  CHECK(cast(widened(narrow), DType::f32).raw() == narrow.raw());
-  CHECK(cast(widened(narrow).reshaped({16, 2048}).range(2, 9), DType::f32).raw() ==
+  CHECK(cast(widened(narrow, DType::f64), DType::f32).raw() == narrow.raw());
+  CHECK(cast(widened(narrow, DType::f64).reshaped({16, 2048}).range(2, 9), DType::f32).raw() ==
         narrow.raw() + 2 * 2048 * sizeof(float));
-  CHECK(are_equal(cast(widened(narrow), DType::f16), cast(narrow, DType::f16)));
+  CHECK(are_equal(cast(widened(narrow, DType::f64), DType::f16), cast(narrow, DType::f16)));
 }
 
 TEST_CASE("widened: a change leaves the narrow numbers as they are") {
   const Tensor narrow = counted({256, 128});
-  Tensor wide = widened(narrow).reshaped({128, 256});
+  Tensor wide = widened(narrow, DType::f64).reshaped({128, 256});
   wide.mutable_data<double>()[300] = 0.1;
   CHECK(wide.narrow() == nullptr);
   CHECK(wide.shape() == Shape{128, 256});
@@ -54,11 +54,26 @@ TEST_CASE("widened: a change leaves the narrow numbers as they are") {
   CHECK(narrow.data<float>()[300] == 300);
 }
 
-TEST_CASE("widened: few numbers, float64 and integers are converted at once") {
-  CHECK(widened(counted({4, 4})).narrow() == nullptr);
-  CHECK(widened(Tensor(DType::f64, {256, 128})).narrow() == nullptr);
-  CHECK(widened(Tensor(DType::i64, {256, 128})).narrow() == nullptr);
-  CHECK(widened(as_gathered(counted({256, 128}))).narrow() == nullptr);
+TEST_CASE("widened: few numbers, wider ones and integers are converted at once") {
+  CHECK(widened(counted({4, 4}), DType::f64).narrow() == nullptr);
+  CHECK(widened(Tensor(DType::f64, {256, 128}), DType::f64).narrow() == nullptr);
+  CHECK(widened(Tensor(DType::f64, {256, 128}), DType::f32).narrow() == nullptr);
+  CHECK(widened(Tensor(DType::i64, {256, 128}), DType::f64).narrow() == nullptr);
+  CHECK(widened(as_gathered(counted({256, 128})), DType::f64).narrow() == nullptr);
+}
+
+TEST_CASE("widened: numbers in 16 bits as float32, and from there as float64") {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const Tensor narrow = cast(counted({2, 8, 32, 64}), dtype);
+    const Tensor wide = widened(narrow, DType::f32);
+    REQUIRE(wide.narrow() != nullptr);
+    CHECK(wide.dtype() == DType::f32);
+    CHECK(are_equal(wide.at(1), cast(narrow.at(1), DType::f32)));
+    CHECK(are_equal(swap_middle_axes(wide), cast(swap_middle_axes(narrow), DType::f32)));
+    const Tensor wider = widened(wide.reshaped({16, 2048}), DType::f64);
+    CHECK(wider.narrow()->raw() == narrow.raw());
+    CHECK(are_equal(wider, cast(narrow, DType::f64).reshaped({16, 2048})));
+  }
 }
 
 }  // namespace attn

@@ -61,6 +61,11 @@ def gates(results):
         yield ("backward, attn / torch, f32, maximum",
                max((1 / median(row["torch"]) for row in results["backward"] if row["torch"]), default=None),
                0.7, None, True)
+    if "dtypes" in results:
+        for side in ("attn float16", "attn bfloat16"):
+            yield (f"{side} / float32, 512 and 2048, maximum",
+                   max(median(row["times"][side]) for row in results["dtypes"] if row["problem"]["L"] >= 512),
+                   1.05, None, True)
     if "threads" in results and results["machine"]["threads"] >= 4:
         four = [values for key, values in results["threads"].items() if key.endswith(" full, 4")]
         yield "threads 1 to 4, full, 2048", median(four[0]), 3.4, 3.9, False

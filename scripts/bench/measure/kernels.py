@@ -183,7 +183,7 @@ def measure_bf16(arguments):
                     seconds[side] = bench([f"{'bf16 ' if side == 'attn' else 'size ' if p['L'] > 1 else 'decode '}{key}"],
                                           arguments.threads)[key]["seconds"]
                 else:
-                    seconds[side] = peer.seconds(p | {"torch_dtype": side.split()[1]}, 0.5)
+                    seconds[side] = peer.seconds(p | {"inputs": side.split()[1]}, 0.5)
             row["seconds"].append(seconds.pop("attn"))
             for column, value in seconds.items():
                 if value is not None:
@@ -192,6 +192,30 @@ def measure_bf16(arguments):
         print(f"| {name(p)} | {dtype} | {1e3 * statistics.median(row['seconds']):.3g} | "
               + " | ".join(map(spread, row["times"].values())) + " |", flush=True)
     peer.close()
+    return rows
+
+
+def measure_dtypes(arguments):
+    """Calls from Python with arrays of each type: times as multiples of those of attn with float32."""
+    sides = [f"{library} {dtype}" for library in ("attn", "torch") for dtype in ("float32", "float16", "bfloat16")]
+    print(f"| problem | {sides[0]}, ms | " + " | ".join(sides[1:]) + " |\n| --- | ---: |" + " ---: |" * (len(sides) - 1))
+    rows, peers = [], {library: Peer(library, arguments.threads) for library in ("attn", "torch")}
+    for p in (problem(8, 8, n, n, d, causal=causal)
+              for n in (128, 512, 2048) for d in (64, 128) for causal in (False, True)):
+        row = {"name": name(p), "problem": p, "seconds": [], "times": {side: [] for side in sides[1:]}}
+        for number in range(arguments.rounds):
+            seconds = {}
+            for side in in_turn(sides, number):
+                library, dtype = side.split()
+                seconds[side] = peers[library].seconds(p | {"inputs": dtype}, 0.3)
+            row["seconds"].append(seconds[sides[0]])
+            for side in sides[1:]:
+                row["times"][side].append(seconds[side] / seconds[sides[0]])
+        rows.append(row)
+        print(f"| {row['name']} | {1e3 * statistics.median(row['seconds']):.3g} | "
+              + " | ".join(map(spread, row["times"].values())) + " |", flush=True)
+    for peer in peers.values():
+        peer.close()
     return rows
 
 

@@ -15,7 +15,7 @@ import memory
 import processes
 
 PARTS = {"kernels": kernels.measure, "options": kernels.measure_options, "fallbacks": fallbacks.measure,
-         "backward": kernels.measure_backward, "bf16": kernels.measure_bf16,
+         "backward": kernels.measure_backward, "bf16": kernels.measure_bf16, "dtypes": kernels.measure_dtypes,
          "threads": kernels.measure_threads,
          "errors": errors.measure, "processes": processes.measure, "memory": memory.measure}
 

@@ -3,8 +3,8 @@
     peers.py NAME THREADS      reads one problem per line (JSON), prints its times
 
 A problem is {"H", "G", "L", "S", "D", "dtype", "causal", "budget"}: heads, key/value heads, queries, keys,
-head width. With "backward", the time is that of the gradients of queries, keys and values, with "torch_dtype" that of
-arrays converted to it before (both torch only). The answer is {"seconds": [...]} for calls that took about `budget` seconds in total, or
+head width. With "backward", the time is that of the gradients of queries, keys and values (torch only), with "inputs"
+that of arrays converted to this type before (torch and attn only). The answer is {"seconds": [...]} for calls that took about `budget` seconds in total, or
 {"skip": reason}. Arrays are allocated beforehand in the layout that suits the library best, including the
 result if the library supports it (onnxruntime's bindings). As in attn-bench, calls shorter than 4 ms are
 timed in groups. Times include Python's call overhead, well below a microsecond plus the library's own
@@ -13,6 +13,7 @@ Python code.
 
 import json
 import os
+import pathlib
 import sys
 import time
 
@@ -52,11 +53,23 @@ def numpy(p):
     return call
 
 
+def attn(p):
+    """The Python module, with the library of build/release."""
+    import ml_dtypes
+    root = pathlib.Path(__file__).resolve().parents[3]
+    os.environ["ATTN_LIBRARY"] = str(root / "build" / "release" / "libattn.so.0")
+    sys.path.insert(0, str(root / "python"))
+    import attn
+    dtype = {"bfloat16": ml_dtypes.bfloat16}.get(p["inputs"], p["inputs"])
+    q, k, v = (a[None].astype(dtype) for a in arrays(p))
+    return lambda: attn.run(Q=q, K=k, V=v, causal=p["causal"], threads=THREADS, outputs=["context"])["context"]
+
+
 def torch(p):
     import torch
     from torch.nn.functional import scaled_dot_product_attention
     torch.set_num_threads(THREADS)
-    dtype = getattr(torch, p.get("torch_dtype", p["dtype"]))
+    dtype = getattr(torch, p.get("inputs", p["dtype"]))
     q, k, v = (torch.from_numpy(a)[None].to(dtype) for a in arrays(p))
     if p.get("backward"):
         for x in (q, k, v):
@@ -134,7 +147,7 @@ def jax(p):
     return call
 
 
-PEERS = {"numpy": numpy, "torch": torch, "ort-mha": ort_mha, "ort-attention": ort_attention, "jax": jax}
+PEERS = {"attn": attn, "numpy": numpy, "torch": torch, "ort-mha": ort_mha, "ort-attention": ort_attention, "jax": jax}
 
 
 def time_of(call, calls):

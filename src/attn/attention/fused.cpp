@@ -14,6 +14,7 @@
 #include "attn/attention/kernel_problem.h"
 #include "attn/attention/reductions.h"
 #include "attn/attention/score.h"
+#include "attn/base/float_arrays.h"
 #include "attn/kernel/attend.h"
 #include "attn/problem/threads.h"
 #include "attn/tensor/gathered_rows.h"
@@ -90,6 +91,21 @@ double largest_magnitude(std::span<const T> elements) {
   return static_cast<double>(largest + others);
 }
 
+/// The same without a copy of numbers that are stored in a narrower type.
+template <class T>
+double largest_magnitude(const Tensor& tensor) {
+  constexpr std::size_t kMostElements = 8192;
+  const Tensor all = tensor.reshaped({tensor.size()});
+  double largest = 0, others = 0;
+  for (std::size_t first = 0; first < all.size(); first += kMostElements) {
+    const Tensor some = all.range(first, std::min(kMostElements, all.size() - first));
+    const double here = largest_magnitude(some.data<T>());
+    largest = std::max(largest, here);
+    others += here - here;
+  }
+  return largest + others;
+}
+
 /// Finds the rows of FusedResult::overflowed by their logsumexp. Thread-safe.
 template <class T>
 class OverflowedRows {
@@ -97,7 +113,8 @@ class OverflowedRows {
   /// All must outlive this object.
   OverflowedRows(const Tensor& queries, const Tensor& keys, const Inputs& in,
                  const kernel::AttentionProblem<T>& problem)
-      : queries_(queries),
+      : queries_(queries.reshaped(
+            {queries.shape()[0] * queries.shape()[1] * queries.shape()[2], queries.shape()[3]})),
         keys_(keys),
         problem_(problem),
         factor_(static_cast<double>(queries.shape()[3]) * std::fabs(in.scale.factor()) /
@@ -119,8 +136,7 @@ class OverflowedRows {
     constexpr T kLargest = std::numeric_limits<T>::max() * T(0.693);
     if (std::isfinite(logsumexp)) return !biased_ && logsumexp < -kLargest;
     if (logsumexp < 0 && biased_) return false;
-    const std::size_t D = queries_.shape()[3];
-    const double query = largest_magnitude(queries_.data<T>().subspan(row * D, D));
+    const double query = largest_magnitude<T>(queries_.at(row));
     const double key = largest_key();
     if (logsumexp < 0) return factor_ * largest_term(query, key) > static_cast<double>(kLargest);
     return std::isfinite(query) && std::isfinite(key);
@@ -144,7 +160,7 @@ class OverflowedRows {
   double largest_of_keys() const {
     const RowTable* table = row_table_of(keys_);
     if (table == nullptr || table->is_stored() || table->pool.dtype() != dtype_of<T>)
-      return largest_magnitude(keys_.data<T>());
+      return largest_magnitude<T>(keys_);
     T largest = 0;
     bool all_finite = true;
     for (; table != nullptr; table = table->rest.get())
@@ -157,7 +173,8 @@ class OverflowedRows {
     return all_finite ? static_cast<double>(largest) : std::numeric_limits<double>::quiet_NaN();
   }
 
-  const Tensor &queries_, &keys_;
+  const Tensor queries_;  ///< (rows, D)
+  const Tensor& keys_;
   const kernel::AttentionProblem<T>& problem_;
   double factor_;
   bool biased_ = false;
@@ -237,9 +254,7 @@ template <class T>
 void recompute_overflowed(kernel::AttentionProblem<T>& problem, const Tensor& values,
                           Tensor& context) {
   const auto finite = [](T x) { return x - x == 0; };
-  bool all_finite = true;  // a loop without an exit, which compilers vectorise
-  for (const T x : context.data<T>()) all_finite &= finite(x);
-  if (all_finite) return;
+  if (all_finite(context.data<T>())) return;
   const bool is_mean =
       problem.dropout.data == nullptr && problem.normaliser != kernel::Normaliser::sigmoid;
   const int shift =

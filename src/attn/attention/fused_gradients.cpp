@@ -83,10 +83,13 @@ AttendedDerivatives derivatives_as(const Attended& of, const Tensor& g,
   }
   kernel::attend_backward(problem, gradients, thread_pool());
 
-  const auto wide = [](const std::optional<Tensor>& x) { return x ? widened(*x) : Tensor(); };
+  const auto wide = [](const std::optional<Tensor>& x) {
+    return x ? widened(*x, DType::f64) : Tensor();
+  };
   AttendedDerivatives result{wide(queries), wide(keys), wide(values), {}, {}, exact_delta};
   for (std::size_t i = 0; i < kKernelBiases.size(); ++i)
-    if (biases[i]) result.biases[i] = unfitted(widened(*biases[i]), *in[kKernelBiases[i]], in);
+    if (biases[i])
+      result.biases[i] = unfitted(widened(*biases[i], DType::f64), *in[kKernelBiases[i]], in);
   if (sinks) result.sinks = cast(*sinks, DType::f64);
   return result;
 }
@@ -115,9 +118,9 @@ std::optional<Attended> attend_for_gradients(const Tensor& queries, const Tensor
                                              const Inputs& wide) {
   for (const Inputs* problem : {&in, &wide}) {
     Attended result{.in = problem,
-                    .queries = cast(queries, problem->compute),
-                    .keys = cast(keys, problem->compute),
-                    .values = cast(values, problem->compute),
+                    .queries = widened(queries, problem->compute),
+                    .keys = widened(keys, problem->compute),
+                    .values = widened(values, problem->compute),
                     .context = {},
                     .logsumexp = {},
                     .remainder = {}};
@@ -168,7 +171,7 @@ AttendedDerivatives attended_derivatives(const Attended& of, const Tensor& g,
 AttendedBytes bytes_of_attended(const Inputs& in, const OperandSources& sources) {
   const std::size_t rows = saturating_product({in.B, in.H, in.rows.size()});
   const std::size_t keys = saturating_product({in.B, in.G, in.S});
-  const std::size_t narrow = in.compute == DType::f64 ? 0 : size_of(in.compute);
+  const std::size_t own = size_of(in.compute), narrow = in.compute == DType::f64 ? 0 : own;
   kernel::AttentionProblem<double> widths;  // float32 may not suffice
   widths.D = in.D, widths.Dv = in.Dv, widths.softcap = in.options.softcap;
   const std::size_t blocks =
@@ -180,8 +183,8 @@ AttendedBytes bytes_of_attended(const Inputs& in, const OperandSources& sources)
   // An operand and its derivative, or the context and its derivative, with their copies.
   const auto add_pair = [&](OperandSource source, std::size_t elements, std::size_t wide) {
     add(kept, elements,
-        source == OperandSource::given       ? narrow
-        : source == OperandSource::converted ? 2 * narrow
+        source == OperandSource::given       ? own
+        : source == OperandSource::converted ? 2 * own
                                              : narrow + wide);
     if (source != OperandSource::given) add(passing, elements, narrow);
   };

@@ -199,7 +199,7 @@ class BasicGradOps : public TracedOps<Exact, TensorDerivatives> {
       by_input[static_cast<std::size_t>(at - kKernelBiases.begin())] = bias;
     }
     if (wants_delta_) operands.push_back(Traced{{}, tape_.add(nullptr)});
-    return record(widened(of.context), operands, [=, this](const Tensor& g) {
+    return record(widened(of.context, DType::f64), operands, [=, this](const Tensor& g) {
       AttendedRequest request;
       for (std::size_t i = 0; i < by_input.size(); ++i)
         request.biases[i] = by_input[i] && by_input[i]->node;

@@ -19,7 +19,7 @@ Inputs in_float64(const Inputs& in) {
   TensorMap tensors;
   for (const auto& [name, tensor] : in.tensors)
     tensors.set(name, is_float(tensor.dtype()) && !tensor.rows() && input_named(name)
-                          ? widened(tensor)
+                          ? widened(tensor, DType::f64)
                           : tensor);
   Options options = in.options;
   options.compute = Compute::f64;

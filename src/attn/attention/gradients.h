@@ -48,7 +48,7 @@ void seed_loss(Formula<Ops>& formula, Ops& ops, const Inputs& in,
                std::optional<Input> except = {}) {
   for (const auto& [seed, output] : kSeeds)
     if (in[seed] && seed != except)
-      ops.seed(formula.at(same_numbers_as(output)), widened(*in[seed]));
+      ops.seed(formula.at(same_numbers_as(output)), widened(*in[seed], DType::f64));
 }
 
 /// The derivative that ops.run() computed, or delta, in the user's layout and float64.

@@ -235,7 +235,7 @@ kernel::Strides strides_of(const Tensor& tensor) {
 }
 
 kernel::Operand operand_of(const Tensor& tensor) {
-  return {tensor.raw(), tensor.dtype(), strides_of(tensor)};
+  return {tensor.stored().raw(), tensor.stored().dtype(), strides_of(tensor)};
 }
 
 namespace {

@@ -19,6 +19,7 @@
 #include "attn/attention/score.h"
 #include "attn/base/slots.h"
 #include "attn/problem/layout.h"
+#include "attn/problem/shapes.h"
 #include "attn/problem/threads.h"
 #include "attn/tensor/gathered_rows.h"
 #include "attn/tensor/rearrange.h"
@@ -304,16 +305,19 @@ PlannedOutput planned(const Request& request, const CostOps& costs, const Inputs
 constexpr std::array kGivenRows = {Output::keys, Output::values, Output::present_K,
                                    Output::present_V};
 
+/// Whether nothing changes the numbers of Q, K and V.
+bool leaves_operands(const Inputs& in) {
+  const Options& options = in.options;
+  return options.score == Score::dot && options.clip_qkv == 0 && options.qk_norm == QkNorm::none &&
+         options.rotary.kind == Rotary::Kind::none && in.P + in.E == 0;
+}
+
 /// Whether the kernels read keys and values where they are in a pool, or as they are stored.
 bool reads_rows(const Inputs& in, const std::vector<Request>& outputs) {
   const auto is_gathered = [](const std::optional<Tensor>& rows) {
     return rows && row_table_of(*rows) != nullptr;
   };
-  const Options& options = in.options;
-  const bool is_given = options.score == Score::dot && options.clip_qkv == 0 &&
-                        options.qk_norm == QkNorm::none &&
-                        options.rotary.kind == Rotary::Kind::none && in.P + in.E == 0;
-  return is_gathered(in[Input::K]) && is_gathered(in[Input::V]) && is_given &&
+  return is_gathered(in[Input::K]) && is_gathered(in[Input::V]) && leaves_operands(in) &&
          std::none_of(outputs.begin(), outputs.end(), [](const Request& request) {
            const Output* output = std::get_if<Output>(&request);
            return output == nullptr || is_of_gradients(request) ||
@@ -330,6 +334,12 @@ bool is_used_as_boolean(const std::string& name, const Tensor& tensor) {
   const std::optional<Input> input = input_named(name);
   return input &&
          (row_of(*input).kind == InputKind::mask || row_of(*input).kind == InputKind::flag);
+}
+
+/// Whether the tensor is converted when it is first read, which kernels do not need.
+bool is_read_narrow(const Inputs& in, const std::string& name) {
+  const std::optional<Input> input = input_named(name);
+  return input && is_operand(*input) && in[*input]->narrow() != nullptr;
 }
 
 /// Bytes of the tensors and of these copies.
@@ -351,6 +361,8 @@ std::size_t bytes_of_inputs(const Inputs& in, Copies copies) {
     const DType used = is_float(tensor.dtype()) ? in.compute : DType::i64;
     if (!tensor.rows()) bytes = saturating_sum(bytes, tensor.bytes());
     if (copies == Copies::except_floats && is_float(tensor.dtype())) continue;
+    // Otherwise the converted numbers are counted as queries, keys and values.
+    if (leaves_operands(in) && is_read_narrow(in, name)) continue;
     if ((tensor.rows() || tensor.dtype() != used) && !is_used_as_boolean(name, tensor))
       bytes = saturating_sum(bytes, saturating_product({tensor.size(), size_of(used)}));
   }
@@ -365,13 +377,15 @@ std::size_t bytes_of_inputs(const Inputs& in, Copies copies) {
 /// What the kernels of gradients read. Only what the formula computes is in float64.
 OperandSources operand_sources(const CostOps& costs, const Inputs& in) {
   const auto source = [&](Input input, bool is_made) {
-    if (is_made || !contains(in.tensors, input) || in.compute == DType::f64)
+    const bool is_read_as_given = contains(in.tensors, input) && in[input]->narrow() != nullptr;
+    if (is_made || !contains(in.tensors, input) || (in.compute == DType::f64 && !is_read_as_given))
       return OperandSource::computed;
     const Tensor& given = at(in.tensors, input);
     if (given.size() != in[input]->size()) return OperandSource::computed;
     if (const GatheredRows* rows = given.rows())  // read where they are
       return rows->table()->has_factors() ? OperandSource::computed : OperandSource::converted;
-    return given.raw() == in[input]->raw() ? OperandSource::given : OperandSource::converted;
+    return given.raw() == in[input]->stored().raw() ? OperandSource::given
+                                                    : OperandSource::converted;
   };
   const auto is_made = [&](Output output) {
     const std::optional<Cost>& cost = costs.cost(output);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "attn/base/float_arrays.h"
+
 namespace attn {
 
 RowBlock rows_of(const Tensor& tensor) {
@@ -43,12 +45,10 @@ namespace {
 std::size_t count_infinite(const Tensor& tensor) {
   return visit(tensor.dtype(), [&]<class T>(Type<T>) {
     const auto data = tensor.data<T>();
-    return static_cast<std::size_t>(std::count_if(data.begin(), data.end(), [](T x) {
-      if constexpr (std::is_same_v<T, Half>)
-        return (x.bits & 0x7fff) == 0x7c00;
-      else
-        return std::isinf(static_cast<double>(x));
-    }));
+    if constexpr (!std::is_integral_v<T>)
+      if (all_finite(data)) return std::size_t{0};
+    return static_cast<std::size_t>(std::count_if(
+        data.begin(), data.end(), [](T x) { return std::isinf(static_cast<double>(x)); }));
   });
 }
 

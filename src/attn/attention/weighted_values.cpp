@@ -6,15 +6,17 @@
 #include <numeric>
 
 #include "attn/attention/gemm.h"
+#include "attn/base/float_arrays.h"
 #include "attn/problem/output_table.h"
 
 namespace attn {
 
 bool all_finite(const Tensor& values) {
   return visit(values.dtype(), [&]<class T>(Type<T>) {
-    const auto data = values.data<T>();
-    return std::all_of(data.begin(), data.end(),
-                       [](T value) { return std::isfinite(static_cast<double>(value)); });
+    if constexpr (std::is_integral_v<T>)
+      return true;
+    else
+      return all_finite(values.data<T>());
   });
 }
 

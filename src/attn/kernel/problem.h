@@ -64,14 +64,9 @@ struct Operand {
   /// Has the columns after the first `width` of each row; nullptr: none. Requires `rows`.
   std::shared_ptr<const Operand> rest = {};
   std::size_t width = 0;
-  bool holds_bf16 = false;  ///< the numbers are bfloat16, though dtype is wider
+  /// All numbers are bfloat16, also in a wider dtype, and may be multiplied as such.
+  bool holds_bf16 = false;
 };
-
-/// Whether all numbers are bfloat16, also in a wider dtype.
-inline bool holds_bf16(const Operand& x) {
-  return x.holds_bf16 ||
-         (x.dtype == DType::bf16 && !x.decoding.is_used && (!x.rest || holds_bf16(*x.rest)));
-}
 
 /// The keys that a query may see.
 struct KeyRange {

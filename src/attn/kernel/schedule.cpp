@@ -53,7 +53,7 @@ template <class T>
 ScoreFactors factors_of(const AttentionProblem<T>& p, const Geometry& geometry) {
   const ScoreFactors fastest = p.head_scales ? ScoreFactors::rounded : geometry.bf16_factors;
   if (p.bf16_scores) return fastest;
-  const bool exact = p.score == Score::product && holds_bf16(p.q) && holds_bf16(p.k);
+  const bool exact = p.score == Score::product && p.q.holds_bf16 && p.k.holds_bf16;
   return exact && fastest == ScoreFactors::tiles ? fastest : ScoreFactors::numbers;
 }
 
@@ -79,7 +79,7 @@ Schedule make_schedule(const AttentionProblem<T>& p, const Results<T>& results,
   schedule.value_stride = round_up(p.Dv, geometry.lanes);
   schedule.factors = factors_of(p, geometry);
   schedule.packed_keys = padded_keys * depth_of(schedule.factors, p.D);
-  schedule.value_tiles = schedule.factors == ScoreFactors::tiles && holds_bf16(p.v);
+  schedule.value_tiles = schedule.factors == ScoreFactors::tiles && p.v.holds_bf16;
   schedule.packed_values = packed_value_size(p.S, schedule.value_stride, schedule.value_tiles);
 
   const bool few_rows = schedule.pair_rows <= kMaxRows && !schedule.full_rows;

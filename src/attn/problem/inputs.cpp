@@ -20,6 +20,7 @@
 #include "attn/problem/token_positions.h"
 #include "attn/tensor/gathered_rows.h"
 #include "attn/tensor/shape.h"
+#include "attn/tensor/widened.h"
 
 namespace attn {
 namespace {
@@ -224,7 +225,8 @@ std::size_t bytes_of_conversions(const AttentionArguments& given) {
     const auto input = input_named(name);
     if (!input) continue;
     const DType dtype = converted_dtype(input, tensor.dtype(), compute);
-    const bool is_made = dtype != tensor.dtype() && !(tensor.rows() && is_float(tensor.dtype()));
+    const bool is_made = dtype != tensor.dtype() && !(tensor.rows() && is_float(tensor.dtype())) &&
+                         !(is_operand(*input) && is_widened_later(tensor, dtype));
     if (is_made) bytes = saturating_sum(bytes, saturating_product({tensor.size(), size_of(dtype)}));
   }
   return bytes;

@@ -10,6 +10,7 @@
 #include "attn/problem/layout.h"
 #include "attn/problem/score_scale.h"
 #include "attn/tensor/gathered_rows.h"
+#include "attn/tensor/widened.h"
 
 namespace attn {
 namespace {
@@ -147,6 +148,11 @@ DType converted_dtype(std::optional<Input> input, DType given, DType compute) {
   return is_of(input, InputKind::mask) ? DType::boolean : DType::i64;
 }
 
+bool is_operand(Input input) {
+  return input == Input::Q || input == Input::K || input == Input::V || input == Input::past_K ||
+         input == Input::past_V;
+}
+
 TensorMap as_numbers(const TensorMap& tensors, DType compute, AxisLengths& axes) {
   TensorMap numbers;
   for (const auto& [name, tensor] : tensors) {
@@ -154,7 +160,8 @@ TensorMap as_numbers(const TensorMap& tensors, DType compute, AxisLengths& axes)
     if (!input || is_of(input, InputKind::mask) || is_of(input, InputKind::flag)) continue;
     try {
       const DType dtype = converted_dtype(input, tensor.dtype(), compute);
-      numbers.set(name, cast(computed_rows(tensor, dtype), dtype));
+      const Tensor computed = computed_rows(tensor, dtype);
+      numbers.set(name, is_operand(*input) ? widened(computed, dtype) : cast(computed, dtype));
     } catch (const Error& error) {
       axes.problem({.subject = name, .message = error.what()});
     }

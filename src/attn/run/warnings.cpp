@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "attn/base/error.h"
+#include "attn/base/float_arrays.h"
 #include "attn/base/text.h"
 #include "attn/cache/stored_rows.h"
 #include "attn/problem/output_table.h"
@@ -17,19 +18,6 @@
 
 namespace attn {
 namespace {
-
-/// Has no early exit, so that the compiler vectorises the loop.
-template <class T>
-bool any_nan(std::span<const T> values) {
-  unsigned found = 0;
-  for (const T value : values) {
-    if constexpr (std::is_floating_point_v<T>)
-      found |= static_cast<unsigned>(value != value);
-    else
-      found |= static_cast<unsigned>(std::isnan(static_cast<double>(value)));
-  }
-  return found != 0;
-}
 
 /// Counts the NaN among `values`, the first of which is element `from` of its tensor.
 template <class T>

@@ -13,7 +13,7 @@ Tensor swap_middle_axes(Tensor tensor) {
   if (from[1] <= 1 || from[2] <= 1)  // the order in memory is the same
     return std::move(tensor).reshaped({from[0], from[2], from[1], from[3]});
   if (const Tensor* const narrow = tensor.narrow())
-    return widened(swap_middle_axes(narrow->reshaped(from)));
+    return widened(swap_middle_axes(narrow->reshaped(from)), tensor.dtype());
   if (const GatheredRows* rows = tensor.rows(); rows && from == rows->shape())
     return gathered_tensor(rows->table(), tensor.dtype(), !rows->by_head(), rows->is_computed());
   if (tensor.rows() != nullptr)
@@ -57,6 +57,8 @@ Tensor swap_batch_and_heads(const Tensor& tensor) {
 
 Tensor take_rows(const Tensor& tensor, const std::vector<std::size_t>& rows) {
   Shape shape = tensor.shape();
+  if (const Tensor* const narrow = tensor.narrow())
+    return widened(take_rows(narrow->reshaped(shape), rows), tensor.dtype());
   const std::size_t n = shape[shape.size() - 2];
   const std::size_t row = shape.back() * size_of(tensor.dtype());
   shape[shape.size() - 2] = rows.size();
@@ -82,6 +84,11 @@ Tensor repeated(const Tensor& tensor, std::size_t count) {
 }
 
 Tensor append_rows(const Tensor& before, const Tensor& behind) {
+  if (before.narrow() && behind.narrow() && before.dtype() == behind.dtype() &&
+      before.stored().dtype() == behind.stored().dtype())
+    return widened(append_rows(before.stored().reshaped(before.shape()),
+                               behind.stored().reshaped(behind.shape())),
+                   before.dtype());
   const DType dtype = before.dtype() == DType::i64 ? behind.dtype() : before.dtype();
   const Tensor parts[] = {cast(before, dtype), cast(behind, dtype)};
   Shape shape = before.shape();

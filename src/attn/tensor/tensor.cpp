@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "attn/base/error.h"
+#include "attn/base/float_arrays.h"
 #include "attn/base/memory_limit.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
@@ -101,6 +102,12 @@ To convert(From value) {
     return To(static_cast<double>(value));
   }
 }
+
+/// Whether base/float_arrays.h converts one type to the other.
+template <class From, class To>
+inline constexpr bool is_narrow_pair = requires(const From* from, To* to) {
+  convert_all(from, std::size_t{0}, to);
+};
 
 }  // namespace
 
@@ -222,7 +229,7 @@ void Tensor::set_part(const Tensor& whole, std::size_t first_byte) {
 Tensor Tensor::at(std::size_t index) const {
   if (rank() == 0 || index >= shape_[0])
     throw Error(ErrorKind::internal, "index " + std::to_string(index) + " in " + to_string(shape_));
-  if (const Tensor* const kept = narrow()) return widened(kept->reshaped(shape_).at(index));
+  if (const Tensor* const kept = narrow()) return widened(kept->reshaped(shape_).at(index), dtype_);
   Tensor result = *this;
   result.shape_.erase(result.shape_.begin());
   result.size_ = size_ / shape_[0];
@@ -236,7 +243,7 @@ Tensor Tensor::range(std::size_t first, std::size_t count) const {
                                          std::to_string(first + count) + " of " +
                                          to_string(shape_));
   if (const Tensor* const kept = narrow())
-    return widened(kept->reshaped(shape_).range(first, count));
+    return widened(kept->reshaped(shape_).range(first, count), dtype_);
   Tensor result = *this;
   result.shape_[0] = count;
   result.size_ = shape_[0] == 0 ? 0 : size_ / shape_[0] * count;
@@ -275,8 +282,11 @@ void cast_to(const Tensor& tensor, DType dtype, std::byte* to) {
   visit(tensor.dtype(), [&]<class From>(Type<From>) {
     visit(dtype, [&]<class To>(Type<To>) {
       const auto from = tensor.data<From>();
-      std::transform(from.begin(), from.end(), reinterpret_cast<To*>(to),
-                     [](From value) { return convert<To>(value); });
+      if constexpr (is_narrow_pair<From, To>)
+        convert_all(from.data(), from.size(), reinterpret_cast<To*>(to));
+      else
+        std::transform(from.begin(), from.end(), reinterpret_cast<To*>(to),
+                       [](From value) { return convert<To>(value); });
     });
   });
 }

@@ -9,29 +9,35 @@ namespace {
 
 class WidenedElements final : public DeferredElements {
  public:
-  explicit WidenedElements(Tensor narrow) : narrow_(std::move(narrow)) {}
+  WidenedElements(Tensor narrow, DType dtype) : narrow_(std::move(narrow)), dtype_(dtype) {}
 
   const std::byte* data() const override {
     const std::lock_guard lock(mutex_);
-    if (!wide_) wide_ = cast(narrow_, DType::f64);
+    if (!wide_) wide_ = cast(narrow_, dtype_);
     return wide_->raw();
   }
   const Tensor* narrow() const override { return &narrow_; }
 
  private:
   const Tensor narrow_;
+  const DType dtype_;
   mutable std::mutex mutex_;
   mutable std::optional<Tensor> wide_;  ///< guarded by mutex_
 };
 
 }  // namespace
 
-Tensor widened(const Tensor& tensor) {
-  constexpr std::size_t kLeastBytes = 65536;  // a copy of fewer costs less than this object
-  const bool is_narrow = is_float(tensor.dtype()) && tensor.dtype() != DType::f64;
-  if (!is_narrow || tensor.bytes() < kLeastBytes || tensor.rows() != nullptr)
-    return cast(tensor, DType::f64);
-  return Tensor(DType::f64, tensor.shape(), std::make_shared<const WidenedElements>(tensor));
+Tensor widened(const Tensor& tensor, DType dtype) {
+  const Tensor& stored = tensor.stored();
+  if (!is_widened_later(stored, dtype)) return cast(tensor, dtype);
+  return Tensor(dtype, tensor.shape(),
+                std::make_shared<const WidenedElements>(stored.reshaped(tensor.shape()), dtype));
+}
+
+bool is_widened_later(const Tensor& tensor, DType dtype) {
+  constexpr std::size_t kLeastBytes = 65536;  // a copy of fewer costs less than the deferred one
+  return is_float(tensor.dtype()) && is_float(dtype) && size_of(tensor.dtype()) < size_of(dtype) &&
+         tensor.bytes() >= kLeastBytes && tensor.rows() == nullptr;
 }
 
 }  // namespace attn

@@ -1,13 +1,17 @@
-// Numbers in float64 that are stored in a narrower type. They are converted when they are first
-// read, and never if cast() asks for a narrower type: gradients are computed in float64 before and
-// behind the kernels, which compute in float32.
+// Floats that are stored in a narrower type. They are converted when they are first read, and never
+// if cast() asks for a narrower type or a kernel reads the narrow ones: kernels convert rows while
+// they pack them, and gradients are computed in float64 before and behind kernels in float32.
 #pragma once
 
 #include "attn/tensor/tensor.h"
 
 namespace attn {
 
-/// cast(tensor, DType::f64). The elements of large floats are converted when they are first read.
-Tensor widened(const Tensor& tensor);
+/// cast(tensor, dtype). If the elements are many floats of a narrower type than `dtype`, they are
+/// converted when they are first read.
+Tensor widened(const Tensor& tensor, DType dtype);
+
+/// Whether widened() leaves the elements as they are until they are read.
+bool is_widened_later(const Tensor& tensor, DType dtype);
 
 }  // namespace attn
