@@ -88,7 +88,9 @@ def test_array_is_written_as_nested_lists(tmp_path, array):
     ([[2**64 - 1, 2**63], [0, 1]], "uint64"),
     ([[True], [False]], "bool"),
     ([[1, 2], [3, 0.5]], "float64"),
-], ids=["float64", "int64", "uint64", "bool", "integers and a float"])
+    ([[-2**63, 2**63 - 1], [-10**17, 10**18]], "int64"),
+    ([[1, 0.5], [0.5, 1], [0.5, 2**64 - 1], [2**53 + 1, 0.5]], "float64"),
+], ids=["float64", "int64", "uint64", "bool", "integers and a float", "the limits of int64", "integers beside floats"])
 def test_json_is_read_bit_for_bit(tmp_path, value, dtype):
     expected = np.array(value, dtype=dtype)
     found = from_json(tmp_path, value)
@@ -98,7 +100,7 @@ def test_json_is_read_bit_for_bit(tmp_path, value, dtype):
 
 
 def decimals(count):
-    """Texts of decimals with up to 25 digits, before and after the point, with and without an exponent."""
+    """Texts of decimals with up to 27 digits, before and after the point, with and without an exponent."""
     for _ in range(count):
         whole, fraction = ("".join(map(str, RANDOM.integers(0, 10, RANDOM.integers(1, most)))) for most in (9, 20))
         sign, exponent = RANDOM.choice(["", "", "-"]), RANDOM.choice(["", "", "", "e5", "E-7", "e+300", "e-320"])

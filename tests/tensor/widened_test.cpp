@@ -76,4 +76,24 @@ TEST_CASE("widened: numbers in 16 bits as float32, and from there as float64") {
   }
 }
 
+TEST_CASE("widened: rearranged rows stay narrow") {
+  const Tensor narrow = cast(counted({4, 8, 32, 64}), DType::f16);
+  const Tensor wide = widened(narrow, DType::f32);
+  const auto check = [](const Tensor& found, const Tensor& expected) {
+    REQUIRE(found.narrow() != nullptr);
+    CHECK(found.narrow()->dtype() == DType::f16);
+    CHECK(are_equal(found, cast(expected, DType::f32)));
+  };
+  const std::vector<std::size_t> rows = {0, 3, 4, 5, 6, 7, 8, 9, 20, 21, 22, 23, 24, 25, 26, 31};
+  check(take_rows(wide, rows), take_rows(narrow, rows));
+  check(repeated(widened(narrow.reshaped({1, 1024, 64}), DType::f32), 3),
+        repeated(narrow.reshaped({1, 1024, 64}), 3));
+  check(append_rows(wide, wide), append_rows(narrow, narrow));
+  const Tensor few = cast(counted({4, 8, 1, 64}), DType::f16);  // exact in float16
+  check(append_rows(wide, cast(few, DType::f32)), append_rows(narrow, few));
+  Tensor inexact = cast(few, DType::f32);
+  inexact.mutable_data<float>()[0] = 0.1F;
+  CHECK(are_equal(append_rows(wide, inexact), append_rows(cast(narrow, DType::f32), inexact)));
+}
+
 }  // namespace attn

@@ -210,7 +210,8 @@ def measure_dtypes(arguments):
                 seconds[side] = peers[library].seconds(p | {"inputs": dtype}, 0.3)
             row["seconds"].append(seconds[sides[0]])
             for side in sides[1:]:
-                row["times"][side].append(seconds[side] / seconds[sides[0]])
+                if seconds[side] is not None:
+                    row["times"][side].append(seconds[side] / seconds[sides[0]])
         rows.append(row)
         print(f"| {row['name']} | {1e3 * statistics.median(row['seconds']):.3g} | "
               + " | ".join(map(spread, row["times"].values())) + " |", flush=True)

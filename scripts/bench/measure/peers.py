@@ -55,7 +55,7 @@ def numpy(p):
 
 def attn(p):
     """The Python module, with the library of build/release."""
-    import ml_dtypes
+    import ml_dtypes  # JAX requires it
     root = pathlib.Path(__file__).resolve().parents[3]
     os.environ["ATTN_LIBRARY"] = str(root / "build" / "release" / "libattn.so.0")
     sys.path.insert(0, str(root / "python"))

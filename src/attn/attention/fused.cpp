@@ -110,7 +110,7 @@ double largest_magnitude(const Tensor& tensor) {
 template <class T>
 class OverflowedRows {
  public:
-  /// All must outlive this object.
+  /// `keys` and `problem` must outlive this object.
   OverflowedRows(const Tensor& queries, const Tensor& keys, const Inputs& in,
                  const kernel::AttentionProblem<T>& problem)
       : queries_(queries.reshaped(
@@ -136,7 +136,10 @@ class OverflowedRows {
     constexpr T kLargest = std::numeric_limits<T>::max() * T(0.693);
     if (std::isfinite(logsumexp)) return !biased_ && logsumexp < -kLargest;
     if (logsumexp < 0 && biased_) return false;
-    const double query = largest_magnitude<T>(queries_.at(row));
+    const std::size_t D = queries_.shape()[1];
+    const double query = queries_.narrow()
+                             ? largest_magnitude<T>(queries_.at(row))
+                             : largest_magnitude(queries_.data<T>().subspan(row * D, D));
     const double key = largest_key();
     if (logsumexp < 0) return factor_ * largest_term(query, key) > static_cast<double>(kLargest);
     return std::isfinite(query) && std::isfinite(key);

@@ -192,9 +192,7 @@ AttendedBytes bytes_of_attended(const Inputs& in, const OperandSources& sources)
   add_pair(sources.keys, saturating_product({keys, in.D}), sizeof(double));
   add_pair(sources.values, saturating_product({keys, in.Dv}), sizeof(double));
   add_pair(sources.grad_context, saturating_product({rows, in.Dv}), 2 * sizeof(double));
-  const std::size_t pair = saturating_product({in.S, in.D + in.Dv, size_of(in.compute)});
-  kept = saturating_sum(
-      kept, std::min(saturating_product({in.B, in.G, pair}), std::max(kernel::kChunkBytes, pair)));
+  kept = saturating_sum(kept, bytes_of_packed(in));
   add(kept, rows, 6 * sizeof(double));
   add(kept, bytes_of_kernel_problem(in, true), 1);
   add(passing, bytes_of_kernel_problem(in, true), 1);

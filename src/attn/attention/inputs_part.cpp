@@ -8,6 +8,7 @@
 #include "attn/attention/gemm.h"
 #include "attn/problem/mask.h"
 #include "attn/tensor/shape.h"
+#include "attn/tensor/widened.h"
 
 namespace attn {
 
@@ -34,6 +35,8 @@ Tensor sliced(const Tensor& tensor, std::size_t axis, std::size_t first, std::si
   Shape shape = tensor.shape();
   const std::size_t length = shape[axis];
   if (count == length) return tensor;
+  if (const Tensor* const narrow = tensor.narrow())
+    return widened(sliced(narrow->reshaped(shape), axis, first, count), tensor.dtype());
   std::size_t outer = 1;
   for (std::size_t i = 0; i < axis; ++i) outer *= shape[i];
   const std::size_t inner = element_count(shape) / std::max<std::size_t>(1, outer * length);

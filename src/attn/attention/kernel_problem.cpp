@@ -8,6 +8,7 @@
 
 #include "attn/attention/normalise.h"
 #include "attn/attention/score.h"
+#include "attn/kernel/schedule.h"
 #include "attn/problem/bias_rule.h"
 #include "attn/problem/key_lists.h"
 #include "attn/problem/mask.h"
@@ -223,6 +224,11 @@ const char* beyond(const Inputs& in) {
 }
 
 }  // namespace
+
+std::size_t bytes_of_packed(const Inputs& in) {
+  const std::size_t pair = saturating_product({in.S, in.D + in.Dv, size_of(in.compute)});
+  return std::min(saturating_product({in.B, in.G, pair}), std::max(kernel::kChunkBytes, pair));
+}
 
 kernel::Strides strides_of(const Tensor& tensor) {
   const Shape& shape = tensor.shape();

@@ -46,6 +46,9 @@ std::size_t rows_of_kernel_problem(const Inputs& in);
 /// Upper bound of the memory of a KernelProblem, for `of_all_rows` or for rows_of_kernel_problem().
 std::size_t bytes_of_kernel_problem(const Inputs& in, bool of_all_rows);
 
+/// The keys and values that the kernels pack at a time, in the type of the computation.
+std::size_t bytes_of_packed(const Inputs& in);
+
 /// Strides of a contiguous (B, heads, rows, columns) tensor; an axis of length 1 is broadcast.
 kernel::Strides strides_of(const Tensor& tensor);
 /// The data of such a tensor, which must outlive it.

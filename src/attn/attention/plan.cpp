@@ -18,6 +18,7 @@
 #include "attn/attention/row_statistics.h"
 #include "attn/attention/score.h"
 #include "attn/base/slots.h"
+#include "attn/kernel/schedule.h"
 #include "attn/problem/layout.h"
 #include "attn/problem/shapes.h"
 #include "attn/problem/threads.h"
@@ -305,8 +306,8 @@ PlannedOutput planned(const Request& request, const CostOps& costs, const Inputs
 constexpr std::array kGivenRows = {Output::keys, Output::values, Output::present_K,
                                    Output::present_V};
 
-/// Whether nothing changes the numbers of Q, K and V.
-bool leaves_operands(const Inputs& in) {
+/// Whether nothing changes the numbers of K and V.
+bool leaves_keys(const Inputs& in) {
   const Options& options = in.options;
   return options.score == Score::dot && options.clip_qkv == 0 && options.qk_norm == QkNorm::none &&
          options.rotary.kind == Rotary::Kind::none && in.P + in.E == 0;
@@ -314,10 +315,10 @@ bool leaves_operands(const Inputs& in) {
 
 /// Whether the kernels read keys and values where they are in a pool, or as they are stored.
 bool reads_rows(const Inputs& in, const std::vector<Request>& outputs) {
-  const auto is_gathered = [](const std::optional<Tensor>& rows) {
-    return rows && row_table_of(*rows) != nullptr;
+  const auto is_in_place = [](const std::optional<Tensor>& rows) {
+    return rows && (row_table_of(*rows) != nullptr || rows->narrow() != nullptr);
   };
-  return is_gathered(in[Input::K]) && is_gathered(in[Input::V]) && leaves_operands(in) &&
+  return is_in_place(in[Input::K]) && is_in_place(in[Input::V]) && leaves_keys(in) &&
          std::none_of(outputs.begin(), outputs.end(), [](const Request& request) {
            const Output* output = std::get_if<Output>(&request);
            return output == nullptr || is_of_gradients(request) ||
@@ -336,10 +337,10 @@ bool is_used_as_boolean(const std::string& name, const Tensor& tensor) {
          (row_of(*input).kind == InputKind::mask || row_of(*input).kind == InputKind::flag);
 }
 
-/// Whether the tensor is converted when it is first read, which kernels do not need.
-bool is_read_narrow(const Inputs& in, const std::string& name) {
+/// Whether the tensor is converted when something other than a kernel reads it.
+bool is_narrow(const Inputs& in, const std::string& name) {
   const std::optional<Input> input = input_named(name);
-  return input && is_operand(*input) && in[*input]->narrow() != nullptr;
+  return input && may_stay_narrow(*input) && in[*input]->narrow() != nullptr;
 }
 
 /// Bytes of the tensors and of these copies.
@@ -361,8 +362,8 @@ std::size_t bytes_of_inputs(const Inputs& in, Copies copies) {
     const DType used = is_float(tensor.dtype()) ? in.compute : DType::i64;
     if (!tensor.rows()) bytes = saturating_sum(bytes, tensor.bytes());
     if (copies == Copies::except_floats && is_float(tensor.dtype())) continue;
-    // Otherwise the converted numbers are counted as queries, keys and values.
-    if (leaves_operands(in) && is_read_narrow(in, name)) continue;
+    // If something converts them, the copies are those counted as queries, keys and values.
+    if (is_narrow(in, name) && leaves_keys(in) && in.options.query_scale.factor == 0) continue;
     if ((tensor.rows() || tensor.dtype() != used) && !is_used_as_boolean(name, tensor))
       bytes = saturating_sum(bytes, saturating_product({tensor.size(), size_of(used)}));
   }
@@ -377,8 +378,8 @@ std::size_t bytes_of_inputs(const Inputs& in, Copies copies) {
 /// What the kernels of gradients read. Only what the formula computes is in float64.
 OperandSources operand_sources(const CostOps& costs, const Inputs& in) {
   const auto source = [&](Input input, bool is_made) {
-    const bool is_read_as_given = contains(in.tensors, input) && in[input]->narrow() != nullptr;
-    if (is_made || !contains(in.tensors, input) || (in.compute == DType::f64 && !is_read_as_given))
+    if (is_made || !contains(in.tensors, input) ||
+        (in.compute == DType::f64 && !in[input]->narrow()))
       return OperandSource::computed;
     const Tensor& given = at(in.tensors, input);
     if (given.size() != in[input]->size()) return OperandSource::computed;
@@ -531,6 +532,8 @@ Plan plan(const Inputs& in, const std::vector<Request>& outputs, const OutputSet
                                     bytes_of_factors(in), bytes_of_kernel_problem(in, false)})
       result.bytes = saturating_sum(result.bytes, bytes);
   const bool in_rows = is_fused && reads_rows(in, outputs);
+  if (in_rows && in.H / in.G * in.rows.size() > kernel::kMaxRows)
+    result.bytes = saturating_sum(result.bytes, bytes_of_packed(in));
   OutputSet kept;
   result.outputs.reserve(outputs.size());
   for (const Request& request : outputs) {

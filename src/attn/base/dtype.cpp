@@ -56,8 +56,9 @@ Half::Half(double value) : bits(round_to_bits(value, 10, 15)) {}
 
 Half::operator float() const {
   const std::uint32_t sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7FFFu;
-  if (magnitude >= 0x7C00u)  // infinity, or NaN with its payload
-    return std::bit_cast<float>(sign | 0x7F800000u | (magnitude & 0x3FFu) << 13);
+  const std::uint32_t quiet = magnitude > 0x7C00u ? 0x400000u : 0;
+  if (magnitude >= 0x7C00u)  // infinity, or NaN with its payload, made quiet as processors do
+    return std::bit_cast<float>(sign | 0x7F800000u | quiet | (magnitude & 0x3FFu) << 13);
   if (magnitude >= 0x0400u)  // the exponent's bias is 112 more
     return std::bit_cast<float>(sign | ((magnitude << 13) + (112u << 23)));
   const float below_normal = static_cast<float>(magnitude) * 0x1p-24f;

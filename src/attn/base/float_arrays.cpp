@@ -26,8 +26,8 @@ namespace {
   for (std::size_t i = 0; i < count; ++i) to[i].bits = rounded_bits(from[i]);
 }
 
-/// How many of the first elements the processor has converted, in whole vectors: none without the
-/// instructions.
+// widen_vectors() and round_vectors() convert whole vectors of the first elements and return the
+// number of elements, 0 without the instructions. round_with_avx2() converts all.
 #if defined(__x86_64__)
 constexpr std::size_t kLanes = 8;
 

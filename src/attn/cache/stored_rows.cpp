@@ -342,15 +342,14 @@ std::optional<GivenAxes> axes_of(Input input, const Shape& shape, const Options&
   return given;
 }
 
-/// Whether keys or values become a table of rows, which the kernels read without a copy: numbers in
-/// 16 bits, which are not converted, and large tensors with heads behind keys, which are not
-/// transposed. Below kLarge, a copy takes no longer than a table.
+/// Whether keys or values become a table of rows, which the kernels read without a copy: large
+/// tensors with heads behind keys, which are not transposed. Below kLarge, a copy takes no longer
+/// than a table.
 bool is_read_in_rows(const Storage& storage, const AttentionArguments& given) {
   constexpr std::size_t kLarge = std::size_t{1} << 20;
   const Tensor& tensor = at(given.tensors, storage.of);
   if (storage.of == Input::Q || !is_float(tensor.dtype())) return false;
-  const bool is_half = size_of(tensor.dtype()) == 2;
-  if (!is_half && tensor.bytes() < kLarge) return false;
+  if (tensor.bytes() < kLarge) return false;
   const Tensor* queries = find(given.tensors, Input::Q);
   const std::optional<GivenAxes> axes = axes_of(storage.of, tensor.shape(), given.options);
   if (!axes || (queries != nullptr && queries->rank() != tensor.rank())) return false;
@@ -359,7 +358,7 @@ bool is_read_in_rows(const Storage& storage, const AttentionArguments& given) {
     return place(axis) != std::string::npos && place(axis) > place('s') &&
            axes->shape[place(axis)] > 1;
   };
-  return !is_behind_keys('P') && (is_half || is_behind_keys('G'));
+  return !is_behind_keys('P') && is_behind_keys('G');
 }
 
 bool is_stored(const Storage& storage, const AttentionArguments& given) {

@@ -222,7 +222,7 @@ class ReferenceComparison {
  private:
   /// Converts the inputs, once and not for each variant of the job.
   void convert() {
-    files_.budget().charge(bytes_of_conversions(job_), "inputs", "convert");
+    files_.budget().charge(bytes_of_conversions(job_, true), "inputs", "convert");
     for (const auto& [name, tensor] : TensorMap(job_.tensors))
       if (is_float(tensor.dtype())) job_.tensors.set(name, cast(tensor, DType::f64));
   }

@@ -4,6 +4,8 @@
 #include <array>
 #include <charconv>
 #include <span>
+#include <type_traits>
+#include <variant>
 
 #include "attn/io/json_parse.h"
 
@@ -94,10 +96,15 @@ class PlainJsonReader {
         skip_space();
         if (next_ != end_ && (*next_ == '-' || is_digit(*next_))) {
           const Number number = read_number();
-          if (number.kind == Number::Kind::integer) row.add(number.whole);
-          if (number.kind == Number::Kind::decimal) row.add(number.value);
-          if (number.kind == Number::Kind::none) return false;
-          if (number.kind != Number::Kind::large) continue;
+          if (const auto* whole = std::get_if<std::int64_t>(&number))
+            row.add(*whole);
+          else if (const auto* decimal = std::get_if<double>(&number))
+            row.add(*decimal);
+          else if (const auto* natural = std::get_if<std::uint64_t>(&number))
+            row.add(Json{*natural});
+          else
+            return false;
+          continue;
         }
         Json element;
         if (!value(element, depth + 1)) return false;
@@ -135,16 +142,11 @@ class PlainJsonReader {
     return true;
   }
 
-  struct Number {
-    enum class Kind { none, integer, decimal, large };
-    Kind kind = Kind::none;  ///< large: an integer of more than kMostDigits, which is not read
-    std::int64_t whole = 0;
-    double value = 0;
-  };
+  /// std::uint64_t: an integer that std::int64_t does not hold. std::monostate: none.
+  using Number = std::variant<std::monostate, std::int64_t, std::uint64_t, double>;
 
   /// -?(0|[1-9][0-9]*)(.[0-9]+)?([eE][+-]?[0-9]+)?
   Number read_number() {
-    constexpr std::ptrdiff_t kMostDigits = 18;
     const char* const start = next_;
     if (*next_ == '-') ++next_;
     const char* const first = next_;
@@ -167,36 +169,38 @@ class PlainJsonReader {
       digits(0);
       if (next_ == exponent) return {};
     }
-    const bool is_short = before + after <= kMostDigits;
-    if (!has_point && !has_exponent) {
-      if (!is_short) next_ = start;
+    constexpr std::ptrdiff_t kMostDigits = 18;  // `magnitude` has not overflowed
+    if (has_exponent || before + after > kMostDigits)
+      return has_point || has_exponent ? parsed<double>(start)
+                                       : parsed<std::int64_t, std::uint64_t>(start);
+    if (!has_point) {
       const auto whole = static_cast<std::int64_t>(magnitude);
-      return {is_short ? Number::Kind::integer : Number::Kind::large,
-              start == first ? whole : -whole};
+      return start == first ? whole : -whole;
     }
-    Number number{.kind = Number::Kind::decimal};
-    if (is_short && !has_exponent && magnitude <= kMostExact) {
-      // Both are exact, so that the quotient is rounded once.
-      const double size = static_cast<double>(magnitude) / kPowers[static_cast<std::size_t>(after)];
-      number.value = start == first ? size : -size;
-    } else if (std::from_chars(start, next_, number.value).ec != std::errc()) {
+    if (magnitude > kMostExact) return parsed<double>(start);
+    // Both are exact, so that the quotient is rounded once.
+    const double size = static_cast<double>(magnitude) / kPowers[static_cast<std::size_t>(after)];
+    return start == first ? size : -size;
+  }
+
+  /// The text from `start` to the next character as the first of these types that holds it.
+  template <class T, class... Others>
+  Number parsed(const char* start) const {
+    T number{};
+    if (std::from_chars(start, next_, number).ec == std::errc()) return number;
+    if constexpr (sizeof...(Others) > 0)
+      return parsed<Others...>(start);
+    else
       return {};
-    }
-    return number;
   }
 
   bool number(Json& json) {
-    const Number number = read_number();
-    if (number.kind == Number::Kind::integer) json.emplace<std::int64_t>(number.whole);
-    if (number.kind == Number::Kind::decimal) json.emplace<double>(number.value);
-    if (number.kind != Number::Kind::large) return number.kind != Number::Kind::none;
-    const char* const start = next_;
-    if (*next_ == '-') ++next_;
-    digits(0);
-    const auto read = [&](auto& result) {
-      return std::from_chars(start, next_, result).ec == std::errc();
-    };
-    return read(json.emplace<std::int64_t>()) || read(json.emplace<std::uint64_t>());
+    return std::visit(
+        [&]<class T>(T number) {
+          if constexpr (!std::is_same_v<T, std::monostate>) json.emplace<T>(number);
+          return !std::is_same_v<T, std::monostate>;
+        },
+        read_number());
   }
 
   static bool is_digit(char c) { return c >= '0' && c <= '9'; }

@@ -560,7 +560,7 @@ Job make_job(Document given, TensorFiles& files) {
   if (job.outputs.empty())
     job.outputs =
         default_outputs(contains(job.tensors, Input::W_O) || contains(job.tensors, Input::W_UV));
-  files.budget().charge(bytes_of_conversions(job), "inputs", "convert");
+  files.budget().charge(bytes_of_conversions(job, false), "inputs", "convert");
   if (without_drawn) job.document = *std::move(without_drawn);
   return job;
 }

@@ -218,7 +218,7 @@ std::size_t bytes_of_rule_tables(const TensorMap& tensors) {
   return bytes;
 }
 
-std::size_t bytes_of_conversions(const AttentionArguments& given) {
+std::size_t bytes_of_conversions(const AttentionArguments& given, bool of_all) {
   const DType compute = compute_dtype(result_dtype(given.tensors, given.options));
   std::size_t bytes = bytes_of_rule_tables(given.tensors);
   for (const auto& [name, tensor] : given.tensors) {
@@ -226,7 +226,7 @@ std::size_t bytes_of_conversions(const AttentionArguments& given) {
     if (!input) continue;
     const DType dtype = converted_dtype(input, tensor.dtype(), compute);
     const bool is_made = dtype != tensor.dtype() && !(tensor.rows() && is_float(tensor.dtype())) &&
-                         !(is_operand(*input) && is_widened_later(tensor, dtype));
+                         (of_all || !may_stay_narrow(*input) || !is_widened_later(tensor, dtype));
     if (is_made) bytes = saturating_sum(bytes, saturating_product({tensor.size(), size_of(dtype)}));
   }
   return bytes;

@@ -138,9 +138,9 @@ inline bool leaves_sinks_out(const Inputs& in) { return in[Input::sinks] && !in.
 /// An upper bound on the bytes that make_inputs() takes for the tables of rules, trees and blocks.
 std::size_t bytes_of_rule_tables(const TensorMap& tensors);
 
-/// The same with the copies of tensors that have other dtypes than the computation, except those of
-/// operands that kernels may read as they are (problem/shapes.h).
-std::size_t bytes_of_conversions(const AttentionArguments& given);
+/// The same with the copies of tensors that have other dtypes than the computation; without
+/// `of_all`, except tensors that may stay as they are (may_stay_narrow() in problem/shapes.h).
+std::size_t bytes_of_conversions(const AttentionArguments& given, bool of_all);
 
 /// Keeps the tensors and the options. Errors: data, with all problems.
 Inputs make_inputs(const AttentionArguments& given);

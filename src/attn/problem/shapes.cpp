@@ -148,7 +148,7 @@ DType converted_dtype(std::optional<Input> input, DType given, DType compute) {
   return is_of(input, InputKind::mask) ? DType::boolean : DType::i64;
 }
 
-bool is_operand(Input input) {
+bool may_stay_narrow(Input input) {
   return input == Input::Q || input == Input::K || input == Input::V || input == Input::past_K ||
          input == Input::past_V;
 }
@@ -161,7 +161,7 @@ TensorMap as_numbers(const TensorMap& tensors, DType compute, AxisLengths& axes)
     try {
       const DType dtype = converted_dtype(input, tensor.dtype(), compute);
       const Tensor computed = computed_rows(tensor, dtype);
-      numbers.set(name, is_operand(*input) ? widened(computed, dtype) : cast(computed, dtype));
+      numbers.set(name, may_stay_narrow(*input) ? widened(computed, dtype) : cast(computed, dtype));
     } catch (const Error& error) {
       axes.problem({.subject = name, .message = error.what()});
     }

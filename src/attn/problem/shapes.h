@@ -34,11 +34,12 @@ DType result_dtype(const TensorMap& tensors, const Options& options);
 /// flags, booleans for integers. Flags are booleans.
 DType converted_dtype(std::optional<Input> input, DType given, DType compute);
 
-/// Whether kernels read the tensor, in any dtype: Q, K, V, past_K and past_V.
-bool is_operand(Input input);
+/// Q, K, V and the past: they stay in the type in which they are stored until something other than
+/// a kernel reads them.
+bool may_stay_narrow(Input input);
 
-/// All tensors except masks and flags, converted (converted_dtype()), operands when they are first
-/// read (tensor/widened.h). Reports uint64 values that do not fit int64.
+/// All tensors except masks and flags, converted (converted_dtype()), some only when they are first
+/// read (may_stay_narrow(), tensor/widened.h). Reports uint64 values that do not fit int64.
 TensorMap as_numbers(const TensorMap& tensors, DType compute, AxisLengths& axes);
 
 /// A mask as booleans, or as floats of dtype `compute` that are added. Integers 0 and 1 become

@@ -1,6 +1,7 @@
 #include "attn/tensor/rearrange.h"
 
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "attn/tensor/gathered_rows.h"
@@ -76,6 +77,8 @@ Tensor take_rows(const Tensor& tensor, const std::vector<std::size_t>& rows) {
 
 Tensor repeated(const Tensor& tensor, std::size_t count) {
   Shape shape = tensor.shape();
+  if (const Tensor* const narrow = tensor.narrow())
+    return widened(repeated(narrow->reshaped(shape), count), tensor.dtype());
   shape[0] = count;
   Tensor all(tensor.dtype(), shape);
   for (std::size_t i = 0; i < count && tensor.bytes() > 0; ++i)
@@ -83,12 +86,26 @@ Tensor repeated(const Tensor& tensor, std::size_t count) {
   return all;
 }
 
+namespace {
+
+/// The same numbers in this type if they are stored in it, or are few and exact in it.
+std::optional<Tensor> stored_in(const Tensor& tensor, DType dtype) {
+  constexpr std::size_t kFewBytes = 131072;
+  if (tensor.stored().dtype() == dtype) return tensor.stored().reshaped(tensor.shape());
+  if (tensor.narrow() || tensor.rows() || tensor.bytes() > kFewBytes) return std::nullopt;
+  Tensor rounded = cast(tensor, dtype);
+  const Tensor again = cast(rounded, tensor.dtype());
+  const bool is_exact =
+      tensor.size() == 0 || std::memcmp(again.raw(), tensor.raw(), tensor.bytes()) == 0;
+  return is_exact ? std::optional(std::move(rounded)) : std::nullopt;
+}
+
+}  // namespace
+
 Tensor append_rows(const Tensor& before, const Tensor& behind) {
-  if (before.narrow() && behind.narrow() && before.dtype() == behind.dtype() &&
-      before.stored().dtype() == behind.stored().dtype())
-    return widened(append_rows(before.stored().reshaped(before.shape()),
-                               behind.stored().reshaped(behind.shape())),
-                   before.dtype());
+  if (before.narrow() && before.dtype() == behind.dtype())
+    if (const auto same = stored_in(behind, before.stored().dtype()))
+      return widened(append_rows(before.stored().reshaped(before.shape()), *same), before.dtype());
   const DType dtype = before.dtype() == DType::i64 ? behind.dtype() : before.dtype();
   const Tensor parts[] = {cast(before, dtype), cast(behind, dtype)};
   Shape shape = before.shape();

@@ -98,7 +98,8 @@ class Tensor {
   /// The same numbers in a narrower type, whose shape may be another; nullptr for all tensors but
   /// those of widened().
   const Tensor* narrow() const { return deferred() ? deferred()->narrow() : nullptr; }
-  const Tensor& stored() const { return narrow() ? *narrow() : *this; }  ///< narrow() or this
+  const Tensor& stored() const& { return narrow() ? *narrow() : *this; }  ///< narrow() or this
+  const Tensor& stored() && = delete;
 
   /// What deferred_transpose() has made, whose shape may be another; nullptr for all other tensors.
   const TransposedMatrix* transpose() const {

@@ -28,6 +28,7 @@ class WidenedElements final : public DeferredElements {
 }  // namespace
 
 Tensor widened(const Tensor& tensor, DType dtype) {
+  if (tensor.dtype() == dtype) return tensor;
   const Tensor& stored = tensor.stored();
   if (!is_widened_later(stored, dtype)) return cast(tensor, dtype);
   return Tensor(dtype, tensor.shape(),

@@ -1,6 +1,6 @@
-// Floats that are stored in a narrower type. They are converted when they are first read, and never
-// if cast() asks for a narrower type or a kernel reads the narrow ones: kernels convert rows while
-// they pack them, and gradients are computed in float64 before and behind kernels in float32.
+// Floats that are stored in a narrower type. They are converted when they are first read, but not
+// by cast(), which converts the stored ones, nor by kernels, which convert rows while they pack
+// them. Gradients are computed in float64 before and behind kernels in float32.
 #pragma once
 
 #include "attn/tensor/tensor.h"
