@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -79,37 +80,24 @@ void round_with_avx2(const float* from, std::size_t count, BFloat16* to) {
 }
 #endif
 
-/// Integers of the size of T, and its infinity.
+/// The bits of infinity.
 template <class T>
-struct Layout;
-template <>
-struct Layout<double> {
-  using Bits = std::uint64_t;
-  static constexpr Bits kInfinity = 0x7FF0000000000000;
-};
-template <>
-struct Layout<float> {
-  using Bits = std::uint32_t;
-  static constexpr Bits kInfinity = 0x7F800000;
-};
-template <>
-struct Layout<Half> {
-  using Bits = std::uint16_t;
-  static constexpr Bits kInfinity = 0x7C00;
-};
-template <>
-struct Layout<BFloat16> {
-  using Bits = std::uint16_t;
-  static constexpr Bits kInfinity = 0x7F80;
-};
+std::uint64_t infinity_bits() {
+  const T infinity(std::numeric_limits<double>::infinity());
+  if constexpr (sizeof(T) == 2)
+    return infinity.bits;
+  else
+    return std::bit_cast<std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>(
+        infinity);
+}
 
 /// Whether a number without its sign is at least `least`. Adding what is missing makes its sign bit
 /// 1, without a carry into the next number, so words of several numbers are added. The loop has no
 /// exit, so that compilers vectorize it.
 template <class T>
-bool any_at_least(std::span<const T> numbers, typename Layout<T>::Bits least) {
+bool any_at_least(std::span<const T> numbers, std::uint64_t least) {
   using Word = std::uint64_t;
-  constexpr Word kEach = ~Word{0} / std::numeric_limits<typename Layout<T>::Bits>::max();
+  constexpr Word kEach = ~Word{0} / (~Word{0} >> 8 * (sizeof(Word) - sizeof(T)));  // 1 in each
   constexpr Word kSign = Word{1} << (8 * sizeof(T) - 1), kMagnitude = (kSign - 1) * kEach;
   const Word missing = (kSign - least) * kEach;
   const auto* const bytes = reinterpret_cast<const std::byte*>(numbers.data());
@@ -148,12 +136,12 @@ void convert_all(const float* from, std::size_t count, BFloat16* to) {
 
 template <class T>
 bool any_nan(std::span<const T> numbers) {
-  return any_at_least(numbers, static_cast<typename Layout<T>::Bits>(Layout<T>::kInfinity + 1));
+  return any_at_least(numbers, infinity_bits<T>() + 1);
 }
 
 template <class T>
 bool all_finite(std::span<const T> numbers) {
-  return !any_at_least(numbers, Layout<T>::kInfinity);
+  return !any_at_least(numbers, infinity_bits<T>());
 }
 
 template bool any_nan(std::span<const double>);
