@@ -1,6 +1,7 @@
 // Which inputs make_inputs() accepts, and the exact messages for those it refuses.
 #include "attn/problem/inputs.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
@@ -226,5 +227,109 @@ TEST_CASE("all errors are reported at once") {
     INFO(start);
     CHECK(std::count_if(lines.begin(), lines.end(),
                         [&](const std::string& line) { return line.rfind(start, 0) == 0; }) == 1);
+  }
+}
+
+namespace {
+
+/// Tensors of these forms whose elements are small, and differ between seeds.
+TensorMap numbers_of(const std::vector<Given>& given, int seed) {
+  TensorMap tensors;
+  for (const Given& one : given) {
+    Tensor tensor(DType::i64, one.shape);
+    for (std::int64_t& element : tensor.mutable_data<std::int64_t>()) element = seed++ % 2;
+    tensors.set(one.name, cast(tensor, one.dtype));
+  }
+  return tensors;
+}
+
+/// Whether all tensors of both problems have the same elements.
+bool hold_the_same(const Inputs& one, const Inputs& other) {
+  return std::all_of(kInputs.begin(), kInputs.end(), [&](const InputRow& row) {
+    const std::optional<Tensor>&a = one[row.input], &b = other[row.input];
+    if (!a || !b) return !a && !b;
+    return a->dtype() == b->dtype() && a->shape() == b->shape() &&
+           std::equal(a->raw(), a->raw() + a->bytes(), b->raw());
+  });
+}
+
+}  // namespace
+
+TEST_CASE("a problem that differs only in numbers is that of make_inputs()") {
+  struct Case {
+    std::vector<Given> given;
+    Options options = {};
+  };
+  Options blhd, offset = with_heads(2);
+  blhd.layout = Layout::blhd;
+  offset.qk_norm = QkNorm::rms;
+  offset.norm_offset = 1;
+  const std::vector<Case> cases = {
+      {{{"embeddings", {4, 3}}, {"W_Q", {3, 2}}, {"W_K", {3, 2}, DType::i64}, {"b_Q", {2}}}},
+      {{{"Q", {2, 3, 4, 7}}, {"K", {2, 5, 2, 7}}, {"V", {2, 5, 2, 6}}}, blhd},
+      {{{"Q", {2, 3, 8}, DType::f32}, {"K", {5, 8}, DType::f16}}, with_heads(2)},
+      {{{"Q", {3, 8}}, {"K", {5, 8}}, {"past_K", {2, 6, 4}}, {"past_V", {2, 6, 4}}}, with_heads(2)},
+      {{{"Q", {3, 8}}, {"K", {5, 8}}, {"q_norm", {4}}, {"k_norm", {4}}}, offset},
+      {{{"Q", {3, 8}}, {"K", {5, 8}}, {"bias_K", {8}}, {"bias_V", {8}}}, with_heads(2)}};
+  for (const auto& [given, options] : cases) {
+    Inputs in = make_inputs({numbers_of(given, 0), options});
+    const Inputs other = make_inputs({numbers_of(given, 1), options});
+    CHECK_FALSE(hold_the_same(in, other));
+    REQUIRE(release_numbers(in));
+    REQUIRE(replace_numbers(in, other));
+    CHECK(hold_the_same(in, other));
+  }
+}
+
+TEST_CASE("a problem that differs in more than numbers is not replaced") {
+  const std::vector<Given> plain = {{"Q", {3, 4}}, {"K", {5, 4}}};
+  const auto differs = [&](std::vector<Given> given, const Options& options = {}) {
+    Inputs in = make_inputs({numbers_of(plain, 0), {}});
+    const bool is_replaced =
+        release_numbers(in) && replace_numbers(in, {numbers_of(given, 1), options});
+    CHECK((is_replaced || replace_numbers(in, {numbers_of(plain, 1), {}})));
+    return !is_replaced;
+  };
+  CHECK_FALSE(differs(plain));
+  CHECK(differs({{"Q", {3, 4}}, {"K", {6, 4}}}));
+  CHECK(differs({{"Q", {3, 4}}, {"K", {5, 4}, DType::f32}}));
+  CHECK(differs({{"Q", {3, 4}}, {"K", {5, 4}}, {"V", {5, 4}}}));
+  CHECK(differs({{"Q", {3, 4}}}));
+  CHECK(differs({{"K", {5, 4}}, {"Q", {3, 4}}}));
+  Options causal;
+  causal.causal = true;
+  CHECK(differs(plain, causal));
+}
+
+TEST_CASE("released numbers are freed") {
+  const std::shared_ptr<const std::byte> owner(new std::byte[32](),
+                                               std::default_delete<std::byte[]>());
+  const Tensor Q(DType::f64, {2, 2}, owner);
+  TensorMap tensors;
+  tensors.set("Q", Q);
+  tensors.set("K", Q);
+  Inputs in = make_inputs({tensors, {}});
+  const long others = owner.use_count();
+  REQUIRE(release_numbers(in));
+  CHECK(owner.use_count() < others);
+  CHECK(owner.use_count() == 4);  // owner, Q and two in `tensors`
+}
+
+TEST_CASE("numbers that are checked one by one are not released") {
+  for (const Given& checked : std::vector<Given>{{"mask", {3, 5}, DType::i64},
+                                                 {"bias", {3, 5}},
+                                                 {"key_mask", {5}, DType::i64},
+                                                 {"key_lengths", {}, DType::i64},
+                                                 {"documents", {3}, DType::i64},
+                                                 {"dropout_mask", {3, 5}},
+                                                 {"sinks", {1}},
+                                                 {"grad_context", {3, 4}},
+                                                 {"V", {5, 4}, DType::u64}}) {
+    INFO(checked.name);
+    std::vector<Given> given = {{"Q", {3, 4}}, {"K", {5, 4}}, checked};
+    if (checked.name == "documents") given.push_back({"key_documents", {5}, DType::i64});
+    Inputs in = make_inputs({numbers_of(given, 0), {}});
+    CHECK_FALSE(release_numbers(in));
+    CHECK(hold_the_same(in, make_inputs({numbers_of(given, 0), {}})));
   }
 }

@@ -300,4 +300,45 @@ Inputs make_inputs(const AttentionArguments& given) {
   return in;
 }
 
+namespace {
+
+/// Whether make_inputs() reads nothing of such a tensor but its shape and its dtype.
+bool is_checked_by_shape(const std::optional<Input>& input, const Tensor& tensor) {
+  return input && row_of(*input).kind == InputKind::factor && *input != Input::bias &&
+         tensor.dtype() != DType::u64 && !tensor.rows();
+}
+
+}  // namespace
+
+bool release_numbers(Inputs& in) {
+  for (const auto& [name, tensor] : in.tensors)
+    if (!is_checked_by_shape(input_named(name), tensor)) return false;
+  TensorMap released;
+  for (const auto& [name, tensor] : in.tensors) {
+    released.set(name, Tensor(tensor.dtype(), tensor.shape(), std::shared_ptr<const std::byte>()));
+    in[*input_named(name)].reset();
+  }
+  in.tensors = std::move(released);
+  return true;
+}
+
+bool replace_numbers(Inputs& in, const AttentionArguments& given) {
+  if (given.tensors.size() != in.tensors.size() || !(given.options == in.options)) return false;
+  std::vector<std::pair<Input, Tensor>> numbers;
+  numbers.reserve(given.tensors.size());
+  auto released = in.tensors.begin();
+  for (const auto& [name, tensor] : given.tensors) {
+    const auto& [its_name, form] = *released++;
+    const std::optional<Input> input = input_named(name);
+    if (name != its_name || tensor.dtype() != form.dtype() || tensor.shape() != form.shape() ||
+        !is_checked_by_shape(input, tensor))
+      return false;
+    numbers.emplace_back(*input, as_number(*input, tensor, in.compute));
+  }
+  static_cast<AttentionArguments&>(in) = given;  // equal options may have zeros of another sign
+  in.scale = score_scale(given.options, in.D);
+  for (const auto& [input, tensor] : numbers) in[input] = to_full_layout(input, tensor, in);
+  return true;
+}
+
 }  // namespace attn

@@ -153,15 +153,19 @@ bool may_stay_narrow(Input input) {
          input == Input::past_V;
 }
 
+Tensor as_number(Input input, const Tensor& tensor, DType compute) {
+  const DType dtype = converted_dtype(input, tensor.dtype(), compute);
+  const Tensor computed = computed_rows(tensor, dtype);
+  return may_stay_narrow(input) ? widened(computed, dtype) : cast(computed, dtype);
+}
+
 TensorMap as_numbers(const TensorMap& tensors, DType compute, AxisLengths& axes) {
   TensorMap numbers;
   for (const auto& [name, tensor] : tensors) {
     const auto input = input_named(name);
     if (!input || is_of(input, InputKind::mask) || is_of(input, InputKind::flag)) continue;
     try {
-      const DType dtype = converted_dtype(input, tensor.dtype(), compute);
-      const Tensor computed = computed_rows(tensor, dtype);
-      numbers.set(name, may_stay_narrow(*input) ? widened(computed, dtype) : cast(computed, dtype));
+      numbers.set(name, as_number(*input, tensor, compute));
     } catch (const Error& error) {
       axes.problem({.subject = name, .message = error.what()});
     }

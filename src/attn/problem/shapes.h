@@ -38,8 +38,11 @@ DType converted_dtype(std::optional<Input> input, DType given, DType compute);
 /// a kernel reads them.
 bool may_stay_narrow(Input input);
 
-/// All tensors except masks and flags, converted (converted_dtype()), some only when they are first
-/// read (may_stay_narrow(), tensor/widened.h). Reports uint64 values that do not fit int64.
+/// A tensor of numbers, converted (converted_dtype()), or when it is first read (may_stay_narrow(),
+/// tensor/widened.h). Errors: data, for a uint64 value that does not fit int64.
+Tensor as_number(Input input, const Tensor& tensor, DType compute);
+
+/// as_number() of all tensors except masks and flags. Reports its errors.
 TensorMap as_numbers(const TensorMap& tensors, DType compute, AxisLengths& axes);
 
 /// A mask as booleans, or as floats of dtype `compute` that are added. Integers 0 and 1 become
