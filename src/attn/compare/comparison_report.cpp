@@ -119,10 +119,10 @@ Json search_json(const Diagnosis& diagnosis) {
   return Json{JsonObject{{"hypotheses", count(diagnosis.tested)},
                          {"pairs", count(diagnosis.pairs)},
                          {"untested", strings(diagnosis.untested)},
-                         {"queries", count(diagnosis.queries)},
-                         {"of_queries", count(diagnosis.all_queries)},
-                         {"heads", count(diagnosis.heads)},
-                         {"of_heads", count(diagnosis.all_heads)}}};
+                         {"queries", count(diagnosis.sample.queries)},
+                         {"of_queries", count(diagnosis.sample.all_queries)},
+                         {"heads", count(diagnosis.sample.heads)},
+                         {"of_heads", count(diagnosis.sample.all_heads)}}};
 }
 
 std::vector<std::string> texts_of(const std::vector<Hint>& hints) {

@@ -25,12 +25,11 @@ struct Diagnosis {
   std::vector<Finding> findings;
   std::string arithmetic;  ///< the precision that explains it instead; "" if none does
   double explained_before = 0;
-  std::size_t tested = 0, pairs = 0;         ///< hypotheses that apply, and pairs of them
-  std::vector<std::string> untested;         ///< ids of those that were not tested
-  std::string why_untested;                  ///< "after 2 s"
-  std::size_t queries = 0, all_queries = 0;  ///< sampled, and in the result
-  std::size_t heads = 0, all_heads = 0;      ///< the same of key/value heads of all items
-  std::vector<std::string> pattern;          ///< where the result is wrong, one line each
+  std::size_t tested = 0, pairs = 0;  ///< hypotheses that apply, and pairs of them
+  std::vector<std::string> untested;  ///< ids of those that were not tested
+  std::string why_untested;           ///< "after 2 s"
+  SampleSize sample;
+  std::vector<std::string> pattern;  ///< where the result is wrong, one line each
 };
 
 /// Without --diagnose.

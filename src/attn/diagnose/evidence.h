@@ -39,6 +39,12 @@ struct Excerpt {
   const Pattern* pattern = nullptr;     ///< where all elements are wrong
 };
 
+/// How much of a result is a sample: queries, and key/value heads of all items.
+struct SampleSize {
+  std::size_t queries = 0, all_queries = 0;
+  std::size_t heads = 0, all_heads = 0;
+};
+
 /// How many elements a variant explains: those within its error bound, or NaN or infinite like it.
 struct Fit {
   std::size_t elements = 0, outside = 0;

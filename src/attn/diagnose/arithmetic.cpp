@@ -1,0 +1,158 @@
+#include "attn/diagnose/arithmetic.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <variant>
+
+#include "attn/attention/score.h"
+#include "attn/base/error.h"
+#include "attn/diagnose/hidden_keys.h"
+#include "attn/diagnose/rounded_weights.h"
+#include "attn/problem/layout.h"
+
+namespace attn {
+namespace {
+
+/// Errors of rounding: nearly the largest of rows / the median.
+constexpr double kMostUneven = 12;
+
+/// Whether each row is that of a query or key, and not a sum over all of them, as in the
+/// gradients of parameters.
+bool has_rows_of_tokens(const ComparedSample& sample) {
+  const Gradient* gradient = std::get_if<Gradient>(&sample.evidence().output);
+  if (gradient == nullptr) return true;
+  const AxisList axes = gradient_axes(gradient->of, sample.given_in());
+  if (axes.contains(Axis::L)) return sample.evidence().view.R == sample.given_in().L;
+  return std::any_of(axes.begin(), axes.end(),
+                     [](Axis axis) { return axis == Axis::N || axis == Axis::P; });
+}
+
+/// Whether rounding may cause the errors: nearly all rows are wrong, by about the same share of
+/// their numbers. A mistake in some heads, items or rows is not like this, but in sums over all
+/// queries it may be.
+bool is_like_rounding(const ComparedSample& sample) {
+  if (!has_rows_of_tokens(sample)) return false;
+  const std::vector<double> errors = row_errors(sample.evidence());
+  const auto wrong = std::count_if(errors.begin(), errors.end(), [](double x) { return x > 1; });
+  if (2 * static_cast<std::size_t>(wrong) < errors.size()) return false;
+  std::vector<double> shares;  // of rows of each item and head
+  for (const ComparedPart& part : sample.parts()) {
+    const auto a = part.result.data<double>(), b = part.reference.data<double>();
+    const std::size_t columns = std::max<std::size_t>(1, part.result.shape().back());
+    for (std::size_t row = 0; row < a.size(); row += columns) {
+      double of_error = 0, of_row = 0;
+      for (std::size_t i = row; i < row + columns; ++i)
+        if (std::isfinite(a[i]) && std::isfinite(b[i]))
+          of_error += (a[i] - b[i]) * (a[i] - b[i]), of_row += b[i] * b[i];
+      if (of_row > 0) shares.push_back(std::sqrt(of_error / of_row));
+    }
+  }
+  if (shares.empty()) return false;
+  std::sort(shares.begin(), shares.end());
+  const double median = shares[(shares.size() - 1) / 2], most = shares[shares.size() * 999 / 1000];
+  return most <= kMostUneven * median;
+}
+
+}  // namespace
+
+void test_rounded_weights(Search& search) {
+  ComparedSample& sample = search.sample();
+  if (sample.evidence().precision == nullptr || search.is_over() ||
+      !may_count_hidden_keys(sample.base(), sample.in()) ||
+      (sample.output() != Output::context && sample.output() != Output::head_context) ||
+      sample.base().has(Input::dropout_mask))
+    return;
+  constexpr double kMostRows = 0.9;
+  std::vector<WeightRounding> left = weight_roundings();
+  std::vector<Fit> fits(left.size());
+  for (ComparedPart& part : sample.parts()) {
+    if (left.empty()) return;
+    const Tensor scores =
+        evaluate(sample.base(), Output::masked_scores, part.queries, nullptr).values;
+    for (std::size_t i = left.size(); i-- > 0;) {
+      const Tensor context = context_with(left[i], scores, sample.base());
+      if (context.shape() == part.result.shape())
+        fits[i].add(sample.fit_of(part, context, part.bounds ? &*part.bounds : nullptr));
+      if (fits[i].elements > 0 && fits[i].explained() >= kMostRows) continue;
+      left.erase(left.begin() + static_cast<std::ptrdiff_t>(i));
+      fits.erase(fits.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+  std::size_t best = left.size();
+  for (std::size_t i = left.size(); i-- > 0;)
+    if (10 * fits[i].outside <= sample.before().outside &&
+        3 * fits[i].rms() <= sample.before().rms() &&
+        (best == left.size() || fits[i].rms() <= fits[best].rms()))
+      best = i;
+  if (best < left.size()) search.found().arithmetic = left[best].text();
+}
+
+void test_rounded_factors(Search& search) {
+  ComparedSample& sample = search.sample();
+  if (sample.evidence().precision == nullptr || search.is_over() || !sample.depends_on_scores() ||
+      sample.base().options.score != Score::dot || sample.base().options.bf16_scores)
+    return;
+  Variant rounded = sample.base();
+  for (const Input input : {Input::Q, Input::K, Input::past_K})
+    if (const Tensor* tensor = sample.base().find(input))
+      rounded.set(input, cast(rounded_to_bf16(*tensor), DType::f64));
+  Fit total;
+  for (ComparedPart& part : sample.parts()) {
+    const Tensor values = evaluate(rounded, *sample.output(), part.queries, nullptr).values;
+    if (values.shape() != part.result.shape()) return;
+    total.add(sample.fit_of(part, values, part.bounds ? &*part.bounds : nullptr));
+  }
+  const bool leaves_few = 10 * total.outside <= sample.before().outside;
+  if ((leaves_few ? 3 : 10) * total.rms() <= sample.before().rms())
+    search.found().arithmetic = "scores of bf16 factors (compute: bf16)";
+}
+
+void test_arithmetic(Search& search, const std::vector<std::string>& names, bool sums) {
+  ComparedSample& sample = search.sample();
+  if (sample.evidence().precision == nullptr ||
+      !(sample.depends_on_scores() || sample.is_of_gradients()) || !is_like_rounding(sample))
+    return;
+  for (const std::string& name : names) {
+    if (sample.is_of_gradients() && search.is_over()) {  // these bounds take long
+      search.found().untested.emplace_back("arithmetic");
+      return;
+    }
+    const Precision other = *precision_named(name);
+    const Precision tried = sums ? with_sums_in(*sample.evidence().precision, other) : other;
+    const Precision& own = *sample.evidence().precision;
+    if (sums ? tried.sum <= own.sum : std::max(tried.factor, tried.sum) <= own.factor) continue;
+    // Bounds for the worst case can be as large as the values, and then contain any mistake.
+    const double limit =
+        sums ? std::min(32 * tried.sum, 0.05) : 8 * std::max(tried.factor, tried.sum);
+    if (sample.before().rms() > limit * sample.reference_rms()) continue;
+    Fit total;
+    InputErrors known;
+    std::optional<Tensor> whole;  // bounds of a gradient
+    try {
+      for (ComparedPart& part : sample.parts()) {
+        if (sample.depends_on_scores()) {
+          const Evaluated base =
+              evaluate(sample.base(), *sample.output(), part.queries, &tried, &known);
+          if (!base.bounds) return;
+          total.add(sample.fit_of(part, part.reference, &*base.bounds));
+          continue;
+        }
+        if (part.bounds && !whole)
+          whole = taken(expected_error(sample.evidence().output, sample.given_in(), tried),
+                        sample.evidence().view);
+        if (!whole) return;
+        const Tensor bounds = sample.with_heads(*whole, part.heads);
+        total.add(sample.fit_of(part, part.reference, &bounds));
+      }
+    } catch (const Error&) {  // inputs that overflow this precision
+      continue;
+    }
+    if (total.explained() < kExplained || 10 * total.outside > sample.before().outside) continue;
+    if (!search.found().arithmetic.empty()) search.found().arithmetic += " or ";
+    search.found().arithmetic += sums ? "sums in " + name : name;
+    return;
+  }
+}
+
+}  // namespace attn
