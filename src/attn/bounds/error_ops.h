@@ -253,15 +253,18 @@ class ErrorOps {
     return {{std::move(masked), std::move(error)}, std::move(visible)};
   }
 
+  /// The value has errors of its own if softmax.precision rounds it.
   std::pair<Bounded, Bounded> normalise(const Bounded& masked, const VisibleKeys& visible,
                                         const std::optional<Bounded>& given_sinks) const {
+    const SoftmaxErrors own = softmax_errors();
+    const double s = own.of_functions;
     const auto [weights, logsumexp] =
         exact_.normalise(masked.value, visible, value_of(given_sinks));
     Tensor of_weights = masked.error;  // replaced by the errors of the weights, row by row
     Tensor of_logsumexp(DType::f64, logsumexp.shape());
     const auto out = of_weights.mutable_data<double>();
     const auto sums = of_logsumexp.mutable_data<double>();
-    const double roundings = bounds::growth(keys_ + (given_sinks ? 1 : 0)) * s_;
+    const double roundings = bounds::growth(keys_ + (given_sinks ? 1 : 0)) * s;
     const double unit = 1 / std::abs(in_.options.temperature);
     const Tensor sinks =
         given_sinks ? bounds::magnitude(given_sinks->value) : Tensor(DType::f64, {in_.H});
@@ -282,19 +285,23 @@ class ErrorOps {
       for (std::size_t j = 0; j < in_.S; ++j) {
         const double argument = bounds::finite(std::abs(scores[j])) * unit + largest;
         const double weight = bounds::finite(w[j]);
-        n[j] = errors[j] * unit + (2 * argument + 4) * s_;
+        const double of_score = own.unit * bounds::finite(std::abs(scores[j])) * unit + own.least;
+        n[j] = errors[j] * unit + of_score + (2 * argument + 4) * s;
         shared += weight * n[j];
         seen += weight;
       }
       if (given_sinks && seen < 1)
-        shared += (1 - seen) * (of_sinks.data<double>()[head] + (2 * (sink + largest) + 4) * s_);
-      const double of_row = shared + roundings + 2 * s_;
+        shared += (1 - seen) * (of_sinks.data<double>()[head] + (2 * (sink + largest) + 4) * s);
+      const double of_row = shared + roundings + 2 * s;
       const double log = logsumexp.data<double>()[row];
-      for (std::size_t j = 0; j < in_.S; ++j)
-        errors[j] = error_of_weight(bounds::finite(w[j]), scores[j] / in_.options.temperature - log,
-                                    n[j] + of_row, roundings + 4 * s_);
+      for (std::size_t j = 0; j < in_.S; ++j) {
+        const double weight = bounds::finite(w[j]);
+        const double error = error_of_weight(weight, scores[j] / in_.options.temperature - log,
+                                             n[j] + of_row, roundings + 4 * s);
+        errors[j] = error + own.unit * (weight + error) + (error > 0 ? own.least : 0);
+      }
       const double lse = bounds::finite(std::abs(log));
-      sums[row] = shared + roundings + 4 * s_ + 2 * s_ * lse;
+      sums[row] = shared + roundings + 4 * s + 2 * s * lse;
     }
     return {{weights, std::move(of_weights)}, {logsumexp, std::move(of_logsumexp)}};
   }
@@ -539,6 +546,21 @@ class ErrorOps {
   const Precision& precision() const { return precision_; }
 
  private:
+  /// What softmax.precision adds to the errors of scores and of weights, relative and near 0, once
+  /// for the result and once for the value; and s of the softmax, likewise.
+  struct SoftmaxErrors {
+    double unit = 0, least = 0, of_functions = 0;
+  };
+  SoftmaxErrors softmax_errors() const {
+    const SoftmaxPrecision chosen = in_.options.softmax_precision;
+    if (chosen == SoftmaxPrecision::automatic) return {.of_functions = s_};
+    const Precision rounded = *precision_named(chosen == SoftmaxPrecision::f16    ? "f16"
+                                               : chosen == SoftmaxPrecision::bf16 ? "bf16"
+                                               : chosen == SoftmaxPrecision::f32  ? "f32"
+                                                                                  : "f64");
+    return {2 * rounded.result, 2 * rounded.least, s_ + rounded.sum};
+  }
+
   /// Whether numbers that are stored as 0 may matter.
   bool has_coarse_least() const { return least_weight_ > 0x1p-60; }
 

@@ -172,7 +172,6 @@ std::string missing_bound_reason(const Request& request, const Options& options)
   if (row_of(*output).phase == Phase::scores || *output == Output::masked_scores) return "";
   if (options.normaliser != Normaliser::softmax) return "for normalisers other than softmax";
   if (options.softmax_axis != SoftmaxAxis::keys) return "with softmax.axis all";
-  if (options.softmax_precision != SoftmaxPrecision::automatic) return "with softmax.precision";
   return "";
 }
 

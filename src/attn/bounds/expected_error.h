@@ -35,7 +35,8 @@
 //   weights   w (exp(t) - 1), t = n + sum_k w_k n_k + g(S) s + 2 s,
 //             n = e(masked) + 2 s (|x| + |max x|) + 4 s: the argument of exp, and exp itself
 //             at most max(w, 1 - w) + (g(S) + 4) s, because w and its computed value are at most 1
-//             a sink counts as a key
+//             a sink counts as a key; with softmax.precision, whose unit roundoff is p: 2 p |x| in
+//             n and 2 p w more, for the result and the rounded reference, and s is the sum of both
 //   logsumexp sum_k w_k n_k + (g(S) + 4) s + 2 s |.|
 //   entropy   sum_k (e(w_k) + tiny) (1 + |log w_k|) + (g(S) + 3) s w_k |log w_k|
 //   context   e(w) |V| + w e(V) + c(S) w |V| + min(f w |V|, 4 f |w V|_2) + 4 tiny |V|_2

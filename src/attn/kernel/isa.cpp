@@ -1,6 +1,5 @@
 #include "attn/kernel/isa.h"
 
-#include <cpuid.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,6 +13,10 @@
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 namespace attn::kernel {
 namespace {
