@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attn/batch/jobs.h"
+#include "attn/batch/kept_jobs.h"
 #include "attn/batch/manifest.h"
 #include "attn/batch/memory_budget.h"
 #include "attn/io/file_cache.h"
@@ -25,6 +26,7 @@ struct BatchContext {
   KeySelection only = {};  ///< the keys of each job to use
   FileCache* files = nullptr;
   MemoryBudget* memory = nullptr;
+  KeptJobs* kept_jobs = nullptr;
   std::optional<Naming> naming = {};     ///< empty: results go to standard output
   ScopedDirectories* folders = nullptr;  ///< folders created for results
   const Manifest* earlier = nullptr;     ///< the manifest to resume, or nullptr

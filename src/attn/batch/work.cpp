@@ -1,7 +1,6 @@
 #include "attn/batch/work.h"
 
 #include <algorithm>
-#include <memory>
 #include <new>
 #include <optional>
 #include <set>
@@ -250,25 +249,6 @@ class LayersOfItem {
   std::set<std::string> recorded_;        ///< names of the inputs
 };
 
-/// The jobs that a thread prepares one after the other. Keeps the last one without its tensors, if
-/// it is small.
-class PreparedSeries {
- public:
-  std::unique_ptr<PreparedJob> prepare(const Job& job) {
-    if (last_ && prepare_again(job, *last_)) return std::move(last_);
-    last_ = nullptr;
-    return std::make_unique<PreparedJob>(prepare_job(job));
-  }
-
-  void keep(std::unique_ptr<PreparedJob> job) {
-    constexpr std::size_t kSmall = std::size_t{64} << 10;
-    if (job->plan.bytes <= kSmall && release_numbers(job->inputs)) last_ = std::move(job);
-  }
-
- private:
-  std::unique_ptr<PreparedJob> last_;
-};
-
 /// Returns false if it needs more memory than is free now, and has to be started again.
 bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
   const Item& item = attempt.item;
@@ -277,7 +257,10 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
     attempt.needed = std::max(attempt.needed, bytes);
     return reservation.grow_to(attempt.needed);
   };
-  if (attempt.needed > context.memory->limit()) context.files->clear();
+  if (attempt.needed > context.memory->limit()) {
+    context.files->clear();
+    context.kept_jobs->clear();
+  }
   TensorFiles files(*context.files);
   files.budget().share(reservation.bytes(),
                        [&](std::size_t bytes) { return reservation.grow_to(bytes); });
@@ -292,8 +275,7 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
   Job job = make_job(std::move(document), files);
   check_hidden(hidden, job);
   if (context.naming) require_one_output(job, *context.naming);
-  thread_local PreparedSeries series;
-  std::unique_ptr<PreparedJob> prepared = series.prepare(job);
+  std::unique_ptr<PreparedJob> prepared = context.kept_jobs->prepare(job);
   MemoryEstimate memory(prepared->plan);
   add_copies(prepared->plan, context, memory);
   if (context.dry_run) {
@@ -311,8 +293,8 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
   if (context.naming && context.naming->bundle == 0) writer = writer_of_item(item, context, job);
   const auto [result, warnings] = execute({job, *prepared, &files, job.outputs, context.nan});
   outcome.warning = join(warnings, "; ");
+  context.kept_jobs->keep(std::move(prepared));  // may fail, unlike what follows its delivery
   deliver(result, writer.get(), attempt, context, outcome);
-  series.keep(std::move(prepared));
   return true;
 }
 

@@ -590,8 +590,10 @@ int run_batch(const BatchArgs& args) {
   const std::size_t caches = args.isolate ? worker_count(args) : 1;
   FileCache cache(limits.memory / kCacheFraction / caches, limits, args.lines());
   BatchContext context = context_of(args);
+  KeptJobs kept_jobs;
   context.memory = &memory;
   context.files = &cache;
+  context.kept_jobs = &kept_jobs;
   context.base = base_of(args, cache);
   check_values(context.base);
   check_output_names(context.base);

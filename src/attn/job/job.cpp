@@ -609,11 +609,10 @@ PreparedJob prepare_job(const Job& job, const OutputSet& offered) {
 
 bool prepare_again(const Job& job, PreparedJob& prepared) {
   const auto is_planned = [](const Request& request, const PlannedOutput& planned) {
-    return request == planned.request && !planned.streamed;
+    return request == planned.request;
   };
   const std::vector<PlannedOutput>& planned = prepared.plan.outputs;
-  return job.unstored.empty() &&
-         std::equal(job.outputs.begin(), job.outputs.end(), planned.begin(), planned.end(),
+  return std::equal(job.outputs.begin(), job.outputs.end(), planned.begin(), planned.end(),
                     is_planned) &&
          replace_numbers(prepared.inputs, job);
 }

@@ -89,8 +89,9 @@ struct PreparedJob {
 /// row by row. Errors: data, usage if only flags are at fault; they name the file of each tensor.
 PreparedJob prepare_job(const Job& job, const OutputSet& offered = {});
 
-/// Makes `prepared` the result of prepare_job(job) if it is that of a job with the same outputs
-/// that differs only in numbers (replace_numbers()). Otherwise returns false and changes nothing.
+/// Makes another job's result of prepare_job(), after release_numbers() of its inputs, that of this
+/// job, if the two have the same outputs and differ only in numbers (replace_numbers()). Otherwise
+/// returns false and changes nothing. Neither job has unstored or streamed outputs.
 bool prepare_again(const Job& job, PreparedJob& prepared);
 
 /// Whether the outputs of a result have elements of hidden keys, and none says which these are.

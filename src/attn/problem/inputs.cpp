@@ -302,7 +302,8 @@ Inputs make_inputs(const AttentionArguments& given) {
 
 namespace {
 
-/// Whether make_inputs() reads nothing of such a tensor but its shape and its dtype.
+/// Whether make_inputs() reads nothing of such a tensor but its shape and its dtype. A bias may be
+/// a mask, uint64 may not fit int64, and rows are gathered from a table with a form of its own.
 bool is_checked_by_shape(const std::optional<Input>& input, const Tensor& tensor) {
   return input && row_of(*input).kind == InputKind::factor && *input != Input::bias &&
          tensor.dtype() != DType::u64 && !tensor.rows();
@@ -335,7 +336,8 @@ bool replace_numbers(Inputs& in, const AttentionArguments& given) {
       return false;
     numbers.emplace_back(*input, as_number(*input, tensor, in.compute));
   }
-  static_cast<AttentionArguments&>(in) = given;  // equal options may have zeros of another sign
+  // Equal options, too, since they may have zeros of another sign.
+  static_cast<AttentionArguments&>(in) = given;
   in.scale = score_scale(given.options, in.D);
   for (const auto& [input, tensor] : numbers) in[input] = to_full_layout(input, tensor, in);
   return true;

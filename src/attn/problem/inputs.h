@@ -145,13 +145,14 @@ std::size_t bytes_of_conversions(const AttentionArguments& given, bool of_all);
 /// Keeps the tensors and the options. Errors: data, with all problems.
 Inputs make_inputs(const AttentionArguments& given);
 
-/// Frees the tensors of a problem if nothing but their shapes and dtypes has been checked, and
-/// keeps these for replace_numbers(). Otherwise returns false and changes nothing.
+/// Frees the tensors of a problem and keeps their shapes and dtypes for replace_numbers(), without
+/// which `in` must not be used. Returns false and changes nothing if make_inputs() reads more of
+/// one of the tensors: of masks, biases, tables, indices, uint64 and gathered rows.
 bool release_numbers(Inputs& in);
 
 /// Makes `in` the result of make_inputs(given) after release_numbers(), if only numbers differ:
-/// if the options are equal, as are the names, dtypes and shapes of the tensors. Otherwise returns
-/// false and changes nothing.
+/// if the options are equal, as are the names, dtypes and shapes of the tensors, and
+/// release_numbers() can free these, too. Otherwise returns false and changes nothing.
 bool replace_numbers(Inputs& in, const AttentionArguments& given);
 
 }  // namespace attn
