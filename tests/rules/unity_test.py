@@ -50,6 +50,35 @@ def repeated_names(sources):
     return [f"{name} in {', '.join(paths)}" for name, paths in files.items() if len(paths) > 1]
 
 
+def foreign_constants(sources, headers):
+    """Constants of an anonymous namespace that another file uses: it compiles in a unity file only."""
+    own = {path: {name for name in anonymous_names(text) if re.match(r"k[A-Z]", name)} for path, text in sources}
+    found = []
+    for path, text in sources:
+        code = re.sub(r"//.*|\"(\\.|[^\"\\])*\"", "", text)
+        for other, names in own.items():
+            found += [f"{name} of {other} in {path}" for name in sorted(names) if other != path and
+                      re.search(rf"\b{name}\b", code) and not re.search(rf"const[^;]*\b{name}\b", code + headers)]
+    return found
+
+
+HEADERS = "".join(path.read_text(encoding="utf-8") for parent in ("src", "apps", "tests") for path in sorted((ROOT / parent).rglob("*.h")))
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.relative_to(ROOT).as_posix())
+def test_each_file_declares_its_constants(folder):
+    sources = [(path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.cpp"))]
+    assert foreign_constants(sources, HEADERS) == []
+
+
+def test_a_constant_of_another_file_is_found():
+    declaring = "namespace {\nconstexpr int kMost = 3;\n}  // namespace\n"
+    sources = [("a.cpp", declaring), ("b.cpp", "int x = kMost;  // kMost\n")]
+    assert foreign_constants(sources, "") == ["kMost of a.cpp in b.cpp"]
+    assert foreign_constants(sources, "inline constexpr int kMost = 3;") == []
+    assert foreign_constants([("a.cpp", declaring), ("b.cpp", "// kMost\n")], "") == []
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.relative_to(ROOT).as_posix())
 def test_names_are_unique(folder):
     assert repeated_names((path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.cpp"))) == []

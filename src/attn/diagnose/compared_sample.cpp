@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::size_t kMostQueries = 256, kFirstQueries = 12;
 constexpr std::size_t kScores = std::size_t{1} << 18;  ///< in the memory of a thread at once
-constexpr std::size_t kSampledScores = std::size_t{1} << 22;
 /// From this number of scores on, some heads are evaluated.
 constexpr std::size_t kScoresOfAllHeads = std::size_t{1} << 23;
 /// Of gradients, which are sums over all queries.
@@ -113,10 +112,10 @@ void ComparedSample::choose_heads() {
 }
 
 Tensor ComparedSample::with_sampled_heads(const Tensor& matrices) const {
-  return has_all_heads() ? matrices_from(matrices, heads_.items, heads_.heads) : matrices;
+  return is_of_more_heads() ? matrices_from(matrices, heads_.items, heads_.heads) : matrices;
 }
 
-bool ComparedSample::has_all_heads() const { return all_ && evidence_.excerpt == nullptr; }
+bool ComparedSample::is_of_more_heads() const { return all_ && evidence_.excerpt == nullptr; }
 
 std::vector<std::string> ComparedSample::pattern_lines() const {
   const Inputs* const in = !depends_on_scores_ ? nullptr : all_ ? &all_->in : &in_;
@@ -361,13 +360,12 @@ double ComparedSample::reference_rms() const {
 }
 
 bool ComparedSample::is_blank() const {
-  bool zeros = true, nans = true;
-  for (const ComparedPart& part : parts_) {
+  return std::all_of(parts_.begin(), parts_.end(), [](const ComparedPart& part) {
     const auto elements = part.result.data<double>();
     for (std::size_t i = 0; i < elements.size(); ++i)
-      if (part.wrong[i]) zeros &= elements[i] == 0, nans &= std::isnan(elements[i]);
-  }
-  return zeros || nans;
+      if (part.wrong[i] && elements[i] != 0 && !std::isnan(elements[i])) return false;
+    return true;
+  });
 }
 
 bool ComparedSample::is_blank_everywhere() const {

@@ -15,6 +15,9 @@
 
 namespace attn {
 
+/// About so many scores are evaluated for a result that depends on them.
+inline constexpr std::size_t kSampledScores = std::size_t{1} << 22;
+
 /// Some queries of the result and of its job, or of a gradient some key/value heads.
 struct ComparedPart {
   std::vector<std::size_t> rows;     ///< of the result
@@ -48,17 +51,24 @@ class ComparedSample {
   bool is_of_gradients() const { return backward_.has_value(); }
   const std::optional<Output>& output() const { return output_; }  ///< nullopt for a gradient
 
-  /// The job in float64: as given, and from its queries, keys and values on, with the sampled
-  /// heads. Hypotheses of the two stages change them.
+  /// The job in float64: as given, and, if the output depends on scores or is a gradient, from its
+  /// queries, keys and values on, with the sampled heads. Hypotheses of the two stages change them.
   const Variant& given() const { return given_; }
   const Inputs& given_in() const { return given_in_; }
   const Variant& base() const { return base_; }
   const Inputs& in() const { return in_; }
-  bool has_some_heads() const { return all_.has_value(); }
+  bool is_of_some_heads() const { return all_.has_value(); }
   const Variant& base_of_all_heads() const { return all_ ? all_->variant : base_; }
-  /// Exchanges base() and in() for those of a changed job, and back.
-  void exchange_base(Variant& variant, Inputs& in) {
+  /// Calls search() while base() and in() are those of a changed job with the same heads. The
+  /// bounds of earlier stages remain those of the job itself.
+  template <class Part>
+  void with_base(Variant variant, Inputs in, const Part& search) {
+    if (evidence_.precision != nullptr)
+      for (ComparedPart& part : parts_)
+        if (part.bounds) earlier_stages(part);
     std::swap(base_, variant), std::swap(in_, in);
+    const Restored restored{*this, variant, in};
+    search();
   }
 
   std::vector<ComparedPart>& parts() { return parts_; }
@@ -74,7 +84,8 @@ class ComparedSample {
   /// stage. Errors: data, if the changed job is not valid.
   ChangedJob changed(const Hypothesis& first, const Hypothesis* second = nullptr) const;
 
-  /// A part of the changed variant; nullopt if its shape differs.
+  /// A part of the changed variant; nullopt if its shape differs. One thread at a time may ask for
+  /// bounds, which are kept. `known`: errors of inputs, for calls with the same variant.
   std::optional<Evaluated> evaluated(const Variant& variant, ComparedPart& part, bool with_bounds,
                                      InputErrors* known = nullptr);
   /// How far values and their bounds, if there are any, explain a part.
@@ -82,8 +93,6 @@ class ComparedSample {
   /// Gives a gradient the bounds of the job or, where these are larger, those that rows of its size
   /// have in the mean.
   void add_bounds(const ComparedPart& part, Evaluated& result) const;
-  /// The bounds of rounding before attention_only(), relative to its own.
-  const Tensor& earlier_stages(ComparedPart& part);
   /// Whether values without bounds may explain the first part: wide bounds from those of the job.
   bool is_possible(const ComparedPart& part, const Tensor& values) const;
   /// If the variant hides all keys from queries that see some in the job, the job does not say what
@@ -94,13 +103,20 @@ class ComparedSample {
 
   /// Of the finite elements of all parts.
   double reference_rms() const;
-  /// Whether all wrong elements are 0, or all are NaN: nobody wrote them, or not yet.
+  /// Whether all wrong elements are 0 or NaN: nobody wrote them, or not yet.
   bool is_blank() const;
   /// Whether the same holds for all elements: then no finding says more.
   bool is_blank_everywhere() const;
   std::vector<std::string> pattern_lines() const;
 
  private:
+  struct Restored {
+    ~Restored() { std::swap(sample.base_, variant), std::swap(sample.in_, in); }
+    ComparedSample& sample;
+    Variant& variant;
+    Inputs& in;
+  };
+
   /// The job with all heads.
   struct Complete {
     Variant variant;
@@ -112,8 +128,8 @@ class ComparedSample {
   void choose_heads();
   /// The sampled items and heads of matrices (B, H, ...).
   Tensor with_sampled_heads(const Tensor& matrices) const;
-  /// Whether the evidence is of all heads, and base_ is not.
-  bool has_all_heads() const;
+  /// Whether the evidence is of more heads than base_.
+  bool is_of_more_heads() const;
   /// How many of these matrices (B, H, ...) each key/value head has.
   std::size_t matrices_of_head() const;
   /// The heads that represent all: those with the largest error and the smallest, and others at
@@ -122,6 +138,8 @@ class ComparedSample {
   void take_heads();
   /// Fits the reference to a part, and keeps it.
   void add_part(ComparedPart part);
+  /// The bounds of rounding before attention_only(), relative to its own, of a part with bounds.
+  const Tensor& earlier_stages(ComparedPart& part);
   /// evaluated() for gradients, with the bounds of add_bounds().
   std::optional<Evaluated> evaluated_gradient(const Variant& variant, const ComparedPart& part,
                                               bool with_bounds) const;

@@ -7,7 +7,6 @@
 #include <set>
 #include <utility>
 
-#include "attn/attention/score.h"
 #include "attn/diagnose/changes.h"
 #include "attn/diagnose/hidden_keys.h"
 
@@ -39,10 +38,10 @@ void FittedNumbers::test_each() {
 }
 
 void FittedNumbers::test_factors() {
-  if (!has_factors(true) && sample_.in().H > 1) has_factors(false);
+  if (!test_factor(true) && sample_.in().H > 1) test_factor(false);
 }
 
-bool FittedNumbers::has_factors(bool is_common) {
+bool FittedNumbers::test_factor(bool is_common) {
   if (sample_.in().options.score != Score::dot) return false;
   const auto factors = fitted_factors(is_common);
   return factors && search_.test_fit(is_common ? "scale.factor" : "scale.factor_of_each_head",

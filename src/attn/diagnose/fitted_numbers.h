@@ -30,8 +30,8 @@ class FittedNumbers {
 
  private:
   /// Whether factors of the scores, one for each head or one for all, explain the result.
-  bool has_factors(bool is_common);
-  void test_each();  ///< test() without a limit of time
+  bool test_factor(bool is_common);
+  void test_each();
   /// The queries of all heads and items whose rows are not within their bounds, in order; of the
   /// sample if the job has another change.
   std::vector<std::size_t> sorted_queries_that_differ();

@@ -29,7 +29,7 @@ void PairSearch::run() {
     return;
   }
   if (!search_.is_explained()) test_pairs();
-  if (search_.improves()) return;
+  if (search_.is_refining()) return;
   if (!search_.is_explained()) test_scaled_result();
   if (!search_.is_explained())
     search_.with_limited_time(3, [&] {
@@ -213,15 +213,11 @@ void PairSearch::test_with(const Candidate& candidate, const char* name, const F
   const Hypothesis& hypothesis = *candidate.hypothesis;
   ChangedJob job = sample_.changed(hypothesis);
   if (job.claims.empty() || job.too_large) return;
-  Variant& variant = job.variant;
-  Inputs in = make_inputs(variant);
-  if (sample_.evidence().precision != nullptr)
-    for (ComparedPart& part : sample_.parts())
-      if (part.bounds) sample_.earlier_stages(part);  // those of the job itself
-  sample_.exchange_base(variant, in);
-  FittedNumbers numbers(search_, true);
-  search_.attempt(name, [&] { fits(numbers); });
-  sample_.exchange_base(variant, in);
+  Inputs in = make_inputs(job.variant);
+  sample_.with_base(std::move(job.variant), std::move(in), [&] {
+    FittedNumbers numbers(search_, true);
+    search_.attempt(name, [&] { fits(numbers); });
+  });
   for (Finding& finding : found_.findings) {
     finding.ids.insert(finding.ids.begin(), hypothesis.full_id());
     finding.kernel = with_job(job.claims[0]) + " and " + finding.kernel;
@@ -230,7 +226,7 @@ void PairSearch::test_with(const Candidate& candidate, const char* name, const F
 }
 
 void PairSearch::test_arranged() {
-  if (!sample_.depends_on_scores() || sample_.has_some_heads() ||
+  if (!sample_.depends_on_scores() || sample_.is_of_some_heads() ||
       sample_.size().queries != sample_.given_in().rows.size())
     return;
   const Tensor result = taken(sample_.evidence().result, sample_.evidence().view);

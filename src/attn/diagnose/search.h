@@ -36,7 +36,7 @@ std::string flags_in(const std::string& claim);
 /// What is known of the mistake so far, and the time that is left to search for it.
 class Search {
  public:
-  /// Errors: data, if the job is not valid.
+  /// `evidence` and `limits` must outlive this object. Errors: data, if the job is not valid.
   Search(const Variant& given, const Evidence& evidence, const SearchLimits& limits);
 
   ComparedSample& sample() { return sample_; }
@@ -44,7 +44,7 @@ class Search {
   Diagnosis& found() { return found_; }
   const std::vector<Candidate>& candidates() const { return candidates_; }
   /// Whether something was found that find_smaller_errors() tries to improve on.
-  bool improves() const { return named_.has_value(); }
+  bool is_refining() const { return named_.has_value(); }
   bool is_explained() const;
 
   /// Why the search ends now; "" if it goes on.
@@ -60,11 +60,13 @@ class Search {
     part();
     end_.reset();
   }
+  /// The same as a condition. Sets Diagnosis::why_untested.
   bool is_over();
   /// Calls compute(i) for each i below `count`, in parallel if the job is large.
   void in_parallel(std::size_t count, const std::function<void(std::size_t)>& compute) const;
   /// Calls a part of the search, which finds nothing if its jobs are not valid or too large.
   void attempt(const char* name, const std::function<void()>& search);
+  /// A part that is not tested, and why; only the first reason is kept.
   void add_untested(const std::string& what, const char* why);
 
   /// Evaluates the variant until it is known not to explain the result.
@@ -79,7 +81,7 @@ class Search {
   /// Whether this change of the job explains the result; if so, it is kept as a finding.
   bool test_fit(const char* id, const std::function<std::optional<Claim>(Variant&)>& change);
 
-  /// Tests each hypothesis alone.
+  /// Tests each hypothesis alone. `all` must outlive candidates().
   void test_all(const std::vector<Hypothesis>& all);
   /// Keeps those that explain as much as the best, with errors about as small.
   void name_the_best();
