@@ -201,3 +201,11 @@ class TestPartsOfAnotherProgram:
         ("ouy=context", "--as: 0.npz has no tensor 'ouy' (did you mean 'out'?)")])
     def test_refuses_wrong_names(self, tmp_path, value, message):
         assert_error(attn("merge", "0.npz", "1.npz", "--as", value, cwd=tmp_path), 2, message)
+
+
+def test_a_file_with_one_unnamed_array_has_no_names_to_suggest(tmp_path):
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", np.ones((2, 3)))
+    run = attn("merge", "a.npy", "b.npy", "-o", "all.npz", cwd=tmp_path)
+    assert_error(run, 65, "a.npy: logsumexp: missing")
+    assert b"uses one of" not in run.stderr

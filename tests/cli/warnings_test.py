@@ -83,6 +83,8 @@ SILENT = {
     "layout": with_axes(1, 6, 2, 3, layout="bhld"),
     "one query": with_axes(1, 6, 1, 3),
     "more queries than heads": with_axes(1, 2, 6, 3),
+    "a long past": {**with_axes(1, 6, 2, 3), "past_K": {"randn": {"shape": [1, 6, 9, 3]}},
+                    "past_V": {"randn": {"shape": [1, 6, 9, 3]}}},
     "a long cache": {**with_axes(1, 6, 2, 3), "K": {"randn": {"shape": [1, 6, 9, 3]}}, "V": {"randn": {"shape": [1, 6, 9, 3]}}},
 }
 

@@ -709,3 +709,21 @@ def test_explanation_adds_no_outputs_to_the_result(tmp_path):
     assert run.returncode == 0
     with np.load(tmp_path / "w.npz") as result:
         assert result.files == ["weights"]
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity"])
+def test_numbers_that_are_not_finite_make_no_mask(number):
+    job = {"Q": [[1, number], [0, 1]], "K": [[1, 0], [0, 1]], "V": [[1], [2]]}
+    run = attn("run", "-", "--explain", "-", stdin=json.dumps(job))
+    assert run.returncode == 0
+    assert b"Softmax" in run.stdout and b"Mask" not in run.stdout
+
+
+def test_a_job_sets_the_digits_as_the_flag_does():
+    job = {"Q": [[0.123456789, 1]], "K": [[1, 0.5]], "V": "K"}
+    of_flag = attn("run", "-", "--explain", "-", "--precision", "2", stdin=json.dumps(job)).stdout
+    of_job = attn("run", "-", "--explain", "-", stdin=json.dumps({**job, "print_options": {"precision": 2}})).stdout
+    assert of_job == of_flag
+    assert b"at most 2 digits after the point" in b" ".join(of_job.split())
+    overridden = attn("run", "-", "--explain", "-", "--precision", "2", stdin=json.dumps({**job, "print_options": {"precision": 5}}))
+    assert overridden.stdout == of_flag

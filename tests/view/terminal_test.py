@@ -660,3 +660,12 @@ def test_run_draws_the_outputs_that_the_job_names(tmp_path, outputs, drawn, as_f
 def test_run_draws_the_weights_beside_another_output_in_a_file(tmp_path):
     run = attn("run", "--q", "[[1.0, 2]]", "--k", "[[1.0, 2]]", "-o", "scores=s.npy", "--view", cwd=tmp_path)
     assert run.stdout.decode().splitlines()[0] == "weights"
+
+
+def test_spaces_at_the_ends_of_a_token_are_shown():
+    job = {"tokens": ["cat", " cat", "cat ", "  ", "a cat"], "embeddings": [[1, 0], [0, 1], [1, 1], [0, 0], [1, 2]]}
+    run = attn("run", "-", "--view", "--color", "never", stdin=json.dumps(job))
+    assert run.returncode == 0, run.stderr
+    text = run.stdout.decode()
+    for label in "␣cat", "cat␣", "␣␣", "a cat":
+        assert label in text

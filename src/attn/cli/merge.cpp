@@ -90,6 +90,7 @@ Partial read_part(const std::string& path, const MergeArgs& args, TensorFiles& f
   if (const Tensor* context = find(tensors, Output::context);
       context != nullptr && !tensors.contains(head_context))
     tensors.set(head_context, Tensor(*context));
+  const std::string names = list_names(tensors.names());
   ProblemList problems;
   for (const Output output : {Output::logsumexp, Output::head_context})
     if (!contains(tensors, output))
@@ -97,8 +98,9 @@ Partial read_part(const std::string& path, const MergeArgs& args, TensorFiles& f
                     .subject = std::string(name_of(output)),
                     .message = "missing; each part must contain it (--outputs "
                                "logsumexp,head_context)",
-                    .hint = "--as TENSOR=" + std::string(name_of(output)) + " uses one of " +
-                            list_names(tensors.names())});
+                    .hint = names.empty() ? ""
+                                          : "--as TENSOR=" + std::string(name_of(output)) +
+                                                " uses one of " + names});
   if (!problems.empty()) problems.raise(ErrorKind::data);
   Partial part{at(tensors, Output::logsumexp), at(tensors, Output::head_context), std::nullopt};
   if (const Tensor* weights = find(tensors, Output::weights)) part.weights = *weights;

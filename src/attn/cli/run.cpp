@@ -325,11 +325,12 @@ bool prints_json(const RunArgs& args) {
 
 namespace {
 
-RunViewArgs views_of(const RunArgs& args) {
-  RunViewArgs views = args.views;
-  if (const Entry* precision = args.show.text.flags.find(std::string(kPrintOptions) + "precision"))
-    views.choice.decimals = static_cast<int>(integer_of(precision->value));
-  return views;
+/// The precision that a flag or the job sets; explanations have no default.
+std::optional<int> precision_of(const TextArgs& text) {
+  for (const Document* const options : {&text.flags, &text.settings})
+    if (const Entry* precision = options->find(std::string(kPrintOptions) + "precision"))
+      return static_cast<int>(integer_of(precision->value));
+  return std::nullopt;
 }
 
 /// Puts the number of the layer of a model in place of {layer} in the names of results.
@@ -364,11 +365,12 @@ int run_job(const RunArgs& args) {
   if (has_several_layers(document)) return run_layers(args, std::move(document), files);
   name_results_of_layer(document, destination);
   const bool from_model = document.find("model") != nullptr;
-  RunViewArgs drawn = views_of(args);
+  RunViewArgs drawn = args.views;
   name_subject(document, drawn);
   Job job = read_job(std::move(document), files);
   ShowArgs shown = args.show;
   shown.text.settings = print_settings_of(job.document);
+  drawn.choice.decimals = precision_of(shown.text);
   if (destination.shown) print_options_of(shown.text);  // refuses flags without effect
   const std::vector<Request> outputs = outputs_of(job, destination);
   const std::vector<std::string> names = names_of(outputs);

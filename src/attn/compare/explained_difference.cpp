@@ -154,13 +154,16 @@ bool is_explained(const TensorPair& pair) {
 void search_mistake(const Variant& job, const Evidence& evidence, SearchLimits& limits,
                     TensorPair& pair) {
   const auto start = std::chrono::steady_clock::now();
+  const bool is_gradient = is_of_gradients(evidence.output);
+  SearchLimits its_limits = limits;
+  if (limits.seconds && is_gradient) its_limits.seconds = kSearchSeconds;  // for each
   try {
-    pair.diagnosis = diagnose(job, evidence, limits);
+    pair.diagnosis = diagnose(job, evidence, its_limits);
   } catch (const std::bad_alloc&) {
     pair.hints.push_back({"the mistake was not searched for, because this takes too much memory"});
     return;
   }
-  if (limits.seconds && !is_of_gradients(evidence.output)) {  // for all outputs
+  if (limits.seconds && !is_gradient) {  // for all outputs
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
     limits.seconds = std::max(0.0, *limits.seconds - passed.count());
   }

@@ -85,7 +85,9 @@ void test_rounded_weights(Search& search) {
         3 * fits[i].rms() <= sample.before().rms() &&
         (best == left.size() || fits[i].rms() <= fits[best].rms()))
       best = i;
-  if (best < left.size()) search.found().arithmetic = left[best].text();
+  if (best == left.size()) return;
+  search.found().arithmetic = left[best].text();
+  search.found().is_recomputed = true;
 }
 
 void test_rounded_factors(Search& search) {
@@ -104,8 +106,23 @@ void test_rounded_factors(Search& search) {
     total.add(sample.fit_of(part, values, part.bounds ? &*part.bounds : nullptr));
   }
   const bool leaves_few = 10 * total.outside <= sample.before().outside;
-  if ((leaves_few ? 3 : 10) * total.rms() <= sample.before().rms())
-    search.found().arithmetic = "scores of bf16 factors (compute: bf16)";
+  if ((leaves_few ? 3 : 10) * total.rms() > sample.before().rms()) return;
+  search.found().arithmetic = "scores of bf16 factors (compute: bf16)";
+  search.found().is_recomputed = true;
+}
+
+std::vector<std::string> lower_precisions(const Tensor& result) {
+  const bool is_wide = size_of(result.dtype()) > size_of(DType::f16);
+  const Tensor elements = cast(result, DType::f64);
+  for (const auto& [dtype, name] : {std::pair{DType::bf16, "bf16"}, {DType::f16, "f16"}}) {
+    const Tensor rounded = cast(cast(elements, dtype), DType::f64);
+    const auto a = elements.data<double>(), b = rounded.data<double>();
+    const bool is_stored = std::equal(a.begin(), a.end(), b.begin(), [](double x, double y) {
+      return x == y || (std::isnan(x) && std::isnan(y));
+    });
+    if (is_wide && is_stored) return {name};
+  }
+  return {"f32", "tf32", "f16", "bf16"};
 }
 
 void test_arithmetic(Search& search, const std::vector<std::string>& names, bool sums) {
@@ -150,7 +167,9 @@ void test_arithmetic(Search& search, const std::vector<std::string>& names, bool
     }
     if (total.explained() < kExplained || 10 * total.outside > sample.before().outside) continue;
     if (!search.found().arithmetic.empty()) search.found().arithmetic += " or ";
-    search.found().arithmetic += sums ? "sums in " + name : name;
+    search.found().arithmetic += sums             ? "sums in " + name
+                                 : name == "tf32" ? "tf32 or f16"  // as coarse
+                                                  : name;
     return;
   }
 }

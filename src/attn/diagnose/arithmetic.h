@@ -8,6 +8,9 @@
 
 namespace attn {
 
+// These set Diagnosis::arithmetic. Errors of the first two: data, if the job is not valid;
+// bad_alloc.
+
 /// Tests weights that are rounded to 8 bits, recomputed with their rounding errors. A number
 /// between two of them may be rounded to the other one, which changes its row.
 void test_rounded_weights(Search& search);
@@ -16,6 +19,10 @@ void test_rounded_weights(Search& search);
 /// rounding errors. After a rotation, few may be rounded to the other of two numbers, which changes
 /// the context of all queries a little.
 void test_rounded_factors(Search& search);
+
+/// Those in which a result may have been computed: bf16 or f16 if all numbers of a wider type are
+/// of this one, otherwise f32 and lower ones.
+std::vector<std::string> lower_precisions(const Tensor& result);
 
 /// Names the lower precisions (precision_named()), or `sums` in them, whose errors these may be:
 /// within their bounds, and of their size.

@@ -67,7 +67,7 @@ void search_for_one(Search& search, const std::vector<Hypothesis>& all) {
   if (!search.is_explained())
     search.attempt("scores of bf16 factors", [&] { test_rounded_factors(search); });
   if (!found.findings.empty() || !found.arithmetic.empty()) return;
-  test_arithmetic(search, {"f32", "tf32", "f16", "bf16"}, false);
+  test_arithmetic(search, lower_precisions(sample.evidence().result), false);
   // Sums in float16 are common there, and within the bound of bfloat16.
   if (!found.arithmetic.empty() && sample.evidence().precision->stored == DType::f16)
     test_arithmetic(search, {"f16"}, true);
@@ -143,14 +143,18 @@ std::vector<std::string> diagnosis_lines(const Diagnosis& diagnosis) {
           "these inputs cannot tell them apart; others may: attn random --kind adversarial --for "
           "JOB -o inputs.npz");
   } else if (!diagnosis.arithmetic.empty()) {
-    lines.push_back("arithmetic, not meaning: the errors are those of " + diagnosis.arithmetic +
-                    sample);
+    lines.push_back((diagnosis.is_recomputed
+                         ? "arithmetic, not meaning: the errors are those of "
+                         : "arithmetic or a small mistake: the errors are within the bound of ") +
+                    diagnosis.arithmetic + sample);
+  } else if (!is_blank && diagnosis.tested == 0 && !diagnosis.untested.empty()) {
+    lines.push_back("the mistake was not searched for " + diagnosis.why_untested);
   } else if (!is_blank) {
     lines.push_back("no known mistake explains it: " + std::to_string(diagnosis.tested) +
                     " hypotheses and " + std::to_string(diagnosis.pairs) + " pairs tested" +
                     sample);
   }
-  if (!diagnosis.untested.empty() && !is_blank)
+  if (!diagnosis.untested.empty() && diagnosis.tested > 0 && !is_blank)
     lines.push_back("not tested " + diagnosis.why_untested + ": " + join(diagnosis.untested, ", "));
   for (const std::string& line : diagnosis.pattern)
     lines.push_back((is_of_all(line) ? "" : "wrong: ") + line);

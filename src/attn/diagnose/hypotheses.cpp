@@ -633,7 +633,7 @@ constexpr Hypothesis kAttentionTable[] = {
            in.options.alignment == Alignment::bottom_right)
          return std::nullopt;
        p.options.causal = true, p.options.alignment = Alignment::bottom_right;
-       return flag("--causal bottom-right", "no causal mask");
+       return flag("--causal=bottom-right", "no causal mask");
      }},
     {"causal.alignment", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
@@ -644,7 +644,7 @@ constexpr Hypothesis kAttentionTable[] = {
          return std::nullopt;
        const bool top = in.options.alignment == Alignment::top_left;
        p.options.alignment = top ? Alignment::bottom_right : Alignment::top_left;
-       return flag(top ? "--causal bottom-right" : "--causal top-left",
+       return flag(top ? "--causal=bottom-right" : "--causal=top-left",
                    top ? "top-left" : "bottom-right");
      }},
     {"causal.cache_ignored", kAttention,

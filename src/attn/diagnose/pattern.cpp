@@ -143,7 +143,8 @@ void Pattern::add(const Evidence& evidence, const HeadSample* heads) {
               has_factors_ = false;
             }
             if (is_within(x, y, bound_at(at, y))) continue;
-            are_zero_ &= x == 0, are_nan_ &= std::isnan(x);
+            has_zeros_ |= x == 0, has_nan_ |= std::isnan(x);
+            are_blank_ &= x == 0 || std::isnan(x);
             ++items_[heads ? heads->items[b] : b], ++heads_[heads ? heads->heads[h] : h];
             ++rows_[r], ++columns_[c];
           }
@@ -172,9 +173,10 @@ std::vector<std::string> Pattern::lines(const Inputs* in) const {
   add(some_of("row", rows_) + (by_keys.empty() ? "" : ": " + by_keys));
   add(some_of("column", columns_));
   if (grows(row_squares_, rows_)) add("all over, growing with the position of the row");
-  if (are_zero_) add(std::string(kAllWrong) + "0");
-  if (are_nan_) add(std::string(kAllWrong) + "NaN");
-  if (has_factors_ && columns_.size() > 1 && !are_zero_ && largest_factor_ - least_factor_ > 1e-3)
+  if (are_blank_)
+    add(std::string(kAllWrong) + (has_zeros_ ? "0" : "") + (has_zeros_ && has_nan_ ? " or " : "") +
+        (has_nan_ ? "NaN" : ""));
+  if (has_factors_ && columns_.size() > 1 && !are_blank_ && largest_factor_ - least_factor_ > 1e-3)
     add("the rows are those of the job times factors from " + six_digits(least_factor_) + " to " +
         six_digits(largest_factor_));
   return lines;

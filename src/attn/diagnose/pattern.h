@@ -34,7 +34,8 @@ class Pattern {
   std::vector<double> row_squares_;                              ///< of errors
   double least_factor_ = HUGE_VAL, largest_factor_ = -HUGE_VAL;  ///< of the rows
   bool has_factors_ = true;                                      ///< each row is a multiple
-  bool are_zero_ = true, are_nan_ = true;                        ///< all wrong elements
+  bool has_zeros_ = false, has_nan_ = false;                     ///< among the wrong elements
+  bool are_blank_ = true;                                        ///< these are all of them
 };
 
 /// Of "row": "row 3", "rows 0 to 7", "every 16th row from 240 to 400", "rows 1, 3, 6", "rows 11,

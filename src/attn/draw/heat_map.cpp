@@ -106,13 +106,16 @@ std::vector<std::size_t> selected_indices(const std::string& typed, const AxisEl
   return indices;
 }
 
-/// An empty token as "", and each space of a token of spaces as ␣.
+/// An empty token as "", and each space at the beginning and at the end of a token as ␣.
 std::string visible_label(const std::string& token) {
   if (token.empty()) return "\"\"";
-  if (token.find_first_not_of(' ') != std::string::npos) return printable(token);
-  std::string spaces;
-  for (std::size_t i = 0; i < token.size(); ++i) spaces += "␣";
-  return spaces;
+  const std::size_t first = std::min(token.find_first_not_of(' '), token.size());
+  const std::size_t end = token.find_last_not_of(' ') + 1;
+  std::string label;
+  for (std::size_t i = 0; i < first; ++i) label += "␣";
+  label += printable(token.substr(first, std::max(first, end) - first));
+  for (std::size_t i = std::max(first, end); i < token.size(); ++i) label += "␣";
+  return label;
 }
 
 std::vector<std::string> labels_of(const std::vector<std::string>& tokens, std::size_t count,

@@ -37,8 +37,11 @@ double FormulaMatrix::operator[](std::size_t index) const {
 }
 
 bool equal(const FormulaMatrix& a, const FormulaMatrix& b) {
+  const auto is_same = [](double x, double y) {
+    return x == y || (std::isnan(x) && std::isnan(y));
+  };
   std::size_t index = 0;
-  while (index < a.size() && a[index] == b[index]) ++index;
+  while (index < a.size() && is_same(a[index], b[index])) ++index;
   return index == a.size();
 }
 

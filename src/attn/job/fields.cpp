@@ -625,6 +625,7 @@ std::vector<Field> attention_fields() {
        .placeholder = "I,J,...",
        .help = "compute these queries only; negative numbers count from the end",
        .example = "0,-1",
+       .flag_expected = "whole numbers or increasing ranges (0:3)",
        .apply = [](const Json& v, Options& o) { o.rows = integers_of(v); }},
       precision_of_arithmetic(),
       choice<Path>("path", "implementation (auto uses the fused kernels where possible)",

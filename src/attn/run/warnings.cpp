@@ -323,7 +323,7 @@ std::string warn_mask_polarity(const Job& job) {
 std::string warn_layout(const Job& job, const Inputs& in) {
   const Tensor* Q = find(job.tensors, Input::Q);
   if (Q == nullptr || Q->rank() != 4 || job.layout_given || in.L <= 1 || in.H <= in.L ||
-      in.G <= in.N)
+      in.G <= in.P + in.N)
     return "";
   return with_origin(job, std::string(name_of(Input::Q))) + " " + to_string(Q->shape()) + ": " +
          counted(in.H, "head") + " of " + std::to_string(in.L) +
