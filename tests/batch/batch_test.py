@@ -636,3 +636,17 @@ def test_file_that_jobs_share_is_read_once(tmp_path):
     want = np.array(WORDS) @ weights @ np.array(WORDS).T
     for result in results:
         np.testing.assert_allclose(result["scores"], want, rtol=1e-12)
+
+
+def test_many_warnings_do_not_hide_one_of_another_kind():
+    """Twenty of a kind are shown; kinds are told apart by their text without digits."""
+    draw = {name: {"randn": {"shape": [3 if name == "Q" else 5, 4]}} for name in "QKV"}
+    jobs = [{**draw, "seed": seed, "causal": True} for seed in range(30)]
+    jobs.insert(25, {"Q": [[1, "NaN"]], "K": [[1, 0]], "V": [[1]]})
+    run = attn("batch", "-", "--jobs", "1", "--progress", "none", stdin="".join(json.dumps(job) + "\n" for job in jobs))
+    warnings = run.stderr.decode().splitlines()[:-1]
+    assert run.returncode == 0
+    assert [line.split(":")[1].split()[-1] for line in warnings[:20]] == [str(number) for number in range(1, 21)]
+    assert warnings[20] == "attn: more jobs have warnings like line 21; they are not shown"
+    line, = warnings[21:]
+    assert line.startswith("attn: line 26: warning: ") and "NaN" in line

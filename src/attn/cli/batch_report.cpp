@@ -237,9 +237,15 @@ std::string BatchReport::reruns() const {
 }
 
 void BatchReport::warning(const Outcome& outcome) {
-  if (++warned_ <= kMaxErrors)
-    print_line(printable(outcome.name) + ": warning: " + outcome.warning);
-  if (warned_ == kMaxErrors + 1) print_line("more jobs have warnings; they are not shown");
+  constexpr std::size_t kMaxKinds = 50;
+  std::string kind;
+  for (const char c : outcome.warning)
+    if (c < '0' || c > '9') kind += c;
+  if (warned_.size() == kMaxKinds && !warned_.contains(kind)) kind.clear();
+  const std::size_t count = ++warned_[kind];
+  if (count <= kMaxErrors) print_line(printable(outcome.name) + ": warning: " + outcome.warning);
+  if (count == kMaxErrors + 1)
+    print_line("more jobs have warnings like " + printable(outcome.name) + "; they are not shown");
 }
 
 void BatchReport::skipped_without_statistics(std::size_t count) {

@@ -100,7 +100,8 @@ class BatchReport {
   BatchProgress progress_;
   Clock::time_point drawn_ = progress_.start;
   const StopReporter stop_reporter_{progress_};
-  std::size_t warned_ = 0, removed_ = 0;
+  std::map<std::string, std::size_t> warned_;  ///< jobs with a warning, by its text without digits
+  std::size_t removed_ = 0;
   std::map<Change, std::size_t> reruns_;  ///< jobs that --resume ran again, by reason
 };
 
