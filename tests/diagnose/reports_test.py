@@ -78,3 +78,11 @@ def test_the_flag_of_an_alignment_is_one_that_attn_takes(tmp_path, given, wrong)
     flags = [finding["flags"] for finding in tensor["diagnosis"] if finding["flags"]]
     assert f"--causal={wrong}" in flags
     assert attn("compare", "mine.npz", "--reference", "in.npz", *flags[0].split(), cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize("of_kernel, of_job", [("8,0", "12,0"), ("12,0", "8,0"), ("30,0", "12,0"), ("9,1", "20,1")])
+def test_a_window_of_another_size_is_named_alone(folder, of_kernel, of_job):
+    run(folder, "--causal=false", "--window", of_kernel)
+    lines = lines_of(folder, "--causal=false", "--window", of_job)
+    assert lines[1] == f"  agrees with --window {of_kernel} (the job has {of_job})"
+    assert not lines[2].startswith("  or ")

@@ -99,19 +99,23 @@ void FittedNumbers::test_masks() {
   if (!offset || queries.empty()) return;
   const auto test = [&](const char* id, std::int64_t from, std::int64_t to,
                         std::optional<Claim> (*change)(Variant&, const Inputs&, std::int64_t)) {
-    if (const auto number = fitted_number(from, to, change))
-      search_.test_fit(id,
-                       [&](Variant& variant) { return change(variant, sample_.in(), *number); });
+    const auto number = fitted_number(from, to, change);
+    return number && search_.test_fit(id, [&](Variant& variant) {
+      return change(variant, sample_.in(), *number);
+    });
   };
   // The first row that differs has one key more, and the last row that lacks keys of the prefix
   // two keys less, but keys with small weights do not show in low precisions.
   const std::int64_t left = *offset + static_cast<std::int64_t>(queries.front()) - 1;
   test("window.added", left, left / 4, with_added_window);
+  // The first row that differs tells the smaller one of two windows only.
+  const std::int64_t given = sample_.in().options.window.left,
+                     keys = static_cast<std::int64_t>(sample_.in().P + sample_.in().N);
+  if (!test("window.other", left, left / 4, with_other_window) && given >= 0)
+    test("window.other", given + 1, std::min(8 * (given + 1), keys), with_other_window);
   test("window.first_keys", 1, kMostKeys, with_first_keys);
   const std::int64_t prefix = *offset + static_cast<std::int64_t>(queries.back()) + 2;
-  test("causal.prefix", prefix,
-       std::min(2 * prefix, static_cast<std::int64_t>(sample_.in().P + sample_.in().N)),
-       with_prefix);
+  test("causal.prefix", prefix, std::min(2 * prefix, keys), with_prefix);
 }
 
 std::optional<std::int64_t> FittedNumbers::fitted_number(

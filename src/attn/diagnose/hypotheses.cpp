@@ -1429,6 +1429,12 @@ Found with_added_window(Variant& variant, const Inputs& in, std::int64_t left) {
   return flag("--window " + text(left) + ",0", "no window");
 }
 
+Found with_other_window(Variant& variant, const Inputs& in, std::int64_t left) {
+  const Window& window = in.options.window;
+  if (window.left < 0 || left < 0 || left == window.left) return std::nullopt;
+  return with_window(variant, in, {left, window.right});
+}
+
 Found with_first_keys(Variant& variant, const Inputs& in, std::int64_t count) {
   const Window& window = in.options.window;
   if (window.left < 0 || !is_causal(in) || count < 1) return std::nullopt;

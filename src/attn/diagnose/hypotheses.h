@@ -69,6 +69,9 @@ std::vector<Hypothesis> hypotheses();
 /// The causal variant with a window that it lacks, for a hypothesis of the attention stage.
 std::optional<Claim> with_added_window(Variant& variant, const Inputs& in, std::int64_t left);
 
+/// The variant whose window has another number of keys before the query, for the same stage.
+std::optional<Claim> with_other_window(Variant& variant, const Inputs& in, std::int64_t left);
+
 /// The causal variant with a window, in which the first `count` keys are visible to all later
 /// queries.
 std::optional<Claim> with_first_keys(Variant& variant, const Inputs& in, std::int64_t count);
