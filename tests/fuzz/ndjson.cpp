@@ -65,7 +65,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const fuzz::Confined confined;
   FileCache files(kMost, {.memory = kMost}, true);
   MemoryBudget memory(kMost);
-  const BatchContext context{.files = &files, .memory = &memory};
+  static KeptJobs kept_jobs;  // also of other inputs, which may have the same form
+  const BatchContext context{.files = &files, .memory = &memory, .kept_jobs = &kept_jobs};
   const std::atomic<bool> stop = false;
   const auto items = items_of_standard_input(kLongest, stop);
   std::size_t count = 0;
