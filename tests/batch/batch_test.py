@@ -639,7 +639,7 @@ def test_file_that_jobs_share_is_read_once(tmp_path):
 
 
 def test_many_warnings_do_not_hide_one_of_another_kind():
-    """Twenty of a kind are shown; kinds are told apart by their text without digits."""
+    """Each warning is shown for twenty jobs. Warnings that differ only in digits count as the same."""
     draw = {name: {"randn": {"shape": [3 if name == "Q" else 5, 4]}} for name in "QKV"}
     jobs = [{**draw, "seed": seed, "causal": True} for seed in range(30)]
     jobs.insert(25, {"Q": [[1, "NaN"]], "K": [[1, 0]], "V": [[1]]})

@@ -293,7 +293,7 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
   if (context.naming && context.naming->bundle == 0) writer = writer_of_item(item, context, job);
   const auto [result, warnings] = execute({job, *prepared, &files, job.outputs, context.nan});
   outcome.warning = join(warnings, "; ");
-  context.kept_jobs->keep(std::move(prepared));  // may fail, unlike what follows its delivery
+  context.kept_jobs->keep(std::move(prepared));  // before it is delivered, because this may fail
   deliver(result, writer.get(), attempt, context, outcome);
   return true;
 }
