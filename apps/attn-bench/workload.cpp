@@ -21,7 +21,7 @@ std::string name_of(const Shape& s) {
   name += " H" + std::to_string(s.H) + ":" + std::to_string(s.G) + " L" + std::to_string(s.L);
   name += " S" + std::to_string(s.S) + " D" + std::to_string(s.D) + " ";
   name += name_of(s.extra);
-  if (s.bf16_scores) name += " bf16-scores";
+  if (s.bf16_products) name += " bf16-products";
   return s.backward ? name + " backward" : name;
 }
 
@@ -53,8 +53,8 @@ std::vector<Shape> shapes(bool quick) {
         all.push_back({"bf16", false, 8, 8, n, n, d, extra, false, false, true});
   for (std::size_t d : {64, 128})
     for (Extra extra : {Extra::none, Extra::bfloat})
-      for (bool bf16_scores : {false, true})
-        all.push_back({"bf16", false, 8, 8, 1, 8192, d, extra, false, false, bf16_scores});
+      for (bool bf16_products : {false, true})
+        all.push_back({"bf16", false, 8, 8, 1, 8192, d, extra, false, false, bf16_products});
   for (int extra = 0; extra <= static_cast<int>(Extra::dropout); ++extra)
     all.push_back({"options", false, 8, 8, 2048, 2048, 64, static_cast<Extra>(extra)});
   return all;
@@ -96,7 +96,7 @@ Workload<T>::Workload(const Shape& s) {
   context_.resize(q_.size());
   results_.context = context_.data();
   results_.context_strides = p.q.strides;
-  p.bf16_scores = s.bf16_scores;
+  p.bf16_products = s.bf16_products;
   add(s.extra);
 }
 

@@ -46,13 +46,13 @@ struct Shape {
   Extra extra = Extra::none;
   bool beside_blas = false;  ///< also measure the unfused BLAS reference
   bool backward = false;     ///< the derivatives by queries, keys and values
-  bool bf16_scores = false;
+  bool bf16_products = false;
 };
 
 /// All workloads in the order of the table; `quick` omits the largest.
 std::vector<Shape> shapes(bool quick);
 
-/// "f32 H8:2 L2048 S2048 D64 causal", "... causal backward", "... causal bf16-scores".
+/// "f32 H8:2 L2048 S2048 D64 causal", "... causal backward", "... causal bf16-products".
 std::string name_of(const Shape& shape);
 std::string_view name_of(Extra extra);
 

@@ -107,14 +107,14 @@ void change_score(Case<T>& c, kernel::Score score, std::mt19937_64& random) {
 }
 
 template <class T>
-void sweep(std::uint64_t seed, int problems, bool bf16_scores = false,
+void sweep(std::uint64_t seed, int problems, bool bf16_products = false,
            kernel::Score score = kernel::Score::product) {
   std::mt19937_64 random(seed);
   ThreadPool pool(4);
   for (int n = at_most(problems); n > 0; --n) {
     Case<T> c;
     fill_random(c, random);
-    c.problem.bf16_scores = bf16_scores;
+    c.problem.bf16_products = bf16_products;
     if (score != kernel::Score::product) change_score(c, score, random);
     const Expected<T> expected = expect(c);
     for (Isa isa : kernel::available_isas()) check(c, expected, pool, isa);
@@ -129,7 +129,7 @@ TEST_CASE("kernel: random problems in f32, second half", "[kernel]") { sweep<flo
 TEST_CASE("kernel: random problems in f64, first half", "[kernel]") { sweep<double>(3, 400); }
 TEST_CASE("kernel: random problems in f64, second half", "[kernel]") { sweep<double>(4, 400); }
 
-TEST_CASE("kernel: random problems with scores in bfloat16", "[kernel]") {
+TEST_CASE("kernel: random problems with products in bfloat16", "[kernel]") {
   sweep<float>(11, 400, true);
 }
 
@@ -146,13 +146,12 @@ TEST_CASE("kernel: random problems with sums of tanh as scores", "[kernel][score
 namespace {
 
 /// Whether all instruction sets compute scores of these queries and keys within the tolerance.
-void check_bf16_scores(std::array<std::size_t, 7> shape, DType dtype, double spread,
-                       bool rounds = true) {
+void check_bf16(std::array<std::size_t, 7> shape, DType dtype, double spread, bool rounds = true) {
   std::mt19937_64 random(12);
   ThreadPool pool(2);
   Case<float> c;
   fill_plain(c, random, shape, dtype, spread);
-  c.problem.bf16_scores = rounds;
+  c.problem.bf16_products = rounds;
   const Expected<float> expected = expect(c);
   for (const Isa isa : kernel::available_isas()) {
     check(c, expected, pool, isa);
@@ -162,18 +161,17 @@ void check_bf16_scores(std::array<std::size_t, 7> shape, DType dtype, double spr
 
 }  // namespace
 
-TEST_CASE("kernel: scores in bfloat16 of every width and number of rows", "[kernel]") {
+TEST_CASE("kernel: products in bfloat16 of every width and number of rows", "[kernel]") {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
     for (const std::size_t rows : {1, 2, 5, 6, 7, 13, 16, 17, 50, 100}) {
-      check_bf16_scores({1, 2, 1, rows, 70, 31 + rows, 8}, dtype, 1);
-      check_bf16_scores({1, 1, 1, rows, 600, rows % 2 == 0 ? 129u : 64u, 3 + 21 * rows % 140},
-                        dtype, 0.5);
+      check_bf16({1, 2, 1, rows, 70, 31 + rows, 8}, dtype, 1);
+      check_bf16({1, 1, 1, rows, 600, rows % 2 == 0 ? 129u : 64u, 3 + 21 * rows % 140}, dtype, 0.5);
     }
 }
 
 TEST_CASE("kernel: operands that are stored in bfloat16", "[kernel]") {
   for (const std::size_t rows : {1, 4, 6, 7, 16, 17, 50, 100})
-    check_bf16_scores({1, 2, 1, rows, 560, 30 + rows, 1 + 37 * rows % 140}, DType::bf16, 1, false);
+    check_bf16({1, 2, 1, rows, 560, 30 + rows, 1 + 37 * rows % 140}, DType::bf16, 1, false);
 }
 
 TEST_CASE("kernel: keys in bfloat16 whose rows are an odd number of elements apart", "[kernel]") {
@@ -188,7 +186,7 @@ TEST_CASE("kernel: keys in bfloat16 whose rows are an odd number of elements apa
   p.L = 1, p.S = kKeys, p.D = 2, p.Dv = 0;
   p.q = {query.data(), DType::bf16, {0, 0, 2, 1}};
   p.k = {keys.data(), DType::bf16, {0, 0, kStep, 1}};
-  p.bf16_scores = true;
+  p.bf16_products = true;
   ThreadPool pool(1);
   for (const Isa isa : kernel::available_isas()) {
     const Answer<float> found = compute(p, Ask::ends, pool, isa);
@@ -203,7 +201,7 @@ TEST_CASE("kernel: scores of numbers that are subnormal or overflow in bfloat16"
     std::mt19937_64 random(13);
     Case<float> c;
     fill_plain(c, random, {1, 1, 1, rows, 40, 8, 4}, DType::f32);
-    c.problem.bf16_scores = true;
+    c.problem.bf16_products = true;
     c.q.set(0, 0, 0, 3, kTiny);
     c.k.set(0, 0, 1, 3, 1e38);
     c.k.set(0, 0, 2, 5, kTiny);
@@ -224,7 +222,7 @@ TEST_CASE("kernel: scores in bfloat16 are exact sums of rounded factors", "[kern
   p.L = 1, p.S = kKeys, p.D = 2, p.Dv = 0;
   p.q = {query.data(), DType::f32, {0, 0, 2, 1}};
   p.k = {keys.data(), DType::f32, {0, 0, 2, 1}};
-  p.bf16_scores = true;
+  p.bf16_products = true;
   ThreadPool pool(1);
   for (const Isa isa : kernel::available_isas()) {
     const Answer<float> found = compute(p, Ask::ends, pool, isa);

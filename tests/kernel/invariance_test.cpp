@@ -52,11 +52,11 @@ void share_masks(Case<float>& c, std::size_t step, std::mt19937_64& random) {
 }
 
 template <class T>
-void check_threads(std::array<std::size_t, 7> shape, bool causal, bool bf16_scores = false) {
+void check_threads(std::array<std::size_t, 7> shape, bool causal, bool bf16_products = false) {
   std::mt19937_64 random(7);
   Case<T> c;
   fill_plain(c, random, shape, dtype_of<T>);
-  c.problem.bf16_scores = bf16_scores;
+  c.problem.bf16_products = bf16_products;
   if (causal) set_key_ranges(c, {.causal = true});
   const std::vector<kernel::Isa>& isas = kernel::available_isas();
   // The division of work among threads is the same for all instruction sets.
@@ -72,7 +72,7 @@ TEST_CASE("kernel: any number of threads gives the same bytes", "[kernel][thread
   check_threads<double>({1, 2, 1, 200, 600, 64, 64}, false);
 }
 
-TEST_CASE("kernel: any number of threads gives the same bytes with scores in bfloat16",
+TEST_CASE("kernel: any number of threads gives the same bytes with products in bfloat16",
           "[kernel][threads]") {
   check_threads<float>({1, 4, 2, 300, 300, 64, 64}, true, true);
   check_threads<float>({2, 3, 3, 97, 1100, 41, 24}, false, true);

@@ -35,11 +35,11 @@ TEST_CASE("isa: instructions for bfloat16 come with AVX-512", "[kernel]") {
   const auto has = [&](Isa isa) { return std::find(isas.begin(), isas.end(), isa) != isas.end(); };
   CHECK((!has(Isa::avx512_bf16) || has(Isa::avx512)));
   CHECK((!has(Isa::amx_bf16) || has(Isa::avx512_bf16)));
-  const ScoreFactors expected = has(Isa::amx_bf16)      ? ScoreFactors::tiles
-                                : has(Isa::avx512_bf16) ? ScoreFactors::pairs
-                                                        : ScoreFactors::rounded;
+  const FactorForm expected = has(Isa::amx_bf16)      ? FactorForm::tiles
+                              : has(Isa::avx512_bf16) ? FactorForm::pairs
+                                                      : FactorForm::rounded;
   CHECK(kernels<float>(isas.back()).geometry.bf16_factors == expected);
-  CHECK(kernels<double>(isas.back()).geometry.bf16_factors == ScoreFactors::rounded);
+  CHECK(kernels<double>(isas.back()).geometry.bf16_factors == FactorForm::rounded);
 }
 
 TEST_CASE("isa: an unknown name is refused with a list of the known ones", "[kernel]") {

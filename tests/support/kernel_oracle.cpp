@@ -17,6 +17,10 @@ constexpr Real kHidden = -std::numeric_limits<Real>::infinity();
 template <class T>
 constexpr double kRounding = std::numeric_limits<T>::epsilon() / 2;
 
+/// A weight in bfloat16, of which the reference rounds none: it depends on the keys that a kernel
+/// has seen before what it rounds.
+constexpr double kBf16Rounding = 0x1p-8;
+
 /// The tolerances of one row of scores.
 struct ScoreTolerances {
   double scores = 0, scaled = 0, masked = 0;
@@ -39,7 +43,7 @@ double sum_tolerance(const Case<T>& c, std::size_t b, std::size_t h, std::size_t
                   (2 * of_inputs + 16 * std::abs(std::tanh(q + k)) * kRounding<T>);
   }
   // Products of bfloat16 numbers, and their sums, may become 0 where they are subnormal.
-  const bool may_flush = p.bf16_scores || (p.q.holds_bf16 && p.k.holds_bf16);
+  const bool may_flush = p.bf16_products || (p.q.holds_bf16 && p.k.holds_bf16);
   const double least = may_flush ? static_cast<double>(p.D) * std::numeric_limits<T>::min()
                                  : std::numeric_limits<T>::denorm_min();
   return of_terms + size * kRounding<T> * (static_cast<double>(p.D) + 2) + least;
@@ -167,8 +171,9 @@ void set_tolerances(const Case<T>& c, const reference::Outputs<Real>& exact, std
       const auto weight = static_cast<double>(exact.dropped[row * p.S + j]);
       if (is_visible(j) || weight != 0) size += std::abs(weight * value);
     }
+    const double of_rounding = p.bf16_products ? kBf16Rounding * size : 0;
     tolerance.context[row * p.Dv + d] = size * (std::expm1(2 * score_error) + 2 * sum_error) +
-                                        of_weights +
+                                        of_rounding + of_weights +
                                         tiny * static_cast<double>(p.S) * double(p.dropout_factor);
   }
 }

@@ -172,7 +172,7 @@ def measure_bf16(arguments):
               for causal, dtype in ((False, "float32"), (True, "float32"), (False, "bfloat16"))]
     decoding = [(problem(8, 8, 1, 8192, d), dtype) for d in (64, 128) for dtype in ("float32", "bfloat16")]
     for p, dtype in square + decoding:
-        ours = (name(p).replace("full", "bf16") if dtype == "bfloat16" else name(p)) + " bf16-scores"
+        ours = (name(p).replace("full", "bf16") if dtype == "bfloat16" else name(p)) + " bf16-products"
         row = {"name": ours, "problem": p, "inputs": dtype, "seconds": [], "times": {column: [] for column in columns}}
         for number in range(arguments.rounds):
             seconds = {}

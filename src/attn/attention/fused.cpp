@@ -506,7 +506,7 @@ const char* fallback_reason(const Inputs& in) {
   unknown.query_scale = {};
   unknown.rows.clear();
   unknown.compute = Compute::automatic;
-  unknown.bf16_scores = false;
+  unknown.bf16_products = false;
   if (in.options.score != Score::dot && in.D == 0) return "score";
   if (in[Input::head_scale] && (in.options.score == Score::l2 || is_additive(in.options.score)))
     return "head_scale";

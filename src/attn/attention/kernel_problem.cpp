@@ -313,7 +313,7 @@ KernelProblem<T>::KernelProblem(const Inputs& in) {
   problem.B = in.B, problem.H = in.H, problem.G = in.G;
   problem.L = in.rows.size(), problem.S = in.S;
   problem.score = kernel_score(in.options.score);
-  problem.bf16_scores = rounds_scores_to_bf16(in);
+  problem.bf16_products = rounds_factors_to_bf16(in);
   problem.scale = static_cast<T>(in.scale.factor());
   problem.softcap = static_cast<T>(in.options.softcap);
   problem.softcap_last = in.options.softcap_order == SoftcapOrder::after_mask;

@@ -148,7 +148,7 @@ class CostOps {
     const bool is_exact = in_.options.score == Score::dot ||
                           (in_.options.score == Score::general && is_integer(weights.W));
     Cost scores{{in_.B, in_.H, rows_, keys.shape[2]},
-                is_exact && !rounds_scores_to_bf16(in_) && queries.is_integer && keys.is_integer};
+                is_exact && !rounds_factors_to_bf16(in_) && queries.is_integer && keys.is_integer};
     scores.flops = 2 * static_cast<double>(in_.D) * real_product(scores.shape);
     return scores;
   }

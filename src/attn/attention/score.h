@@ -46,9 +46,9 @@ Tensor negative_square_distances(const Tensor& queries, const Tensor& keys, DTyp
 Tensor score(const Tensor& queries, const Tensor& keys, const ScoreWeights<Tensor>& weights,
              Score kind, DType compute, bool in_bf16 = false);
 
-/// Whether score() rounds the factors of products to bfloat16.
-inline bool rounds_scores_to_bf16(const Inputs& in) {
-  return in.options.bf16_scores && in.compute == DType::f32;
+/// Whether the products of queries and keys and of weights and values have factors in bfloat16.
+inline bool rounds_factors_to_bf16(const Inputs& in) {
+  return in.options.bf16_products && in.compute == DType::f32;
 }
 
 /// A floating-point tensor rounded to bfloat16, as float32; subnormal numbers become 0.

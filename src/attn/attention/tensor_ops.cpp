@@ -102,7 +102,7 @@ Tensor TensorOps::append_zero(const Tensor& x) const {
 Tensor TensorOps::score(const Tensor& queries, const Tensor& keys,
                         const ScoreWeights<Tensor>& weights) const {
   return attn::score(queries, keys, weights, in_.options.score, in_.compute,
-                     rounds_scores_to_bf16(in_));
+                     rounds_factors_to_bf16(in_));
 }
 
 Tensor TensorOps::scale(const Tensor& scores, const std::optional<Tensor>& head_scale) const {
@@ -173,6 +173,8 @@ Tensor TensorOps::row_statistic(Output statistic, const Tensor& matrix) const {
 
 Tensor TensorOps::weighted_values(const Tensor& weights, const Tensor& values,
                                   const VisibleKeys& visible) const {
+  if (rounds_factors_to_bf16(in_))
+    return attn::weighted_values(rounded_to_bf16(weights), rounded_to_bf16(values), visible.keys);
   return attn::weighted_values(weights, values, visible.keys);
 }
 

@@ -43,7 +43,7 @@ class ErrorOps {
         r_(precision.result),
         f_(precision.factor),
         s_(precision.sum),
-        of_weight_(std::max(precision.factor, precision.weight)),
+        of_weight_(std::max({precision.factor, precision.weight, unit_of_weights(inputs)})),
         least_weight_(std::max(precision.least, precision.least_weight)),
         precision_(precision),
         known_(known),
@@ -187,7 +187,7 @@ class ErrorOps {
 
   /// Score::dot only, which has no weights.
   Bounded score(const Bounded& queries, const Bounded& keys, const ScoreWeights<Bounded>&) const {
-    if (in_.options.bf16_scores) return bf16_score(as_bf16(queries), as_bf16(keys));
+    if (in_.options.bf16_products) return bf16_score(as_bf16(queries), as_bf16(keys));
     // Kernels of bfloat16 may count subnormal factors as 0, too.
     if (precision_.stored == DType::bf16 && (has_subnormal(queries) || has_subnormal(keys)))
       return bf16_score(with_lost_subnormals(queries), with_lost_subnormals(keys));
@@ -346,8 +346,12 @@ class ErrorOps {
 
   Bounded weighted_values(const Bounded& weights, const Bounded& values,
                           const VisibleKeys& visible) const {
-    return {exact_.weighted_values(weights.value, values.value, visible),
-            weighted_sum_error(weights, values, keys_)};
+    Tensor context = exact_.weighted_values(weights.value, values.value, visible);
+    if (!in_.options.bf16_products)
+      return {std::move(context), weighted_sum_error(weights, values, keys_)};
+    Tensor error = weighted_sum_error(weights, as_bf16(values), keys_);
+    add_least(keys_, error);
+    return {std::move(context), std::move(error)};
   }
 
   /// The derivative of the sigmoid is at most 1/4.
@@ -569,6 +573,20 @@ class ErrorOps {
   }
 
   static constexpr double kLeastNormal = 0x1p-126;  ///< of float32 and bfloat16
+  static constexpr double kBf16Unit = 0x1p-8;       ///< unit roundoff
+
+  /// How the job rounds weights as factors.
+  static double unit_of_weights(const Inputs& in) {
+    return in.options.bf16_products ? kBf16Unit : 0;
+  }
+
+  /// Of sums of `count` products of bfloat16 numbers, those that are no normal numbers may become
+  /// 0.
+  static void add_least(std::size_t count, Tensor& errors) {
+    const double least = static_cast<double>(count) * kLeastNormal;
+    for (double& e : errors.mutable_data<double>())
+      if (e != 0) e += least;
+  }
 
   static bool has_subnormal(const Bounded& x) {
     const Tensor values = bounds::wide(x.value);
@@ -585,31 +603,27 @@ class ErrorOps {
     return {x.value, bounds::each(error_of_lost, x.error, bounds::wide(x.value)), x.is_stored};
   }
 
-  /// A factor of scores after rounding to bfloat16. What is known exactly is rounded by a known
+  /// A factor after rounding to bfloat16. What is known exactly is rounded by a known
   /// amount, and what is stored in bfloat16 not at all.
   Bounded as_bf16(const Bounded& x) const {
-    constexpr double kUnit = 0x1p-8;
     const bool is_kept = precision_.stored == DType::bf16 && x.is_stored;
     const auto error = [is_kept](double e, double v) {
       const double size = std::abs(v);
       if (size < kLeastNormal) return error_of_lost(e, v);
       if (e == 0) return bounds::finite(std::abs(v - static_cast<double>(BFloat16(v))));
-      return is_kept ? e : e + kUnit * (bounds::finite(size) + e) + kLeastNormal;
+      return is_kept ? e : e + kBf16Unit * (bounds::finite(size) + e) + kLeastNormal;
     };
     return {x.value, bounds::each(error, x.error, bounds::wide(x.value)), x.is_stored};
   }
 
   /// The score of factors in bfloat16. The product of two roundings counts beside those of sums.
-  /// Sums that are smaller than normal numbers may become 0.
   Bounded bf16_score(const Bounded& queries, const Bounded& keys) const {
     const Tensor q = bounds::magnitude(queries.value), k = bounds::magnitude(keys.value);
     const Tensor of_queries = bounds::each(
         [c = sum_of_products(in_.D)](double e, double x) { return e + c * x; }, queries.error, q);
     Tensor total = bounds::product(of_queries, bounds::plus(k, keys.error), Second::transposed);
     total = bounds::plus(std::move(total), bounds::product(q, keys.error, Second::transposed));
-    const double least = static_cast<double>(in_.D) * kLeastNormal;
-    for (double& e : total.mutable_data<double>())
-      if (e != 0) e += least;
+    add_least(in_.D, total);
     return {exact_.score(queries.value, keys.value, {}), std::move(total)};
   }
 

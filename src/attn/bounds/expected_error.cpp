@@ -177,8 +177,8 @@ std::string missing_bound_reason(const Request& request, const Options& options)
 
 Precision precision_of(const Request& request, const Options& options, Precision precision) {
   const Output* output = std::get_if<Output>(&request);
-  if (options.bf16_scores && output != nullptr && needs_scores(same_numbers_as(*output)))
-    precision.name += " with scores of bf16 factors";
+  if (options.bf16_products && output != nullptr && needs_scores(same_numbers_as(*output)))
+    precision.name += " with products in bf16";
   return precision;
 }
 

@@ -41,7 +41,8 @@
 //   entropy   sum_k (e(w_k) + tiny) (1 + |log w_k|) + (g(S) + 3) s w_k |log w_k|
 //   context   e(w) |V| + w e(V) + c(S) w |V| + min(f w |V|, 4 f |w V|_2) + 4 tiny |V|_2
 //             because weights are factors, too, and may become subnormal; f w |V| if f <= s; f and
-//             tiny are those of the type to which weights are rounded, if it is given
+//             tiny are those of the type to which weights are rounded, if it is given; with
+//             factors in bfloat16: e(V) is that after rounding, f is 2^-8, and S 2^-126 more
 //   output    as X W + b, where X is the stored context
 //
 // For the result itself, r |.| and the smallest positive number are added for storing it.
@@ -90,7 +91,7 @@ Precision with_weights_in(Precision precision, std::string_view type);
 std::string missing_bound_reason(const Request& request, const Options& options);
 
 /// The precision in which this output of the problem is computed: `precision`, named after the
-/// factors of scores if `options` round them, which widens its bound.
+/// products if `options` round their factors, which widens its bound.
 Precision precision_of(const Request& request, const Options& options, Precision precision);
 
 /// The errors of inputs when they are stored, for computations that share inputs and precision.

@@ -394,8 +394,8 @@ int run_job(const RunArgs& args) {
     if (is_json) text.pop_back();  // the brace
     if (const std::string rule = named_rule(prepared.inputs); !rule.empty())
       text += is_json ? ",\"mask_rule\":" + to_json(Json{rule}) : "mask_rule: " + rule + "\n";
-    if (rounds_scores_to_bf16(prepared.inputs))
-      text += is_json ? ",\"scores\":\"bf16\"" : "scores: of factors rounded to bfloat16\n";
+    if (rounds_factors_to_bf16(prepared.inputs))
+      text += is_json ? ",\"products\":\"bf16\"" : "products: of factors rounded to bfloat16\n";
     if (from_model)
       text += is_json ? ",\"job\":" + job_json(job.document, -1)
                       : "job:\n" + job_json(job.document, 0) + "\n";

@@ -18,8 +18,8 @@ namespace {
 std::string not_explained(const Options& options) {
   if (options.score != Score::dot && options.score != Score::cosine)
     return "The score function of the job is not a sum of products, so its steps are not shown.";
-  if (options.bf16_scores)
-    return "The scores of the job are products of rounded numbers, so their steps are not shown.";
+  if (options.bf16_products)
+    return "The job multiplies rounded numbers, so the steps are not shown.";
   if (options.normaliser != Normaliser::softmax || options.softmax_axis != SoftmaxAxis::keys ||
       options.softmax_precision != SoftmaxPrecision::automatic)
     return "The weights of the job are no plain softmax over the keys, so their steps are not "

@@ -104,22 +104,44 @@ void test_rounded_weights(Search& search) {
 void test_rounded_factors(Search& search) {
   ComparedSample& sample = search.sample();
   if (sample.evidence().precision == nullptr || search.is_over() || !sample.depends_on_scores() ||
-      sample.base().options.score != Score::dot || sample.base().options.bf16_scores)
+      sample.base().options.score != Score::dot || sample.base().options.bf16_products)
     return;
-  Variant rounded = sample.base();
-  for (const Input input : {Input::Q, Input::K, Input::past_K})
-    if (const Tensor* tensor = sample.base().find(input))
-      rounded.set(input, cast(rounded_to_bf16(*tensor), DType::f64));
-  Fit total;
-  for (ComparedPart& part : sample.parts()) {
-    const Tensor values = evaluate(rounded, *sample.output(), part.queries, nullptr).values;
-    if (values.shape() != part.result.shape()) return;
-    total.add(sample.fit_of(part, values, part.bounds ? &*part.bounds : nullptr));
+  const Precision of_weights = with_weights_in(*sample.evidence().precision, "bf16");
+  // Of the weights only the bound is known: what is rounded depends on the maxima of the kernel.
+  const auto fit_with = [&](std::initializer_list<Input> inputs,
+                            const Precision* precision) -> std::optional<Fit> {
+    Variant rounded = sample.base();
+    for (const Input input : inputs)
+      if (const Tensor* tensor = sample.base().find(input))
+        rounded.set(input, cast(rounded_to_bf16(*tensor), DType::f64));
+    Fit total;
+    for (ComparedPart& part : sample.parts()) {
+      const Evaluated found = evaluate(rounded, *sample.output(), part.queries, precision);
+      if (found.values.shape() != part.result.shape()) return std::nullopt;
+      const std::optional<Tensor>& bounds = precision ? found.bounds : part.bounds;
+      total.add(sample.fit_of(part, found.values, bounds ? &*bounds : nullptr));
+    }
+    return total;
+  };
+  const bool has_values =
+      sample.output() == Output::context || sample.output() == Output::head_context;
+  const Fit& before = sample.before();
+  const std::optional<Fit> scores = fit_with({Input::Q, Input::K, Input::past_K}, nullptr);
+  if (!scores) return;
+  const bool leaves_few = 10 * scores->outside <= before.outside;
+  if ((leaves_few ? 3 : 10) * scores->rms() <= before.rms()) {
+    search.found().arithmetic =
+        std::string("scores of bf16 factors") + (has_values ? "" : " (compute: bf16)");
+    search.found().is_recomputed = true;
+    return;
   }
-  const bool leaves_few = 10 * total.outside <= sample.before().outside;
-  if ((leaves_few ? 3 : 10) * total.rms() > sample.before().rms()) return;
-  search.found().arithmetic = "scores of bf16 factors (compute: bf16)";
-  search.found().is_recomputed = true;
+  if (!has_values) return;
+  const std::optional<Fit> all =
+      fit_with({Input::Q, Input::K, Input::past_K, Input::V, Input::past_V}, &of_weights);
+  if (!all || all->explained() < kExplained || 10 * all->outside > before.outside ||
+      all->rms() >= before.rms())
+    return;
+  search.found().arithmetic = "products in bf16 (compute: bf16)";
 }
 
 std::vector<std::string> lower_precisions(const Tensor& result) {

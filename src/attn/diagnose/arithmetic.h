@@ -16,8 +16,8 @@ namespace attn {
 void test_rounded_weights(Search& search);
 
 /// Tests queries and keys that are rounded to bfloat16 for the scores, recomputed with their
-/// rounding errors. After a rotation, few may be rounded to the other of two numbers, which changes
-/// the context of all queries a little.
+/// rounding errors, and then also values and, within their bound, weights. After a rotation, few
+/// may be rounded to the other of two numbers, which changes the context of all queries a little.
 void test_rounded_factors(Search& search);
 
 /// Those in which a result may have been computed: bf16 or f16 if all numbers of a wider type are

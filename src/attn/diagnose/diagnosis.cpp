@@ -65,7 +65,7 @@ void search_for_one(Search& search, const std::vector<Hypothesis>& all) {
   if (found.findings.empty() && !sample.is_blank())
     search.attempt("weights in e4m3", [&] { test_rounded_weights(search); });
   if (!search.is_explained())
-    search.attempt("scores of bf16 factors", [&] { test_rounded_factors(search); });
+    search.attempt("products in bf16", [&] { test_rounded_factors(search); });
   if (!found.findings.empty() || !found.arithmetic.empty()) return;
   test_arithmetic(search, lower_precisions(sample.evidence().result), false);
   // Sums in float16 are common there, and within the bound of bfloat16.

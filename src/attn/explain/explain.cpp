@@ -141,7 +141,7 @@ class Explainer {
         adds_mask || !options.bias_rule.empty())
       return "numbers that are added to the scores or multiply those of a head";
     if (!plain_softmax(from_)) return "another normaliser than softmax";
-    if (options.bf16_scores) return "scores in another precision";
+    if (options.bf16_products) return "scores in another precision";
     if (from_.has(Output::gates) || any_of({Input::W_UV}) || options.input_norm != QkNorm::none)
       return "gates, norms or values from latent vectors";
     const bool is_projected = from_.has(Output::inputs);
@@ -370,9 +370,8 @@ class Explainer {
           "Before that, queries and keys are clipped, normalised or rotated by position, or "
           "scaled, "
           "as the job specifies.");
-    const bool is_rounded = from_.options().bf16_scores;
-    if (is_rounded)
-      words("The elements of Q and K are rounded to bfloat16 before they are multiplied.");
+    const bool is_rounded = from_.options().bf16_products;
+    if (is_rounded) words("The elements of Q and K are rounded to bfloat16 before the product.");
     std::vector<Math> rights = score_formula(from_.options());
     const bool known = !rights.empty() && plain_vectors(from_) && !is_rounded;
     rights.push_back(of_queries_and_keys(scores_));
@@ -517,6 +516,8 @@ class Explainer {
     const FormulaMatrix result = from_.matrix(Output::head_context);
     words("Each query receives the sum of the values, multiplied by its weights." +
           shape("C", result));
+    const bool is_rounded = from_.options().bf16_products;
+    if (is_rounded) words("The weights and values are rounded to bfloat16 before the product.");
     if (from_.has(Output::gates)) {
       words("Each element is then multiplied by its output gate.");
       const FormulaMatrix gates = from_.matrix(Output::gates);
@@ -525,7 +526,7 @@ class Explainer {
                      {row({name("G"), sign("⊙"), name(letter), name("V")}), of_queries(result)}}});
     }
     lines({{name("C"), {row({name(letter), name("V")}), of_queries(result)}}});
-    if (v.rows != weights.columns) return;
+    if (v.rows != weights.columns || is_rounded) return;
     std::vector<Equation> worked;
     for (const std::size_t d : edges(result.columns))
       worked.push_back(

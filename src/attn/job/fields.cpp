@@ -117,14 +117,14 @@ Field stored_type(std::string key, const char* help, StoredType& (*member)(Optio
 /// The precision of the arithmetic, which is not the dtype of inputs and results.
 Field precision_of_arithmetic() {
   Field field =
-      choice<Compute>("compute", "precision of the arithmetic (bf16: of queries times keys only)",
+      choice<Compute>("compute", "precision of the arithmetic (bf16: of products only)",
                       {{"auto", Compute::automatic}, {"f32", Compute::f32}, {"f64", Compute::f64}},
                       [](Options& o) -> Compute& { return o.compute; },
                       {when({"bf16"}, needs_value("score", {"dot", "cosine", "general"}))});
   field.words.emplace_back("bf16");
   field.apply = [apply = field.apply](const Json& value, Options& options) {
-    options.bf16_scores = *word_of(value) == "bf16";
-    if (options.bf16_scores)
+    options.bf16_products = *word_of(value) == "bf16";
+    if (options.bf16_products)
       options.compute = Compute::automatic;
     else
       apply(value, options);

@@ -52,7 +52,7 @@ class alignas(64) Call {
  private:
   KeyValues<T> unpacked(std::size_t pair) const {
     return {matrix_of(p_.k, pair / p_.G, pair % p_.G), matrix_of(p_.v, pair / p_.G, pair % p_.G),
-            schedule_.factors, schedule_.value_tiles};
+            schedule_.key_factors, schedule_.value_factors};
   }
 
   QueryBlock<T> block(std::size_t first, std::size_t rows, const KeyValues<T>& kv,
@@ -142,12 +142,12 @@ class alignas(64) Call {
   void pack_block(const KeyValues<T>& kv, std::size_t slot, std::size_t number, T* widened) const {
     const std::size_t panel = kernels_.geometry.panel;
     const std::size_t from = number * kKeyBlock, to = std::min(p_.S, from + kKeyBlock);
-    const std::size_t depth = depth_of(schedule_.factors, p_.D);
+    const std::size_t depth = depth_of(schedule_.key_factors, p_.D);
     const Packed into = packed(slot);
     for (std::size_t key = from; key < to; key += panel)
-      kernels_.pack_keys(kv.k, schedule_.factors, key, std::min(panel, to - key), p_.S, p_.D,
+      kernels_.pack_keys(kv.k, schedule_.key_factors, key, std::min(panel, to - key), p_.S, p_.D,
                          widened, into.keys + key * depth);
-    into.kinds[number] = kernels_.pack_values(kv.v, schedule_.value_tiles, from, to - from, p_.S,
+    into.kinds[number] = kernels_.pack_values(kv.v, schedule_.value_factors, from, to - from, p_.S,
                                               p_.Dv, widened, into.values);
   }
 

@@ -99,9 +99,9 @@ void backward_begin(const BackwardKeys<T>& keys) {
   const Matrix k = matrix_of(p.k, keys.b, keys.g), v = matrix_of(p.v, keys.b, keys.g);
   for (std::size_t key = 0; key < keys.count; key += kPanel<T>) {
     const std::size_t count = HWY_MIN(kPanel<T>, keys.count - key);
-    pack_keys(k, ScoreFactors::numbers, keys.first + key, count, p.S, p.D, s.widened,
+    pack_keys(k, FactorForm::numbers, keys.first + key, count, p.S, p.D, s.widened,
               s.key_panels + key * p.D);
-    pack_keys(v, ScoreFactors::numbers, keys.first + key, count, p.S, p.Dv, s.widened,
+    pack_keys(v, FactorForm::numbers, keys.first + key, count, p.S, p.Dv, s.widened,
               s.value_panels + key * p.Dv);
   }
   const Rows<T> rows(k, p.D);
@@ -213,7 +213,7 @@ class BackwardStep {
 
     QueryBlock<T> block{
         .problem = p_, .first = first_, .rows = rows_, .kv = {}, .scratch = score_scratch()};
-    block.query = load_queries(p_, ScoreFactors::numbers, s_.row, rows_,
+    block.query = load_queries(p_, FactorForm::numbers, s_.row, rows_,
                                p_.head_scales != nullptr && s_.raw == nullptr, s_.query);
     query_ = block.query;
     grad_ = load_grad();

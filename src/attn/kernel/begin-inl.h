@@ -40,7 +40,7 @@ template <class T>
 HWY_NOINLINE const T* load_query_pairs(const AttentionProblem<T>& p, const Row<T>* row,
                                        std::size_t rows, T* buffer) {
   if constexpr (kMultipliesPairs<T>) {
-    const std::size_t depth = depth_of(ScoreFactors::pairs, p.D);
+    const std::size_t depth = depth_of(FactorForm::pairs, p.D);
     for (std::size_t i = 0; i < rows; ++i) {
       const Matrix query{row[i].query, p.q.dtype, 0, p.q.strides.column};
       read_pairs(Rows<T>(query, p.D), 0, p.D, buffer + i * p.D, buffer + i * depth);
@@ -52,11 +52,11 @@ HWY_NOINLINE const T* load_query_pairs(const AttentionProblem<T>& p, const Row<T
 /// The rows' queries, contiguous: in place if possible, otherwise copied to `buffer`. If `scaled`,
 /// times the scale of their head.
 template <class T>
-const T* load_queries(const AttentionProblem<T>& p, ScoreFactors factors, const Row<T>* row,
+const T* load_queries(const AttentionProblem<T>& p, FactorForm factors, const Row<T>* row,
                       std::size_t rows, bool scaled, T* buffer) {
   if (are_pairs(factors)) return load_query_pairs(p, row, rows, buffer);
   const auto size = static_cast<std::ptrdiff_t>(p.D * sizeof(T));
-  const bool rounded = factors == ScoreFactors::rounded;
+  const bool rounded = factors == FactorForm::rounded;
   bool in_place = p.q.dtype == dtype_of<T> && p.q.strides.column == 1 && !scaled && !rounded;
   for (std::size_t i = 1; i < rows; ++i)
     in_place = in_place && row[i].query - row[i - 1].query == size;
@@ -75,7 +75,7 @@ const T* load_queries(const AttentionProblem<T>& p, ScoreFactors factors, const 
 /// A block's queries (rows, depth) as (depth, rows), in scratch memory behind them.
 template <class T>
 HWY_NOINLINE const T* transpose_queries(const QueryBlock<T>& block) {
-  const std::size_t depth = depth_of(block.kv.factors, block.problem.D);
+  const std::size_t depth = depth_of(block.kv.key_factors, block.problem.D);
   if (block.rows == 1) return block.query;
   T* const to = block.scratch.query + block.rows * depth;
   for (std::size_t i = 0; i < block.rows; ++i)
@@ -91,13 +91,13 @@ void load_rows(QueryBlock<T>& block, const Results<T>& results) {
   const Scratch<T>& s = block.scratch;
   make_rows(p, results, block.first, block.rows, s.row);
   const bool scaled = p.head_scales != nullptr && s.raw == nullptr;  // finish_run() scales raw ones
-  block.query = load_queries(p, block.kv.factors, s.row, block.rows, scaled, s.query);
-  if (block.kv.factors == ScoreFactors::tiles && reads_keys_unpacked(block))
+  block.query = load_queries(p, block.kv.key_factors, s.row, block.rows, scaled, s.query);
+  if (block.kv.key_factors == FactorForm::tiles && reads_keys_unpacked(block))
     block.transposed = transpose_queries(block);
   const bool alike = have_same_keys(p, s.row, block.rows);
-  const bool tiles = block.kv.factors == ScoreFactors::tiles;
+  const bool tiles = block.kv.key_factors == FactorForm::tiles;
   block.group_rows = alike || tiles ? kGroupRows : kTileRows;
-  if (block.kv.value_tiles) block.group_rows = kValueTileRows;
+  if (block.kv.value_factors == FactorForm::tiles) block.group_rows = kValueTileRows;
   const std::size_t rows = block.group_rows;
   for (std::size_t i = 0; i < block.rows; i += rows)
     s.reach[i / rows] = reach_of(s.row + i, alike ? 1 : HWY_MIN(rows, block.rows - i));

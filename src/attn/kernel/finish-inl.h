@@ -45,6 +45,7 @@ void average_values(const QueryBlock<T>& block, const Row<T>& row) {
     fill(sums, p.Dv, T(0));
     for (std::size_t k = key; k < HWY_MIN(p.S, key + kSumDepth<T>); ++k) {
       const T* value = values.at(k, block.scratch.widened);
+      if (p.bf16_products) value = rounded_row(value, p.Dv, block.scratch.widened);
       const T factor = dropout_factor(p, row, k);
       for (std::size_t j = 0; factor != 0 && j < p.Dv; ++j) sums[j] += factor * value[j];
     }

@@ -14,7 +14,7 @@ const Kernels<T>& made_once() {
 }
 
 /// The same functions, which then multiply bfloat16 factors in another form.
-template <class T, Kernels<T> (*make)(), ScoreFactors kBf16>
+template <class T, Kernels<T> (*make)(), FactorForm kBf16>
 const Kernels<T>& made_once_for() {
   static const Kernels<T> kernels = [] {
     Kernels<T> changed = make();
@@ -46,12 +46,12 @@ const Kernels<T>& kernels(Isa isa) {
       break;
     case Isa::avx512_bf16:
 #ifdef ATTN_HAS_AVX512
-      return made_once_for<T, avx512_kernels<T>, ScoreFactors::pairs>();
+      return made_once_for<T, avx512_kernels<T>, FactorForm::pairs>();
 #endif
       break;
     case Isa::amx_bf16:
 #ifdef ATTN_HAS_AVX512
-      return made_once_for<T, avx512_kernels<T>, ScoreFactors::tiles>();
+      return made_once_for<T, avx512_kernels<T>, FactorForm::tiles>();
 #endif
       break;
   }

@@ -2,11 +2,11 @@
 // block of query rows.
 //
 // Layout of packed operands (zero-padded):
-//   keys    [key / panel][D][panel], or [key / panel][ceil(D / 2)][panel] of pairs (ScoreFactors)
+//   keys    [key / panel][D][panel], or [key / panel][ceil(D / 2)][panel] of pairs (FactorForm)
 //   values  [column / panel][key][panel], where the last panel is only as wide as needed, in whole
 //           vectors. A NaN or infinite value is packed as 0, because 0 * NaN = NaN would reach rows
-//           to which the key is hidden; rows that see the key add it separately.
-//           KeyValues::value_tiles: see amx_values-inl.h.
+//           to which the key is hidden; rows that see the key add it separately. Pairs:
+//           [column / panel][ceil(key / 2)][panel]; tiles: see amx_values-inl.h.
 // Values that are finite and have a suitable layout are read in place.
 #pragma once
 
@@ -29,21 +29,22 @@ constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
   return (n + unit - 1) / unit * unit;
 }
 
-/// What scores are products of.
-enum class ScoreFactors : std::uint8_t {
-  numbers,  ///< queries and keys as T
-  rounded,  ///< the same rounded to bfloat16
-  pairs,  ///< two neighbouring columns as bfloat16 in the bits of one float, the first in the lower
-  tiles,  ///< pairs that are multiplied in the tile registers of AMX
+/// What queries and keys, or weights and values, are when they are multiplied. The terms of a sum
+/// are columns of the former and keys of the latter.
+enum class FactorForm : std::uint8_t {
+  numbers,  ///< of type T
+  rounded,  ///< of type T, rounded to bfloat16
+  pairs,    ///< two neighbouring terms as bfloat16 in the bits of one float, the first in the lower
+  tiles,    ///< pairs that are multiplied in the tile registers of AMX
 };
 
-constexpr bool are_pairs(ScoreFactors factors) {
-  return factors == ScoreFactors::pairs || factors == ScoreFactors::tiles;
+constexpr bool are_pairs(FactorForm factors) {
+  return factors == FactorForm::pairs || factors == FactorForm::tiles;
 }
 
-/// The elements of T that a query or key takes.
-constexpr std::size_t depth_of(ScoreFactors factors, std::size_t D) {
-  return are_pairs(factors) ? (D + 1) / 2 : D;
+/// The elements of T that a factor of this many terms takes.
+constexpr std::size_t depth_of(FactorForm factors, std::size_t terms) {
+  return are_pairs(factors) ? (terms + 1) / 2 : terms;
 }
 
 /// The keys that AMX multiplies in one step, and the steps of `keys` keys.
@@ -51,8 +52,9 @@ inline constexpr std::size_t kStepKeys = 32;
 constexpr std::size_t key_steps(std::size_t keys) { return (keys + kStepKeys - 1) / kStepKeys; }
 
 /// The elements of T that `keys` packed values take, of `stride` columns in whole vectors.
-constexpr std::size_t packed_value_size(std::size_t keys, std::size_t stride, bool tiles) {
-  return tiles ? key_steps(keys) * kStepKeys / 2 * stride : keys * stride;
+constexpr std::size_t packed_value_size(std::size_t keys, std::size_t stride, FactorForm factors) {
+  const bool has_steps = factors == FactorForm::tiles;
+  return depth_of(factors, has_steps ? key_steps(keys) * kStepKeys : keys) * stride;
 }
 
 struct Geometry {
@@ -61,8 +63,7 @@ struct Geometry {
   std::size_t tile_rows = 1;      ///< query rows of the micro-kernel
   std::size_t group_rows = 1;     ///< most rows of a group, which are computed together
   std::size_t backward_keys = 1;  ///< keys of a step of the backward pass
-  ScoreFactors bf16_factors =
-      ScoreFactors::rounded;  ///< those that the processor multiplies fastest
+  FactorForm bf16_factors = FactorForm::rounded;  ///< those that the processor multiplies fastest
 };
 
 /// Keys [first, last); empty by default.
@@ -89,8 +90,7 @@ enum class ValueKind : std::uint8_t {
 template <class T>
 struct KeyValues {
   Matrix k, v;
-  ScoreFactors factors = ScoreFactors::numbers;
-  bool value_tiles = false;  ///< with ScoreFactors::tiles: values are multiplied in tiles, too
+  FactorForm key_factors = FactorForm::numbers, value_factors = FactorForm::numbers;
   const T* keys = nullptr;
   const T* values = nullptr;
   const ValueKind* kinds = nullptr;  ///< per key block
@@ -123,6 +123,9 @@ struct Scratch {
   T* dropped = nullptr;
   /// (group_rows, score_stride) with normalisers other than softmax: the scores of a group.
   T* unweighed = nullptr;
+  /// (group_rows, depth_of(value_factors, kKeyBlock)) with FactorForm::rounded and pairs: the
+  /// weights of a group and a key block as factors of values.
+  T* weights = nullptr;
   std::size_t score_stride = 0;
   T* running_max = nullptr;  ///< (rows, lanes)
   SoftmaxState<T> state;
@@ -152,13 +155,14 @@ struct Kernels {
   Geometry geometry;
 
   /// Packs keys [first, first + count) of `all`, count <= panel, into one panel.
-  void (*pack_keys)(const Matrix& k, ScoreFactors factors, std::size_t first, std::size_t count,
+  void (*pack_keys)(const Matrix& k, FactorForm factors, std::size_t first, std::size_t count,
                     std::size_t all, std::size_t D, T* widened, T* panel);
 
   /// Packs values [first, first + count) of `keys`, a key block, unless they can be read in place.
   /// `packed` is for all keys.
-  ValueKind (*pack_values)(const Matrix& v, bool tiles, std::size_t first, std::size_t count,
-                           std::size_t keys, std::size_t Dv, T* widened, T* packed);
+  ValueKind (*pack_values)(const Matrix& v, FactorForm factors, std::size_t first,
+                           std::size_t count, std::size_t keys, std::size_t Dv, T* widened,
+                           T* packed);
 
   /// Reads rows and queries and resets the softmax state.
   void (*begin)(QueryBlock<T>& block, const Results<T>& results);

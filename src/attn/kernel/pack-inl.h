@@ -202,6 +202,14 @@ HWY_INLINE void copy_elements(const T* from, std::size_t count, T* to) {
   for (; i < count; ++i) to[i] = from[i];
 }
 
+/// A row, which may be in the buffer, rounded to bfloat16.
+template <class T>
+HWY_INLINE const T* rounded_row(const T* row, std::size_t count, T* buffer) {
+  if (row != buffer) copy_elements(row, count, buffer);
+  round_to_bfloat16(buffer, count);
+  return buffer;
+}
+
 template <class T>
 HWY_INLINE void set_zeros(std::size_t count, T* to) {
   for (std::size_t i = 0; i < count; ++i) to[i] = 0;
@@ -388,7 +396,7 @@ HWY_INLINE void read_pairs(const Rows<T>& rows, std::size_t i, std::size_t colum
 template <class T>
 HWY_INLINE void copy_pairs(const Rows<T>& rows, std::size_t first, std::size_t count,
                            std::size_t all, std::size_t columns, T* numbers, T* to) {
-  for (std::size_t i = 0; i < count; ++i, to += depth_of(ScoreFactors::pairs, columns)) {
+  for (std::size_t i = 0; i < count; ++i, to += depth_of(FactorForm::pairs, columns)) {
     prefetch_ahead(rows, first + count + i, all);
     read_pairs(rows, first + i, columns, numbers, to);
   }
@@ -469,14 +477,15 @@ bool all_finite(const T* x, std::size_t count) {
   return is_finite(total<T>(nonfinite_probe[0]));
 }
 
-/// Packs values even if they could be read in place.
+/// Packs values as numbers, even if they could be read in place, or as rounded ones.
 template <class T>
-ValueKind pack_all_values(const Matrix& v, std::size_t first, std::size_t count, std::size_t Dv,
-                          T* widened, T* packed, std::size_t keys, std::size_t at) {
+ValueKind pack_all_values(const Matrix& v, FactorForm factors, std::size_t first, std::size_t count,
+                          std::size_t Dv, T* widened, T* packed, std::size_t keys, std::size_t at) {
   const Rows<T> source(v, Dv);
   bool non_finite = false;
   for (std::size_t i = 0; i < count; ++i) {
     const T* row = source.at(first + i, widened);
+    if (factors == FactorForm::rounded) row = rounded_row(row, Dv, widened);
     for (std::size_t column = 0; column < Dv; column += kPanel<T>) {
       const std::size_t used = HWY_MIN(kPanel<T>, Dv - column);
       const std::size_t width = round_up(used, kLanes<T>);
@@ -490,8 +499,8 @@ ValueKind pack_all_values(const Matrix& v, std::size_t first, std::size_t count,
   return non_finite ? ValueKind::non_finite : ValueKind::packed;
 }
 
-/// Packs values unless they can be read in place as fast as packed ones. That requires whole
-/// vectors, adjacent rows (rows further apart map to few cache sets) and few bytes (large arrays in
+/// Packs values as numbers unless they can be read in place as fast. That requires whole vectors,
+/// adjacent rows (rows further apart map to few cache sets) and few bytes (large arrays in
 /// small pages are slow).
 template <class T>
 ValueKind pack_values(const Matrix& v, std::size_t first, std::size_t count, std::size_t keys,
@@ -502,7 +511,7 @@ ValueKind pack_values(const Matrix& v, std::size_t first, std::size_t count, std
       Dv * sizeof(T) <= kMaxRowBytes && keys * Dv * sizeof(T) <= kMaxBytes &&
       all_finite(source.at(first, nullptr), count * Dv))
     return ValueKind::in_place;
-  return pack_all_values(v, first, count, Dv, widened, packed, keys, first);
+  return pack_all_values(v, FactorForm::numbers, first, count, Dv, widened, packed, keys, first);
 }
 
 }  // namespace attn::kernel::HWY_NAMESPACE

@@ -38,16 +38,16 @@ HWY_NOINLINE void pack_copies(const Panel& keys, T* panel) {
 
 /// pack_keys() for keys that only one block uses, which come from main memory.
 template <class T>
-void pack_copied_keys(const KeyPanel<T>& keys, ScoreFactors factors, T* panel) {
-  if (factors == ScoreFactors::numbers) return pack_copies(keys, panel);
+void pack_copied_keys(const KeyPanel<T>& keys, FactorForm factors, T* panel) {
+  if (factors == FactorForm::numbers) return pack_copies(keys, panel);
   if constexpr (std::is_same_v<T, float>) pack_copies(RoundedPanel<T>{keys, factors}, panel);
 }
 
 template <class T>
-void pack_keys(const Matrix& k, ScoreFactors factors, std::size_t first, std::size_t count,
+void pack_keys(const Matrix& k, FactorForm factors, std::size_t first, std::size_t count,
                std::size_t all, std::size_t D, T* widened, T* panel) {
   const KeyPanel<T> keys{k, D, first, count, all, widened};
-  if (factors != ScoreFactors::numbers) return pack_copied_keys(keys, factors, panel);
+  if (factors != FactorForm::numbers) return pack_copied_keys(keys, factors, panel);
   pack_panel(
       D,
       [&](std::size_t at) {

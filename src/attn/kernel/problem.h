@@ -119,10 +119,11 @@ struct AttentionProblem {
   Score score = Score::product;
   const T* score_weights = nullptr;  ///< (D), of Score::tanh
 
-  /// Scores are products of queries and keys that are rounded to bfloat16. Requires T = float.
-  /// Subnormal numbers, before or after rounding, may count as 0, and so may those of operands that
-  /// hold bfloat16.
-  bool bf16_scores = false;
+  /// Queries, keys, weights and values are rounded to bfloat16 before they are multiplied. Requires
+  /// T = float. The weights of softmax are rounded before they are divided by their sum. Subnormal
+  /// numbers, before or after rounding, may count as 0, and so may those of operands that hold
+  /// bfloat16.
+  bool bf16_products = false;
 
   T scale = 1;                     ///< any sign
   const T* head_scales = nullptr;  ///< (H), any sign; nullptr: all 1

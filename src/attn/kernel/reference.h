@@ -51,10 +51,10 @@ inline double element(const Operand& x, std::size_t b, std::size_t h, std::size_
   }
 }
 
-/// A query or key as a factor of scores. Subnormal numbers count as 0 in bfloat16.
+/// A query, key or value as a factor of a product. Subnormal numbers count as 0 in bfloat16.
 template <class T>
 double factor(const AttentionProblem<T>& p, double x) {
-  if (!p.bf16_scores) return x;
+  if (!p.bf16_products) return x;
   const auto number = static_cast<float>(x);
   if (std::fabs(number) < std::numeric_limits<float>::min()) return std::copysign(0.0, x);
   return double(BFloat16(number));
@@ -239,7 +239,7 @@ Outputs<N> attend(const AttentionProblem<T>& p) {
       if (const double factor = dropout(p, q, j); factor != 0) dropped[j] = weights[j] * factor;
       if (!empty ? !visible : dropped[j] == 0) continue;  // a hidden value has no effect, even NaN
       for (std::size_t d = 0; d < p.Dv; ++d)
-        out.context[i * p.Dv + d] += dropped[j] * N(element(p.v, q.b, g, j, d));
+        out.context[i * p.Dv + d] += dropped[j] * N(factor(p, element(p.v, q.b, g, j, d)));
     }
   }
   return out;

@@ -48,13 +48,14 @@ std::size_t row_elements(const Schedule& schedule, const Geometry& geometry) {
 }
 
 /// Pairs have no place for a factor of each head. AMX also multiplies queries and keys that
-/// hold bfloat16, because their products are exact.
+/// hold bfloat16, because their products are exact, and then values that do.
 template <class T>
-ScoreFactors factors_of(const AttentionProblem<T>& p, const Geometry& geometry) {
-  const ScoreFactors fastest = p.head_scales ? ScoreFactors::rounded : geometry.bf16_factors;
-  if (p.bf16_scores) return fastest;
-  const bool exact = p.score == Score::product && p.q.holds_bf16 && p.k.holds_bf16;
-  return exact && fastest == ScoreFactors::tiles ? fastest : ScoreFactors::numbers;
+void choose_factors(const AttentionProblem<T>& p, const Geometry& geometry, Schedule& schedule) {
+  const FactorForm fastest = p.head_scales ? FactorForm::rounded : geometry.bf16_factors;
+  const bool in_tiles =
+      fastest == FactorForm::tiles && p.score == Score::product && p.q.holds_bf16 && p.k.holds_bf16;
+  if (p.bf16_products || in_tiles) schedule.key_factors = fastest;
+  if (p.bf16_products || (in_tiles && p.v.holds_bf16)) schedule.value_factors = fastest;
 }
 
 }  // namespace
@@ -77,10 +78,9 @@ Schedule make_schedule(const AttentionProblem<T>& p, const Results<T>& results,
   schedule.score_stride =
       (schedule.full_rows ? padded_keys : std::min(padded_keys, kKeyBlock)) + geometry.lanes;
   schedule.value_stride = round_up(p.Dv, geometry.lanes);
-  schedule.factors = factors_of(p, geometry);
-  schedule.packed_keys = padded_keys * depth_of(schedule.factors, p.D);
-  schedule.value_tiles = schedule.factors == ScoreFactors::tiles && p.v.holds_bf16;
-  schedule.packed_values = packed_value_size(p.S, schedule.value_stride, schedule.value_tiles);
+  choose_factors(p, geometry, schedule);
+  schedule.packed_keys = padded_keys * depth_of(schedule.key_factors, p.D);
+  schedule.packed_values = packed_value_size(p.S, schedule.value_stride, schedule.value_factors);
 
   const bool few_rows = schedule.pair_rows <= kMaxRows && !schedule.full_rows;
   schedule.segment_rows = few_rows || p.L < kMaxRows / 2 ? schedule.pair_rows : p.L;
@@ -146,6 +146,9 @@ std::size_t lay_out_scratch(const Schedule& schedule, const AttentionProblem<T>&
   if (p.normaliser != Normaliser::softmax)
     take(s.unweighed, schedule.group_rows * schedule.score_stride);
   if (schedule.dropped) take(s.dropped, rows * schedule.score_stride);
+  const FactorForm factors = schedule.value_factors;
+  if (factors == FactorForm::rounded || factors == FactorForm::pairs)
+    take(s.weights, geometry.group_rows * depth_of(factors, kKeyBlock));
   take(s.running_max, rows * geometry.lanes);
   T* state = nullptr;
   take(state, schedule.state_size);
@@ -154,7 +157,7 @@ std::size_t lay_out_scratch(const Schedule& schedule, const AttentionProblem<T>&
   take(s.widened, geometry.panel * std::max(p.D, p.Dv));
   if (!schedule.packed) take(s.key_block, kKeyBlock * p.D);
   if (!schedule.packed)
-    take(s.value_block, packed_value_size(kKeyBlock, schedule.value_stride, schedule.value_tiles));
+    take(s.value_block, packed_value_size(kKeyBlock, schedule.value_stride, factors));
   return bytes;
 }
 

@@ -23,7 +23,7 @@ struct Schedule {
   std::size_t block_rows = 0;  ///< at most this many rows of a block
   std::size_t task_rows = 0;   ///< likewise if each block is a task
   std::size_t key_blocks = 0;
-  ScoreFactors factors = ScoreFactors::numbers;
+  FactorForm key_factors = FactorForm::numbers, value_factors = FactorForm::numbers;
   bool packed = false;      ///< pack each pair once, for all its blocks
   bool rows_first = false;  ///< a task is the same rows of several heads, which share masks
   bool split = false;       ///< compute key blocks independently, then merge
@@ -34,7 +34,6 @@ struct Schedule {
   std::size_t value_stride = 0;       ///< Dv rounded up to whole vectors
   std::size_t packed_keys = 0;        ///< elements of a pair
   std::size_t packed_values = 0;      ///< elements of a pair
-  bool value_tiles = false;           ///< as in KeyValues
   std::size_t state_size = 0;         ///< elements of a SoftmaxState of block_rows rows
   std::size_t scratch_bytes = 0;      ///< of a worker
   std::size_t chunk_pairs = 0;  ///< pairs that are in memory at the same time, packed or as states

@@ -44,7 +44,7 @@ struct RowGroup {
   const Scratch<T>& s;
   std::size_t i, rows;  ///< rows [i, i + rows) of the block
   const Reach& reach;
-  ScoreFactors factors;
+  FactorForm factors;
   std::size_t depth;    ///< elements of a query or key
   const T* query;       ///< of the first row
   const T* transposed;  ///< as in QueryBlock
@@ -57,12 +57,12 @@ struct RowGroup {
         i(row),
         rows(HWY_MIN(block.group_rows, block.rows - row)),
         reach(s.reach[row / block.group_rows]),
-        factors(block.kv.factors),
+        factors(block.kv.key_factors),
         depth(depth_of(factors, p.D)),
         query(block.query + row * depth),
         transposed(block.transposed),
         scores(s.scores + (s.full_rows ? row * s.score_stride : 0)),
-        fused(s.raw == nullptr && (rows % kTileRows == 0 || factors == ScoreFactors::tiles) &&
+        fused(s.raw == nullptr && (rows % kTileRows == 0 || factors == FactorForm::tiles) &&
               p.score == Score::product && can_fuse_modifiers(p)) {}
 
   Span reached(Span keys) const { return intersection(keys, {reach.first, reach.last}); }
@@ -73,7 +73,7 @@ struct RowGroup {
 template <class T>
 bool reads_keys_unpacked(const QueryBlock<T>& block) {
   return block.kv.keys == nullptr && block.rows <= kTileRows &&
-         block.kv.factors != ScoreFactors::rounded && block.problem.score == Score::product;
+         block.kv.key_factors != FactorForm::rounded && block.problem.score == Score::product;
 }
 
 /// Consecutive panels of keys that are computed in the same way for a group of rows.
@@ -162,9 +162,9 @@ void multiply_run(const RowGroup<T>& group, const Run& run, std::size_t vectors,
                   const RunKeys<T>& keys, T scale, T* out, T* running_max) {
 #if ATTN_HAS_PAIRS
   if constexpr (kMultipliesPairs<T>) {
-    if (group.factors == ScoreFactors::tiles)
+    if (group.factors == FactorForm::tiles)
       return multiply_run_of_pairs<Term::tiles>(group, run, vectors, keys, scale, out, running_max);
-    if (group.factors == ScoreFactors::pairs)
+    if (group.factors == FactorForm::pairs)
       return multiply_run_of_pairs<Term::pairs>(group, run, vectors, keys, scale, out, running_max);
   }
 #endif
@@ -209,9 +209,9 @@ void score_fused_run_of(const RowGroup<T>& group, const Run& run, const T* keys,
 template <class T>
 void score_fused_run(const RowGroup<T>& group, const Run& run, const T* keys, T* out) {
   if constexpr (kMultipliesPairs<T>) {
-    if (group.factors == ScoreFactors::tiles)
+    if (group.factors == FactorForm::tiles)
       return score_fused_run_of<T, Term::tiles>(group, run, keys, out);
-    if (group.factors == ScoreFactors::pairs)
+    if (group.factors == FactorForm::pairs)
       return score_fused_run_of<T, Term::pairs>(group, run, keys, out);
   }
   score_fused_run_of<T, Term::product>(group, run, keys, out);
@@ -278,7 +278,7 @@ template <class T>
 const T* key_panels(const QueryBlock<T>& block, std::size_t number) {
   const AttentionProblem<T>& p = block.problem;
   const std::size_t from = number * kKeyBlock, to = HWY_MIN(p.S, from + kKeyBlock);
-  const std::size_t depth = depth_of(block.kv.factors, p.D);
+  const std::size_t depth = depth_of(block.kv.key_factors, p.D);
   if (block.kv.keys != nullptr) return block.kv.keys + from * depth;
   if (reads_keys_unpacked(block)) {
     const std::size_t first = HWY_MIN(kKeysAtOnce<T>, to - from);
@@ -289,7 +289,7 @@ const T* key_panels(const QueryBlock<T>& block, std::size_t number) {
   for (std::size_t key = from, next; key < to; key = next) {
     next = HWY_MIN(to, key + kPanel<T>);
     pack_copied_keys(KeyPanel<T>{block.kv.k, p.D, key, next - key, p.S, block.scratch.widened},
-                     block.kv.factors, panels + (key - from) * depth);
+                     block.kv.key_factors, panels + (key - from) * depth);
   }
   return panels;
 }

@@ -1,4 +1,4 @@
-// The terms of a score, and its factors as bfloat16: rounding and pairs (see ScoreFactors).
+// The terms of sums, and their factors as bfloat16: rounding and pairs (see FactorForm).
 //
 // Instructions of AVX-512 BF16 are written as assembly, because the file is compiled for processors
 // without them; only Isa::avx512_bf16 and Isa::amx_bf16 use pairs.
@@ -50,24 +50,26 @@ HWY_NOINLINE void round_to_bfloat16(T* x, std::size_t count) {
 }
 
 #if ATTN_HAS_PAIRS
+/// `lower`, then `upper`, rounded as round_to_bfloat16() does.
+HWY_INLINE Vec<float> rounded_pairs(Vec<float> lower, Vec<float> upper) {
+  Vec<float> pairs;
+  asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(pairs.raw) : "v"(upper.raw), "v"(lower.raw));
+  return pairs;
+}
+
 /// Rounds `columns` numbers as round_to_bfloat16() does, to pairs. An odd last one is paired with
 /// 0.
 HWY_INLINE void round_to_pairs(const float* from, std::size_t columns, float* to) {
   const Tag<float> d;
   constexpr std::size_t kNumbers = 2 * kLanes<float>;
-  const auto rounded = [](Vec<float> lower, Vec<float> upper) ATTN_INLINE {
-    Vec<float> pairs;
-    asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(pairs.raw) : "v"(upper.raw), "v"(lower.raw));
-    return pairs;
-  };
   std::size_t i = 0;
   for (; i + kNumbers <= columns; i += kNumbers)
-    hn::StoreU(rounded(hn::LoadU(d, from + i), hn::LoadU(d, from + i + kLanes<float>)), d,
+    hn::StoreU(rounded_pairs(hn::LoadU(d, from + i), hn::LoadU(d, from + i + kLanes<float>)), d,
                to + i / 2);
   if (i == columns) return;
   HWY_ALIGN float rest[kNumbers] = {}, pairs[kLanes<float>];
   std::memcpy(rest, from + i, (columns - i) * sizeof(float));
-  hn::Store(rounded(hn::Load(d, rest), hn::Load(d, rest + kLanes<float>)), d, pairs);
+  hn::Store(rounded_pairs(hn::Load(d, rest), hn::Load(d, rest + kLanes<float>)), d, pairs);
   std::memcpy(to + i / 2, pairs, (columns - i + 1) / 2 * sizeof(float));
 }
 
@@ -85,7 +87,7 @@ HWY_INLINE void copy_pairs_of_row(const std::byte* from, std::size_t columns, fl
 }
 #endif
 
-/// What a query element a and a key element b add to a score.
+/// What a query element a and a key element b add to a score, or a weight and a value to a result.
 enum class Term : std::uint8_t {
   product,   ///< a b
   pairs,     ///< the sum of both products, with one rounding or two; subnormal factors and results

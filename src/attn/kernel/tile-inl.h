@@ -324,7 +324,8 @@ HWY_NOINLINE void score_tanh_rows(std::size_t rows, std::size_t panels,
     }
 }
 
-/// The operands of value_tiles(): weights of keys [from, to) of a block, and their values.
+/// The operands of value_tiles(): weights of keys [from, to) of a block, and their values. Of
+/// pairs, a key is a pair of keys.
 template <class T>
 struct ValueProduct {
   std::size_t from, to;
@@ -370,12 +371,12 @@ HWY_INLINE void add_tile(const Vec<T> (&sums)[Rows][Vectors], std::size_t row, s
 }
 
 /// value_tiles() for vectors [first, first + Vectors), in tiles of Rows rows.
-template <class T, std::size_t Rows, std::size_t Vectors, class Ahead>
+template <class T, Term kTerm, std::size_t Rows, std::size_t Vectors, class Ahead>
 HWY_INLINE void value_tiles_of(const TileRows& rows, std::size_t first,
                                const ValueProduct<T>& product, const Sums<T>& to, Ahead ahead) {
   HWY_ALIGN T buffer[Rows * Vectors * kLanes<T>];
   for (std::size_t row = rows.first; row < rows.last; row += Rows)
-    multiply_in_parts<T, Rows, Vectors>(
+    multiply_in_parts<T, Rows, Vectors, kTerm>(
         product.from, product.to, product.weights + row * product.weights_stride,
         product.weights_stride, product.values + first * kLanes<T>, product.values_stride, buffer,
         Vectors * kLanes<T>, [&](auto& sums) ATTN_INLINE { add_tile<T>(sums, row, first, to); },
@@ -392,16 +393,16 @@ HWY_INLINE void in_powers_of_two(std::size_t count, F f, std::size_t at = 0) {
 
 /// value_tiles() for fewer rows than a tile has. Only frequent tile sizes are compiled; others are
 /// composed of narrower tiles with one or two rows.
-template <class T, class Ahead>
+template <class T, Term kTerm, class Ahead>
 void value_tail(const TileRows& rows, std::size_t vectors, const ValueProduct<T>& product,
                 const Sums<T>& to, Ahead ahead) {
   std::size_t done = 0;
   with_constant<kTileRows - 1>(rows.of_tile(), [&](auto r) {
     constexpr std::size_t kRows = decltype(r)::value, kMaxVectors = max_vectors(kRows);
     for (; done + kMaxVectors <= vectors; done += kMaxVectors)
-      value_tiles_of<T, kRows, kMaxVectors>(rows, done, product, to, ahead);
+      value_tiles_of<T, kTerm, kRows, kMaxVectors>(rows, done, product, to, ahead);
     if (kMaxVectors > kTileVectors && done + kTileVectors <= vectors) {
-      value_tiles_of<T, kRows, kTileVectors>(rows, done, product, to, ahead);
+      value_tiles_of<T, kTerm, kRows, kTileVectors>(rows, done, product, to, ahead);
       done += kTileVectors;
     }
   });
@@ -412,8 +413,8 @@ void value_tail(const TileRows& rows, std::size_t vectors, const ValueProduct<T>
       in_powers_of_two<kTileVectors / 2>(
           vectors,
           [&](auto v, std::size_t at) {
-            value_tiles_of<T, decltype(r)::value, decltype(v)::value>({row, next}, at, product, to,
-                                                                      Constant<0>());
+            value_tiles_of<T, kTerm, decltype(r)::value, decltype(v)::value>(
+                {row, next}, at, product, to, Constant<0>());
           },
           done);
     });
@@ -421,14 +422,14 @@ void value_tail(const TileRows& rows, std::size_t vectors, const ValueProduct<T>
 }
 
 /// Adds weights * values to some rows.
-template <class T>
+template <class T, Term kTerm = Term::product>
 HWY_NOINLINE void value_tiles(const TileRows& rows, std::size_t vectors,
                               const ValueProduct<T>& product, const Sums<T>& to) {
   if (rows.of_tile() < kTileRows)
-    return product.ahead == 0 ? value_tail(rows, vectors, product, to, Constant<0>())
-                              : value_tail(rows, vectors, product, to, product.ahead);
+    return product.ahead == 0 ? value_tail<T, kTerm>(rows, vectors, product, to, Constant<0>())
+                              : value_tail<T, kTerm>(rows, vectors, product, to, product.ahead);
   with_constant<kTileVectors>(vectors, [&](auto v) {
-    value_tiles_of<T, kTileRows, decltype(v)::value>(rows, 0, product, to, Constant<0>());
+    value_tiles_of<T, kTerm, kTileRows, decltype(v)::value>(rows, 0, product, to, Constant<0>());
   });
 }
 

@@ -73,7 +73,7 @@ struct KeyPanel {
 template <class T>
 struct RoundedPanel {
   KeyPanel<T> keys;
-  ScoreFactors factors;
+  FactorForm factors;
 
   std::size_t depth() const { return depth_of(factors, keys.D); }
 

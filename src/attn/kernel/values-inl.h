@@ -5,6 +5,7 @@
 #include "attn/kernel/pack-inl.h"
 #include "attn/kernel/softmax-inl.h"
 #include "attn/kernel/tile-inl.h"
+#include "attn/kernel/value_pairs-inl.h"
 
 namespace attn::kernel::HWY_NAMESPACE {
 
@@ -13,60 +14,71 @@ template <class T>
 struct ValueBlock {
   const T* values = nullptr;
   std::size_t keys = 0,
-              at = 0;   ///< packed: panels are `keys` keys long, and the block starts at key `at`
-  std::size_t row = 0;  ///< in place: elements from one row to the next; 0: packed
+              at =
+                  0;  ///< packed: panels are `keys` keys long, and the block starts at key `at`,
+                      ///< both counted in pairs if values are; tiles and by_row: those of the block
+  std::size_t row = 0;      ///< in place: elements from one row to the next; 0: packed
   bool non_finite = false;  ///< packed: zeros replace NaN and infinite values
   bool checked = true;      ///< in place: all are known to be finite
   bool by_row = false;      ///< read row by row by add_values(); `values` is null
-  bool tiles = false;  ///< as in KeyValues; `keys` are those of the block, which starts at key `at`
+  FactorForm factors = FactorForm::numbers;
 
   const T* from(std::size_t key, std::size_t column, std::size_t width) const {
     return row != 0 ? values + key * row + column : values + column * keys + (at + key) * width;
   }
 };
 
-/// Packs values in tiles or not (see Kernels).
+/// Packs values (see Kernels).
 template <class T>
-ValueKind pack_values_for(const Matrix& v, bool tiles, std::size_t first, std::size_t count,
+ValueKind pack_values_for(const Matrix& v, FactorForm factors, std::size_t first, std::size_t count,
                           std::size_t keys, std::size_t Dv, T* widened, T* packed) {
   if constexpr (kMultipliesPairs<T>) {
-    if (tiles)
-      return pack_values_in_tiles(v, first, count, Dv, widened,
-                                  packed + packed_value_size(first, round_up(Dv, kLanes<T>), true));
+    const std::size_t before = packed_value_size(first, round_up(Dv, kLanes<T>), factors);
+    if (factors == FactorForm::tiles)
+      return pack_values_in_tiles(v, first, count, Dv, widened, packed + before);
+    if (factors == FactorForm::pairs)
+      return pack_value_pairs(v, first, count, Dv, widened, packed, depth_of(factors, keys),
+                              depth_of(factors, first));
   }
+  if (factors == FactorForm::rounded)
+    return pack_all_values(v, factors, first, count, Dv, widened, packed, keys, first);
   return pack_values(v, first, count, keys, Dv, widened, packed);
 }
 
-/// packed_values() in tiles.
+/// Packs the values of a key block into scratch memory.
 template <class T>
-ValueBlock<T> values_in_tiles(const QueryBlock<T>& block, std::size_t number) {
-  const AttentionProblem<T>& p = block.problem;
-  const std::size_t from = number * kKeyBlock, count = HWY_MIN(kKeyBlock, p.S - from);
-  ValueBlock<T> values{.keys = count, .tiles = true};
-  ValueKind kind = ValueKind::packed;
-  if (block.kv.values != nullptr) {
-    kind = block.kv.kinds[number];
-    values.values = block.kv.values + packed_value_size(from, round_up(p.Dv, kLanes<T>), true);
-  } else if constexpr (kMultipliesPairs<T>) {
-    kind = pack_values_in_tiles(block.kv.v, from, count, p.Dv, block.scratch.widened,
-                                block.scratch.value_block);
-    values.values = block.scratch.value_block;
+ValueKind pack_block(const QueryBlock<T>& block, std::size_t from, std::size_t count) {
+  const Scratch<T>& s = block.scratch;
+  const Matrix& v = block.kv.v;
+  const std::size_t Dv = block.problem.Dv;
+  if constexpr (kMultipliesPairs<T>) {
+    if (block.kv.value_factors == FactorForm::tiles)
+      return pack_values_in_tiles(v, from, count, Dv, s.widened, s.value_block);
+    if (block.kv.value_factors == FactorForm::pairs)
+      return pack_value_pairs(v, from, count, Dv, s.widened, s.value_block, kKeyBlock / 2, 0);
   }
-  values.non_finite = kind == ValueKind::non_finite;
-  return values;
+  return pack_all_values(v, block.kv.value_factors, from, count, Dv, s.widened, s.value_block,
+                         kKeyBlock, 0);
 }
 
 template <class T>
 ValueBlock<T> packed_values(const QueryBlock<T>& block, std::size_t number) {
-  if (block.kv.value_tiles) return values_in_tiles(block, number);
   const AttentionProblem<T>& p = block.problem;
+  const FactorForm factors = block.kv.value_factors;
   const std::size_t from = number * kKeyBlock, count = HWY_MIN(kKeyBlock, p.S - from);
-  if (block.kv.values != nullptr)
-    return {block.kv.values, p.S, from, 0, block.kv.kinds[number] == ValueKind::non_finite};
-  T* packed = block.scratch.value_block;
-  const ValueKind kind =
-      pack_all_values(block.kv.v, from, count, p.Dv, block.scratch.widened, packed, kKeyBlock, 0);
-  return {packed, kKeyBlock, 0, 0, kind == ValueKind::non_finite};
+  const bool is_packed = block.kv.values != nullptr, in_tiles = factors == FactorForm::tiles;
+  const ValueKind kind = is_packed ? block.kv.kinds[number] : pack_block(block, from, count);
+  ValueBlock<T> values{.values = is_packed ? block.kv.values : block.scratch.value_block,
+                       .keys = depth_of(factors, is_packed ? p.S : kKeyBlock),
+                       .at = is_packed ? depth_of(factors, from) : 0,
+                       .non_finite = kind == ValueKind::non_finite,
+                       .factors = factors};
+  if (in_tiles) {
+    values.keys = count;
+    if (is_packed)
+      values.values += packed_value_size(from, round_up(p.Dv, kLanes<T>), FactorForm::tiles);
+  }
+  return values;
 }
 
 /// The values of key block `number`: in place if pack_values() did not copy them. One group of rows
@@ -75,15 +87,16 @@ template <class T>
 ValueBlock<T> value_block(const QueryBlock<T>& block, std::size_t number) {
   const AttentionProblem<T>& p = block.problem;
   const bool unpacked = block.kv.values == nullptr;
-  const bool tiles = block.kv.value_tiles;
-  if (unpacked && block.rows <= block.group_rows && (tiles || p.Dv % kLanes<T> == 0)) {
+  const FactorForm factors = block.kv.value_factors;
+  if (unpacked && block.rows <= block.group_rows &&
+      (factors == FactorForm::tiles || p.Dv % kLanes<T> == 0)) {
     const std::size_t from = number * kKeyBlock;
     return {.keys = HWY_MIN(kKeyBlock, p.S - from),
             .at = from,
             .row = p.Dv,
             .checked = false,
             .by_row = true,
-            .tiles = tiles};
+            .factors = factors};
   }
   if (unpacked || block.kv.kinds[number] != ValueKind::in_place)
     return packed_values(block, number);
@@ -98,7 +111,8 @@ void add_non_finite(const RowGroup<T>& group, const Matrix& v, Span keys, std::i
   const Scratch<T>& s = group.s;
   for (std::int64_t key = keys.first; key < keys.last; ++key)
     for (std::size_t column = 0; column < p.Dv; ++column) {
-      const auto value = element<T>(v, static_cast<std::size_t>(key), column);
+      auto value = element<T>(v, static_cast<std::size_t>(key), column);
+      if (p.bf16_products) round_to_bfloat16(&value, 1);  // may overflow
       if (is_finite(value)) continue;
       for (std::size_t r = 0; r < group.rows; ++r)
         if (sees(p, s.row[group.i + r], static_cast<std::size_t>(key)))
@@ -112,6 +126,17 @@ struct Weights {
   Span span;
   std::int64_t origin;
 };
+
+/// value_tiles() for any factors but tiles.
+template <class T>
+HWY_INLINE void add_products_of_values(FactorForm factors, const TileRows& rows,
+                                       std::size_t vectors, const ValueProduct<T>& product,
+                                       const Sums<T>& to) {
+  if constexpr (kMultipliesPairs<T>)
+    if (factors == FactorForm::pairs)
+      return value_tiles<T, Term::pairs>(rows, vectors, product, to);
+  value_tiles<T>(rows, vectors, product, to);
+}
 
 /// Adds weights * values to some rows of `to`, for all Dv columns. product.values is ignored.
 template <class T>
@@ -134,44 +159,58 @@ void multiply_values(const TileRows& rows, const ValueBlock<T>& values, std::siz
       value_panels<T>(rows, panels, in_place ? width : values.keys * width, product, sums);
       width *= panels;
     } else {
-      value_tiles<T>(rows, width / kLanes<T>, product, sums);
+      add_products_of_values(values.factors, rows, width / kLanes<T>, product, sums);
     }
   }
 }
 
-/// multiply_values() for any rows and values that are not by_row.
+/// multiply_values() for any rows and values that are not by_row. `rounds`: weights are rounded.
 template <class T>
 void multiply_packed_values(std::size_t rows, const ValueBlock<T>& values, std::size_t Dv,
-                            ValueProduct<T> product, const Sums<T>& to) {
+                            bool rounds, ValueProduct<T> product, const Sums<T>& to) {
   if constexpr (kMultipliesPairs<T>) {
-    if (values.tiles) {
+    if (values.factors == FactorForm::tiles) {
       product.values = values.values;
-      return multiply_packed_tiles(rows, product, values.keys, Dv, to);
+      return multiply_packed_tiles(rounds, rows, product, values.keys, Dv, to);
     }
   }
   in_tiles(rows, [&](const TileRows& some) { multiply_values(some, values, Dv, product, to); });
 }
 
-/// add_values() for values by_row: each part of kSumDepth keys is copied to the level 1 cache and
+/// Copies values [first, first + count), in whole vectors, as factors of products, and prefetches
+/// as many that follow.
+template <class T>
+void copy_values(const Matrix& v, FactorForm factors, std::size_t first, std::size_t count,
+                 std::size_t all, std::size_t Dv, T* widened, T* to) {
+  if constexpr (kMultipliesPairs<T>) {
+    if (factors == FactorForm::pairs)
+      return copy_value_pairs(v, first, count, all, Dv, widened, to);
+  }
+  copy_rows(Rows<T>(v, Dv), first, count, all, Dv, to);
+  if (factors == FactorForm::rounded) round_to_bfloat16(to, count * Dv);
+}
+
+/// add_values() for values by_row: each part of kSumDepth terms is copied to the level 1 cache and
 /// added to the total, as in sum_parts().
 template <class T>
-void add_value_rows(const RowGroup<T>& group, const Matrix& v, Span keys,
-                    const ValueProduct<T>& product, const Sums<T>& to, T* copy) {
+void add_value_rows(const RowGroup<T>& group, const ValueBlock<T>& values, const Matrix& v,
+                    const ValueProduct<T>& product, const Sums<T>& to) {
   const Tag<T> d;
-  const std::size_t rows = group.rows, Dv = group.p.Dv, stride = group.s.state.stride;
-  const Rows<T> source(v, Dv);
-  T* const total = copy + kSumDepth<T> * Dv;
+  const Scratch<T>& s = group.s;
+  const std::size_t rows = group.rows, Dv = group.p.Dv, stride = s.state.stride;
+  T *const copy = s.value_block, *const total = copy + kSumDepth<T> * Dv;
   HWY_ALIGN T ones[kGroupRows];
   fill(ones, kGroupRows, T(1));
-  const std::size_t end = product.to, block = static_cast<std::size_t>(keys.first) - product.from;
-  const ValueBlock<T> values{copy, 0, 0, Dv, false, false};
-  for (std::size_t part = product.from, next; part < end; part = next) {
-    next = HWY_MIN(end, round_up(part + 1, kSumDepth<T>));
-    copy_rows(source, block + part, next - part, group.p.S, Dv, copy);
+  const std::size_t keys_of_term = are_pairs(values.factors) ? 2 : 1;
+  const ValueBlock<T> copied{.values = copy, .row = Dv, .factors = values.factors};
+  for (std::size_t part = product.from, next; part < product.to; part = next) {
+    next = HWY_MIN(product.to, round_up(part + 1, kSumDepth<T>));
+    const std::size_t first = part * keys_of_term, end = HWY_MIN(next * keys_of_term, values.keys);
+    copy_values(v, values.factors, values.at + first, end - first, group.p.S, Dv, s.widened, copy);
     const Sums<T> sums{total, stride, part == product.from ? nullptr : ones, ones};
     ValueProduct<T> of_part = product;
     of_part.from = 0, of_part.to = next - part, of_part.weights += part;
-    in_tiles(rows, [&](const TileRows& some) { multiply_values(some, values, Dv, of_part, sums); });
+    in_tiles(rows, [&](const TileRows& some) { multiply_values(some, copied, Dv, of_part, sums); });
   }
   for (std::size_t r = 0; r < rows; ++r)
     for (std::size_t j = 0; j < Dv; j += kLanes<T>) {
@@ -183,11 +222,34 @@ void add_value_rows(const RowGroup<T>& group, const Matrix& v, Span keys,
     }
 }
 
+/// Replaces the weights of a product by rounded copies, or by pairs of these.
+template <class T>
+void round_weights(FactorForm factors, std::size_t rows, T* to, ValueProduct<T>& product) {
+  const std::size_t stride = depth_of(factors, kKeyBlock);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const T* const from = product.weights + r * product.weights_stride;
+    T* const row = to + r * stride;
+    if constexpr (kMultipliesPairs<T>) {
+      if (factors == FactorForm::pairs) {
+        const std::size_t first = product.from - product.from % 2;
+        round_to_pairs(from + first, product.to - first, row + first / 2);
+        if (first < product.from) std::memset(row + first / 2, 0, sizeof(T) / 2);
+        continue;
+      }
+    }
+    copy_elements(from + product.from, product.to - product.from, row + product.from);
+    round_to_bfloat16(row + product.from, product.to - product.from);
+  }
+  product.weights = to, product.weights_stride = stride;
+  if (are_pairs(factors)) product.from /= 2, product.to = (product.to + 1) / 2;
+}
+
 /// Adds weights * V for the keys of one block.
 template <class T>
 HWY_NOINLINE void add_values(const RowGroup<T>& group, const ValueBlock<T>& values, const Matrix& v,
                              const Weights& weights, const Sums<T>& to) {
   const std::size_t rows = group.rows, Dv = group.p.Dv;
+  const bool rounds = group.p.bf16_products;
   const Span keys = group.reached(weights.span);
   if (keys.empty()) return;
   const std::int64_t block = round_down(keys.first, kKeyBlock);
@@ -196,21 +258,24 @@ HWY_NOINLINE void add_values(const RowGroup<T>& group, const ValueBlock<T>& valu
   product.to = static_cast<std::size_t>(keys.last - block);
   product.weights = group.scores + (block - weights.origin);
   product.weights_stride = group.s.score_stride;
+  if (rounds && values.factors != FactorForm::tiles)
+    round_weights(values.factors, rows, group.s.weights, product);
   if (values.by_row) {
     if constexpr (kMultipliesPairs<T>)
-      if (values.tiles)
-        return multiply_stored_values(rows, product, v, values.at, values.keys, Dv, to,
+      if (values.factors == FactorForm::tiles)
+        return multiply_stored_values(rounds, rows, product, v, values.at, values.keys, Dv, to,
                                       group.s.widened);
     const Rows<T> source(v, Dv);
-    const std::int64_t step = source.in_place() && !source.is_table() ? source.step(0, 0) : 0;
+    const bool may_stay = values.factors == FactorForm::numbers && source.in_place();
+    const std::int64_t step = may_stay && !source.is_table() ? source.step(0, 0) : 0;
     if (rows >= kTileRows || step <= 0 || step > most_step_in_place(rows))
-      return add_value_rows(group, v, keys, product, to, group.s.value_block);
+      return add_value_rows(group, values, v, product, to);
     ValueBlock<T> in_place{.row = static_cast<std::size_t>(step) / sizeof(T)};
     in_place.values = source.at(static_cast<std::size_t>(block), nullptr);
     product.ahead = kBytesAhead / sizeof(T);
     return multiply_values({0, rows}, in_place, Dv, product, to);
   }
-  multiply_packed_values(rows, values, Dv, product, to);
+  multiply_packed_values(rows, values, Dv, rounds, product, to);
   if (values.non_finite) add_non_finite(group, v, keys, weights.origin, to);
 }
 

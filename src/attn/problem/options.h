@@ -265,9 +265,9 @@ struct Options {
   /// positions still refer to all L queries.
   std::vector<std::int64_t> rows;
   Compute compute = Compute::automatic;
-  /// Queries and keys are rounded to bfloat16 before they are multiplied in float32. Without effect
-  /// in float64, where only error bounds count the rounding.
-  bool bf16_scores = false;
+  /// Queries, keys, weights and values are rounded to bfloat16 before they are multiplied in
+  /// float32. Without effect in float64, where only error bounds count the rounding.
+  bool bf16_products = false;
   Path path = Path::automatic;
   bool operator==(const Options&) const = default;
 };

@@ -61,7 +61,7 @@ std::string missing_gradient(const Request& request, const AttentionArguments& g
     return "requires grad_context, grad_output, grad_weights or grad_logsumexp";
   if (given.options.normaliser == Normaliser::hardmax)
     return "does not exist, because normaliser hardmax has no derivative";
-  if (given.options.bf16_scores) return "is not computed with compute bf16";
+  if (given.options.bf16_products) return "is not computed with compute bf16";
   const Gradient* gradient = std::get_if<Gradient>(&request);
   if (!gradient) return "";
   const std::string name(name_of(gradient->of));

@@ -118,7 +118,7 @@ void check_names(const TensorMap& tensors, AxisLengths& axes) {
 DType result_dtype(const TensorMap& tensors, const Options& options) {
   if (options.compute == Compute::f32) return DType::f32;
   if (options.compute == Compute::f64) return DType::f64;
-  const DType widest = options.bf16_scores ? DType::f32 : DType::f64;
+  const DType widest = options.bf16_products ? DType::f32 : DType::f64;
   const auto given = [&](DType dtype) {
     return std::any_of(tensors.begin(), tensors.end(), [&](const auto& entry) {
       if (entry.second.dtype() != dtype) return false;

@@ -27,7 +27,7 @@ void check_names(const TensorMap& tensors, AxisLengths& axes);
 
 /// The dtype of float results: the requested one, or the widest float given (float64 if all tensors
 /// are integers, float32 for float16 together with bfloat16). Tables, flags and seeds (InputKind)
-/// do not count. With bf16_scores, float32 instead of float64.
+/// do not count. With bf16_products, float32 instead of float64.
 DType result_dtype(const TensorMap& tensors, const Options& options);
 
 /// The dtype that the computation uses for an input: `compute` for floats, int64 or, for masks and

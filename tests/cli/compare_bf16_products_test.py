@@ -1,4 +1,4 @@
-"""`attn compare --reference` of results of jobs with `compute: "bf16"`: the bound counts the rounding of the factors."""
+"""`attn compare --reference` of results of jobs with `compute: "bf16"`: the bound counts the rounding of all factors."""
 
 import json
 import os
@@ -160,7 +160,7 @@ def test_faults_exceed_the_bound(tmp_path, name):
     assert compare(tmp_path)[0] == code
 
 
-NAME = "f32 with scores of bf16 factors"
+NAME = "f32 with products in bf16"
 
 
 def test_the_flag_sets_the_key_of_the_job(tmp_path):
@@ -211,5 +211,15 @@ def test_the_diagnosis_of_other_jobs_names_the_rounding(tmp_path, options, dtype
     wrong = [tensor for tensor in report["tensors"] if not tensor["same"]]
     assert dtype == "f2" or len(wrong) == len(OUTPUTS)
     for tensor in wrong:
-        assert tensor["arithmetic"] == "scores of bf16 factors (compute: bf16)", tensor["name"]
+        products = "products in bf16" if tensor["name"].endswith("context") else "scores of bf16 factors"
+        assert tensor["arithmetic"] == f"{products} (compute: bf16)", tensor["name"]
         assert tensor["diagnosis"] == []
+
+
+def test_the_diagnosis_names_scores_that_alone_are_rounded(tmp_path):
+    tensors = random_tensors(9)
+    write_job(tmp_path / "plain.json", tensors)
+    context = attention(*(tensors[name].astype(float) for name in "QKV"), 32**-0.5, True)
+    np.savez(tmp_path / "mine.npz", context=context.astype("f4"))
+    done = attn("compare", "mine.npz", "--reference", "plain.json", cwd=tmp_path).stdout.decode()
+    assert "arithmetic, not meaning: the errors are those of scores of bf16 factors\n" in done
