@@ -1,6 +1,7 @@
 """What `attn compare --reference` says about causes: in which words, and for which outputs of a file."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -86,3 +87,14 @@ def test_a_window_of_another_size_is_named_alone(folder, of_kernel, of_job):
     lines = lines_of(folder, "--causal=false", "--window", of_job)
     assert lines[1] == f"  agrees with --window {of_kernel} (the job has {of_job})"
     assert not lines[2].startswith("  or ")
+
+
+@pytest.mark.parametrize("other, text", [(3, "3"), (7.25, "7.2|7.25"), (0.8, "0.8")])
+@pytest.mark.parametrize("dtype", ["f4", "f2"])
+def test_a_softcap_of_another_size_is_named(folder, other, text, dtype):
+    job = json.loads((folder / "job.json").read_text())
+    for name in "QKV":
+        np.save(folder / f"{name}.npy", np.load(folder / f"{name}.npy").astype(dtype))
+    (folder / "job.json").write_text(json.dumps({**job, "softcap": 2.5}))
+    run(folder, "--softcap", other)
+    assert re.fullmatch(f"  agrees with --softcap ({text}) \\(the job has 2.5\\)", lines_of(folder)[1])

@@ -1,6 +1,7 @@
 #include "attn/diagnose/fitted_numbers.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <numeric>
@@ -21,6 +22,12 @@ bool are_small(const std::vector<double>& a, const std::vector<double>& b,
   return 16 * after <= std::accumulate(before.begin(), before.end(), 0.0);
 }
 
+/// The numbers to try for a fitted one: with two digits, with three, and as it is.
+std::array<double, 3> rounded_and_exact(double number) {
+  const double digit = std::pow(10, std::floor(std::log10(std::abs(number))) - 1);
+  return {std::round(number / digit) * digit, std::round(number / digit * 10) / 10 * digit, number};
+}
+
 }  // namespace
 
 void FittedNumbers::test() {
@@ -35,6 +42,7 @@ void FittedNumbers::test_each() {
   test_scores();
   test_masks();
   test_factors();
+  test_softcap();
 }
 
 void FittedNumbers::test_factors() {
@@ -43,11 +51,32 @@ void FittedNumbers::test_factors() {
 
 bool FittedNumbers::test_factor(bool is_common) {
   if (sample_.in().options.score != Score::dot) return false;
-  const auto factors = fitted_factors(is_common);
+  const auto factors = fitted_factors(
+      [&](Variant& variant, const std::vector<double>& of_heads) {
+        with_factors(variant, sample_.in(), of_heads);
+      },
+      is_common, squares_of_grid_);
   return factors && search_.test_fit(is_common ? "scale.factor" : "scale.factor_of_each_head",
                                      [&](Variant& variant) {
                                        return with_factors(variant, sample_.in(), *factors);
                                      });
+}
+
+void FittedNumbers::test_softcap() {
+  const double softcap = sample_.in().options.softcap;
+  if (softcap == 0) return;
+  std::vector<std::vector<double>> squares_of_grid;
+  const auto factors = fitted_factors(
+      [&](Variant& variant, const std::vector<double>& each) {
+        with_other_softcap(variant, sample_.in(), softcap * each[0]);
+      },
+      true, squares_of_grid);
+  if (!factors) return;
+  for (const double tried : rounded_and_exact(softcap * factors->front()))
+    if (search_.test_fit("softcap.other", [&](Variant& variant) {
+          return with_other_softcap(variant, sample_.in(), tried);
+        }))
+      return;
 }
 
 void FittedNumbers::test_scores() {
@@ -62,8 +91,7 @@ void FittedNumbers::test_scores() {
     const ComparedPart& part = sample_.parts().front();
     const auto number = fitted_score(sample_.base(), change, part.queries, part.result);
     if (!number) continue;
-    const double digit = std::pow(10, std::floor(std::log10(std::abs(*number))) - 1);
-    for (const double tried : {std::round(*number / digit) * digit, *number})
+    for (const double tried : rounded_and_exact(*number))
       if (search_.test_fit(id, [&, change = change](Variant& variant) {
             return with_hidden_scores(variant, sample_.in(), change, tried);
           }))
@@ -146,10 +174,11 @@ std::optional<std::int64_t> FittedNumbers::fitted_number(
   return best;
 }
 
-std::vector<double> FittedNumbers::squares_with(const std::vector<double>& factors) {
+std::vector<double> FittedNumbers::squares_with(const Change& change,
+                                                const std::vector<double>& factors) {
   ComparedPart& part = sample_.parts().front();
   Variant variant = sample_.base();
-  with_factors(variant, sample_.in(), factors);
+  change(variant, factors);
   const auto evaluated_part = sample_.evaluated(variant, part, false);
   if (!evaluated_part) return std::vector<double>(sample_.in().H, HUGE_VAL);
   std::vector<double> squares(sample_.in().H);
@@ -161,7 +190,8 @@ std::vector<double> FittedNumbers::squares_with(const std::vector<double>& facto
   return squares;
 }
 
-std::optional<std::vector<double>> FittedNumbers::fitted_factors(bool is_common) {
+std::optional<std::vector<double>> FittedNumbers::fitted_factors(
+    const Change& change, bool is_common, std::vector<std::vector<double>>& squares_of_grid) {
   if (sample_.parts().front().result.shape()[1] != sample_.in().H && !is_common)
     return std::nullopt;
   const auto summed = [&](std::vector<double> squares) {
@@ -170,20 +200,20 @@ std::optional<std::vector<double>> FittedNumbers::fitted_factors(bool is_common)
     return squares;
   };
   const auto squares_at = [&](const std::vector<double>& factors) {
-    return summed(squares_with(factors));
+    return summed(squares_with(change, factors));
   };
   constexpr int kSteps = 12, kSections = 48, kRoughSections = 20;
   constexpr double kGolden = 0.6180339887498949;
   const double step = std::numbers::sqrt2;
-  for (int k = -kSteps; k <= kSteps && squares_of_grid_.size() <= 2 * kSteps; ++k) {
+  for (int k = -kSteps; k <= kSteps && squares_of_grid.size() <= 2 * kSteps; ++k) {
     if (search_.is_over()) return std::nullopt;
-    squares_of_grid_.push_back(
-        squares_with(std::vector<double>(sample_.in().H, std::pow(step, k))));
+    squares_of_grid.push_back(
+        squares_with(change, std::vector<double>(sample_.in().H, std::pow(step, k))));
   }
-  const std::vector<double> before = summed(squares_of_grid_[kSteps]);
+  const std::vector<double> before = summed(squares_of_grid[kSteps]);
   std::vector<double> best(sample_.in().H, 1.0), least(sample_.in().H, HUGE_VAL);
   for (int k = -kSteps; k <= kSteps; ++k) {
-    const std::vector<double> squares = summed(squares_of_grid_[kSteps + k]);
+    const std::vector<double> squares = summed(squares_of_grid[kSteps + k]);
     for (std::size_t h = 0; h < sample_.in().H; ++h)
       if (squares[h] < least[h]) least[h] = squares[h], best[h] = std::pow(step, k);
   }

@@ -1,5 +1,5 @@
-// Hypotheses with a number that the result suggests: a factor of the scores, the score of hidden
-// keys, a window, a prefix.
+// Hypotheses with a number that the result suggests: a factor of the scores, a softcap, the score
+// of hidden keys, a window, a prefix.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,18 @@ class FittedNumbers {
   /// All of the following, as far as time allows.
   void test();
 
-  /// Scores of hidden keys, to two digits if these suffice.
+  /// Scores of hidden keys, to two or three digits if these suffice.
   void test_scores();
   /// A window, keys beside it, and a prefix.
   void test_masks();
   /// Factors of the scores: one for all heads or, if none explains the result, one for each.
   void test_factors();
+  /// Another softcap, likewise.
+  void test_softcap();
 
  private:
+  /// Changes a job by numbers, one for each head.
+  using Change = std::function<void(Variant&, const std::vector<double>&)>;
   /// Whether factors of the scores, one for each head or one for all, explain the result.
   bool test_factor(bool is_common);
   void test_each();
@@ -39,17 +43,18 @@ class FittedNumbers {
   std::optional<std::int64_t> fitted_number(std::int64_t from, std::int64_t to,
                                             std::optional<Claim> (*change)(Variant&, const Inputs&,
                                                                            std::int64_t));
-  /// The squares of the errors of each head in the first part, with these factors of its scores.
-  std::vector<double> squares_with(const std::vector<double>& factors);
-  /// For each head, or for all, the factor of the scores that leaves the smallest errors in the
-  /// first part: the best of a grid, and then a golden section search. nullopt if none makes the
-  /// errors much smaller.
-  std::optional<std::vector<double>> fitted_factors(bool is_common);
+  /// The squares of the errors of each head in the first part, with this change by the factors.
+  std::vector<double> squares_with(const Change& change, const std::vector<double>& factors);
+  /// For each head, or for all, the factor that leaves the smallest errors in the first part: the
+  /// best of a grid, and then a golden section search. nullopt if none makes the errors much
+  /// smaller. `squares_of_grid`: empty, or from an earlier call with this change.
+  std::optional<std::vector<double>> fitted_factors(
+      const Change& change, bool is_common, std::vector<std::vector<double>>& squares_of_grid);
 
   Search& search_;
   ComparedSample& sample_;
   const bool has_other_change_;
-  std::vector<std::vector<double>> squares_of_grid_;  ///< of factors, for each head
+  std::vector<std::vector<double>> squares_of_grid_;  ///< of factors of scores, for each head
 };
 
 }  // namespace attn

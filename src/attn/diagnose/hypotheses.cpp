@@ -1489,6 +1489,12 @@ Found with_factors(Variant& variant, const Inputs& in, const std::vector<double>
                six_digits(*most));
 }
 
+Found with_other_softcap(Variant& variant, const Inputs& in, double softcap) {
+  if (in.options.softcap == 0 || softcap == in.options.softcap) return std::nullopt;
+  variant.options.softcap = softcap;
+  return flag("--softcap " + six_digits(softcap), six_digits(in.options.softcap));
+}
+
 std::vector<Hypothesis> hypotheses() {
   std::vector<Hypothesis> all;
   for (const std::span<const Hypothesis> some :

@@ -88,6 +88,9 @@ std::optional<Claim> with_hidden_scores(Variant& variant, const Inputs& in, RowC
 std::optional<Claim> with_factors(Variant& variant, const Inputs& in,
                                   const std::vector<double>& of_heads);
 
+/// The variant whose softcap is this number, for the same stage.
+std::optional<Claim> with_other_softcap(Variant& variant, const Inputs& in, double softcap);
+
 /// Those about projections, norms and rotary positions.
 std::span<const Hypothesis> projection_hypotheses();
 
