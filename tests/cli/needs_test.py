@@ -296,3 +296,13 @@ class TestOutputAfterTheMask:
 def test_nan_warning_names_outputs_and_inputs(text):
     job = {"Q": [[1.0, "NaN"]], "K": [[1, 0], ["NaN", 0]], "V": [[1.0], [2]], "mask": [[True, False]]}
     assert_error(run_job(job), 0, text)
+
+
+def test_nan_warning_names_inputs_with_infinity_if_none_has_nan():
+    job = {"Q": [[1.0, "Infinity"]], "K": [[1, 2], [0, "-Infinity"]], "V": [[1.0], [2]], "bias": [["-Infinity", 0.5]]}
+    warned = run_job(job)
+    for name, place in ("Q", "[0, 1]"), ("K", "[1, 1]"):
+        assert_error(warned, 0, f"standard input: {name} holds 1 infinite number, the first at {place}")
+    assert b"bias" not in warned.stderr
+    job["V"] = [["NaN"], [1]]
+    assert b"infinite" not in run_job(job).stderr

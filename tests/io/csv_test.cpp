@@ -109,6 +109,9 @@ TEST_CASE("text that is not a matrix is refused with its line and column") {
       {"1\t2\n",
        "line 1, column 1: expected a number, found '1\\x092' (cells are separated by ',')"},
       {"1 2\n", "line 1, column 1: expected a number, found '1 2' (cells are separated by ',')"},
+      {"token,a\ncat,1\n",
+       "line 2, column 1: expected a number, found 'cat' (the header line above a column of names "
+       "starts with an empty cell)"},
       {"1,2\n0x10,3\n", "line 2, column 1: expected a number, found '0x10'"},
       {"0x10\n3\n",
        "line 1, column 1: expected a number, found '0x10' (a header cannot contain numbers)"},

@@ -98,6 +98,9 @@ TEST_CASE("a shape mismatch names the tensor it should match") {
 TEST_CASE("the width must be divisible by the number of heads") {
   CHECK(errors({{"Q", {2, 8}}, {"K", {5, 9}}}, with_heads(3)) ==
         Lines{"Q: width 8 of (2, 8) is not divisible by heads = 3"});
+  CHECK(errors({{"Q", {2, 8}}, {"K", {5, 7}}}, with_heads(3)) ==
+        Lines{"Q: width 8 of (2, 8) is not divisible by heads = 3",
+              "K: width 7 of (5, 7) is not divisible by heads = 3"});
   CHECK(errors({{"Q", {2, 8}}, {"K", {5, 8}}, {"V", {5, 5}}}, with_heads(2)) ==
         Lines{"V: width 5 of (5, 5) is not divisible by heads = 2"});
   CHECK(errors({{"Q", {2, 8}}, {"K", {5, 6}}}, with_heads(4, 3)) ==

@@ -232,7 +232,8 @@ class CsvReader {
     width_ = line.cells.size();
     first_ = line.number;
     labelled_ = width_ > 1 && line.cells[0].text.empty();
-    if (is_header(line))
+    has_header_ = is_header(line);
+    if (has_header_)
       check_header(line);
     else
       read_row(line);
@@ -308,6 +309,8 @@ class CsvReader {
                                : " (cells are separated by ',')";
     else if (line.number == first_ && !overflow)
       what += " (a header cannot contain numbers)";
+    else if (column == 0 && has_header_ && !looks_like_number(text))
+      what += " (the header line above a column of names starts with an empty cell)";
     fail(line.number, column, what);
   }
 
@@ -332,6 +335,7 @@ class CsvReader {
   std::size_t width_ = 0;  ///< cells in a line
   std::size_t first_ = 0;  ///< the line that sets width_
   std::size_t blank_ = 0;  ///< the first blank line
+  bool has_header_ = false;
   bool labelled_ = false;  ///< column 0 contains row names
   std::vector<Number> numbers_;
   NumberCensus census_;

@@ -438,12 +438,13 @@ void check_packed(const Tensor& Q, const Tensor& K, const Tensor* V, const Optio
     return is_shared(tensor, batched) ? AxisList{Axis::N, width} : rows(Axis::N, width);
   };
   axes.take(Input::K, K, key_rows(K, Axis::GD), advice_on_groups(K, options, axes));
-  if (keys_have_own_width(options.score)) split_axis(Axis::GD, Axis::G, Axis::Dk, axes);
+  split_axis(Axis::GD, Axis::G, Axis::Dk, axes);
   if (V != nullptr)
     axes.take(Input::V, *V, key_rows(*V, Axis::GDv));
   else
     axes.equate(Axis::GDv, Axis::GD);
-  split_axis(Axis::GDv, Axis::G, Axis::Dv, axes);
+  if (V != nullptr || axes.knows(Axis::Dk))  // otherwise the width of K is reported already
+    split_axis(Axis::GDv, Axis::G, Axis::Dv, axes);
 }
 
 void check_given(const AttentionArguments& given, AxisLengths& axes) {

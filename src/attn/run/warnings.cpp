@@ -13,6 +13,7 @@
 #include "attn/base/float_arrays.h"
 #include "attn/base/text.h"
 #include "attn/cache/stored_rows.h"
+#include "attn/problem/mask.h"
 #include "attn/problem/output_table.h"
 #include "attn/tensor/gathered_rows.h"
 
@@ -83,8 +84,37 @@ std::string with_origin(const Job& job, const std::string& name) {
   return origin.empty() ? name : printable(origin) + ": " + name;
 }
 
-/// "; Q.npy: Q holds 2, the first at [0, 1]" for each input with NaN. The cause may also be an
-/// infinity.
+/// The infinite numbers in a floating-point tensor in memory.
+NanCount find_infinite(const Tensor& tensor) {
+  NanCount found;
+  visit(tensor.dtype(), [&]<class T>(Type<T>) {
+    if constexpr (!std::is_integral_v<T>) {
+      const auto values = tensor.data<T>();
+      for (std::size_t i = 0; i < values.size(); ++i)
+        if (std::isinf(static_cast<double>(values[i])) && found.count++ == 0) found.first = i;
+    }
+  });
+  return found;
+}
+
+/// "; Q.npy: Q holds 1 infinite number, the first at [0, 1]" for each input that makes NaN of
+/// these. Biases and sinks of -inf hide keys.
+std::string given_infinite(const Job& job) {
+  std::string text;
+  for (const auto& [name, tensor] : job.tensors) {
+    const auto input = input_named(name);
+    if (!input || *input == Input::sinks || tensor.rows() != nullptr ||
+        std::find(kBiasInputs.begin(), kBiasInputs.end(), *input) != kBiasInputs.end())
+      continue;
+    const NanCount found = find_infinite(tensor);
+    if (found.count > 0)
+      text += "; " + with_origin(job, name) + " holds " + counted(found.count, "infinite number") +
+              ", the first at " + index_text(found.first, tensor.shape());
+  }
+  return text;
+}
+
+/// "; Q.npy: Q holds 2, the first at [0, 1]" for each input with NaN.
 std::string given_nan(const Job& job) {
   std::string text;
   const auto describe = [&](const std::string& name, const Shape& shape, const NanCount& in) {
@@ -152,7 +182,9 @@ std::string nan_warning(const Job& job, const Result& result, const std::vector<
                                   : std::to_string(nan.count) + " of " + std::to_string(count) +
                                         " values are NaN, the first at " +
                                         index_text(nan.first, shape);
-    const std::string line = std::string(name_of(output)) + ": " + found + given_nan(job);
+    const std::string given = given_nan(job);
+    const std::string line =
+        std::string(name_of(output)) + ": " + found + (given.empty() ? given_infinite(job) : given);
     if (policy == NanPolicy::refuse) throw Error(ErrorKind::data, line);
     return line;
   }

@@ -29,8 +29,9 @@ bool is_checked_for_nan(const Request& request, const std::vector<Request>& outp
 enum class NanPolicy { warn, allow, refuse };
 
 /// A message that names the outputs and inputs that hold NaN ("context: 8 of 12 values are NaN, the
-/// first at [0, 0]; Q.npy: Q holds 2, the first at [0, 1]"). Empty if no output holds NaN or
-/// `policy` allows it. Errors: data, with the message, if `policy` refuses NaN.
+/// first at [0, 0]; Q.npy: Q holds 2, the first at [0, 1]"), or infinite numbers if none has NaN.
+/// Empty if no output holds NaN or `policy` allows it. Errors: data, with the message, if `policy`
+/// refuses NaN.
 std::string nan_warning(const Job& job, const Result& result, const std::vector<Request>& outputs,
                         NanPolicy policy);
 
