@@ -64,7 +64,7 @@ def bound(q, k, v, mask, precision, sums="f32"):
     largest = abs(np.where(mask, x, -np.inf).max(1, keepdims=True))
     n = np.where(mask, e + 2 * s * (abs(x) + largest) + 4 * s, 0)
     t = n + (w * n).sum(1, keepdims=True) + growth(S) * s + 2 * s
-    terms, squares = w @ abs(v), 4 * np.sqrt(w ** 2 @ v ** 2)
+    terms, squares = w @ abs(v), abs(w @ v) + 4 * np.sqrt(w ** 2 @ v ** 2)
     of_w = np.minimum(w * np.expm1(t), np.maximum(w, 1 - w) + (growth(S) + 4) * s)
     error = of_w @ abs(v) + growth(S) * s * terms + f * (np.minimum(terms, squares) if f > s else terms)
     error += 4 * SMALLEST[precision] * np.sqrt(mask @ v ** 2)
@@ -723,3 +723,19 @@ def test_a_search_without_a_result_states_what_was_tested(tmp_path):
     run = attn("compare", "a.npy", "--reference", "--q", "[[1.0]]", "--k", "k.npy", "--v", "k.npy", cwd=tmp_path)
     assert run.returncode == 1
     assert b"  no known mistake explains it: " in run.stdout
+
+
+@pytest.mark.parametrize("dtype, flags, digits", [
+    ("f2", [], 11), ("f2", ["--weights-precision", "bf16"], 8), ("f4", ["--weights-precision", "bf16"], 8)])
+@pytest.mark.parametrize("S", [3, 100, 1000, 2040])
+def test_equal_weights_that_are_rounded_alike_are_within_the_bound(tmp_path, dtype, flags, digits, S):
+    """A kernel that rounds weights after the softmax multiplies all equal weights by the same factor."""
+    mantissa, exponent = np.frexp(1 / S)
+    weight = np.ldexp(np.round(mantissa * 2**digits) / 2**digits, exponent)
+    v = np.linspace(1, 2, 40).astype(dtype).reshape(1, 40).repeat(S, 0)
+    np.save(tmp_path / "context.npy", (v[:2].astype(float) * (S * weight)).astype(dtype))
+    for name, x in (("q", np.zeros((2, 4), dtype)), ("k", np.ones((S, 4), dtype)), ("v", v)):
+        np.save(tmp_path / f"{name}.npy", x)
+    inputs = [part for name in "qkv" for part in (f"--{name}", f"{name}.npy")]
+    done = attn("compare", "context.npy", "--reference", *inputs, *flags, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout

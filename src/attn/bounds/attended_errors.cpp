@@ -320,9 +320,9 @@ class AttendedErrors::Head {
     return result;
   }
 
-  /// Of the products of weights (1, 1, m, n) with x: summed over all keys.
-  Tensor sum_error(const Bounded& weights, const Bounded& x) const {
-    return errors_.weighted_sum_error(weights, x, keys_);
+  /// Of the product of weights (1, 1, m, n) with x: summed over all keys.
+  Tensor sum_error(const Bounded& weights, const Bounded& x, const Tensor& product) const {
+    return errors_.weighted_sum_error(weights, x, keys_, product);
   }
 
   const Bounded& kept() const { return kept_; }
@@ -410,7 +410,7 @@ struct OfGroup {
 
   /// `x`: what was summed over the queries.
   void add(const SumOverQueries& head, const ErrorOps& errors, const Bounded& x) {
-    add({*head.value, errors.error_of(head.error, sizes_of(x).norms)});
+    add({*head.value, errors.error_of(head.error, *head.value, sizes_of(x).norms)});
   }
   void add(Bounded x) {
     const Tensor size = bounds::magnitude(x.value);
@@ -607,7 +607,8 @@ class AttendedErrors::DerivativeSums {
                    std::size_t index, std::size_t first) {
     const Bounded seen = head.seen(keys);
     const Tensor value = chained_product(of_scores.value, bounds::wide(seen.value));
-    queries_->put({value, errors_.rounded(head.sum_error(of_scores, seen), value)}, index, first);
+    queries_->put({value, errors_.rounded(head.sum_error(of_scores, seen, value), value)}, index,
+                  first);
   }
 
   const Inputs& in_;

@@ -43,7 +43,7 @@ class ErrorOps {
         r_(precision.result),
         f_(precision.factor),
         s_(precision.sum),
-        of_weight_(std::max({precision.factor, precision.weight, unit_of_weights(inputs)})),
+        of_weight_(std::max(precision.factor, precision.weight)),
         least_weight_(std::max(precision.least, precision.least_weight)),
         precision_(precision),
         known_(known),
@@ -187,10 +187,10 @@ class ErrorOps {
 
   /// Score::dot only, which has no weights.
   Bounded score(const Bounded& queries, const Bounded& keys, const ScoreWeights<Bounded>&) const {
-    if (in_.options.bf16_products) return bf16_score(as_bf16(queries), as_bf16(keys));
+    if (in_.options.bf16_products) return score_of_bf16(as_bf16(queries), as_bf16(keys));
     // Kernels of bfloat16 may count subnormal factors as 0, too.
     if (precision_.stored == DType::bf16 && (has_subnormal(queries) || has_subnormal(keys)))
-      return bf16_score(with_lost_subnormals(queries), with_lost_subnormals(keys));
+      return score_of_bf16(with_lost_subnormals(queries), with_lost_subnormals(keys));
     const Tensor q = bounds::magnitude(queries.value);
     const Bounded::Sizes k = sizes_of(keys);
     const Tensor of_queries = bounds::each(
@@ -348,10 +348,9 @@ class ErrorOps {
                           const VisibleKeys& visible) const {
     Tensor context = exact_.weighted_values(weights.value, values.value, visible);
     if (!in_.options.bf16_products)
-      return {std::move(context), weighted_sum_error(weights, values, keys_)};
-    Tensor error = weighted_sum_error(weights, as_bf16(values), keys_);
-    add_least(keys_, error);
-    return {std::move(context), std::move(error)};
+      return {context, weighted_sum_error(weights, values, keys_, context)};
+    return {std::move(context),
+            bf16_product_error(as_bf16(weights), as_bf16(values), Second::plain, keys_)};
   }
 
   /// The derivative of the sigmoid is at most 1/4.
@@ -441,9 +440,9 @@ class ErrorOps {
 
   /// The error of the matrix product of weights (B, H, m, n) that the computation itself produces,
   /// and therefore rounds as factors, and `values`, stored before, as part of a sum of `count`
-  /// products.
-  Tensor weighted_sum_error(const Bounded& weights, const Bounded& values,
-                            std::size_t count) const {
+  /// products. `product`: its value.
+  Tensor weighted_sum_error(const Bounded& weights, const Bounded& values, std::size_t count,
+                            const Tensor& product) const {
     const Tensor w = bounds::magnitude(weights.value);
     const Bounded::Sizes v = sizes_of(values);
     const double of_sum = sum_of_products(count);
@@ -455,14 +454,24 @@ class ErrorOps {
     Tensor total = bounds::product(of_weights, v.magnitudes);
     const auto square = [](double x) { return x * x; };
     if (is_coarse)
-      total = bounds::each(
-          [this](double e, double t, double t2) {
-            return e + of_weight_ * std::min(t, bounds::kSpread * std::sqrt(t2));
-          },
+      total = with_rounded_weights(
           std::move(total), bounds::product(w, v.magnitudes),
-          bounds::product(bounds::each(square, w), bounds::each(square, v.magnitudes)));
+          bounds::product(bounds::each(square, w), bounds::each(square, v.magnitudes)), product);
     add_subnormal_weights(w, v, total);
     return v.is_exact ? total : bounds::plus(std::move(total), bounds::product(w, values.error));
+  }
+
+  /// Adds the roundings of coarse weights to the errors of their products with values, of which
+  /// `terms` and `squares` are the sums of magnitudes and of squares. What the roundings have in
+  /// common, as of equal weights, changes the product by as much; the rest has both signs.
+  Tensor with_rounded_weights(Tensor errors, const Tensor& terms, const Tensor& squares,
+                              const Tensor& product) const {
+    return bounds::each(
+        [this](double e, double t, double t2, double x) {
+          const double of_all = bounds::finite(std::abs(x)) + bounds::kSpread * std::sqrt(t2);
+          return e + of_weight_ * std::min(t, of_all);
+        },
+        std::move(errors), terms, squares, bounds::wide(product));
   }
 
   /// What the same error consists of if the products are summed part by part: sums that add up.
@@ -493,15 +502,11 @@ class ErrorOps {
           bounds::product(bounds::each([](double x) { return x > 0 ? 1.0 : 0.0; }, w), squares);
     return sum;
   }
-  /// `norms`: of the columns of all values.
-  Tensor error_of(WeightedSum sum, const std::vector<double>& norms) const {
+  /// `product`: the sum itself; `norms`: of the columns of all values.
+  Tensor error_of(WeightedSum sum, const Tensor& product, const std::vector<double>& norms) const {
     Tensor total = std::move(sum.errors);
     if (sum.terms)
-      total = bounds::each(
-          [this](double e, double t, double t2) {
-            return e + of_weight_ * std::min(t, bounds::kSpread * std::sqrt(t2));
-          },
-          std::move(total), *sum.terms, *sum.squares);
+      total = with_rounded_weights(std::move(total), *sum.terms, *sum.squares, product);
     const double unit = bounds::kSpread * least_weight_;
     if (sum.sizes)
       return bounds::each([unit](double e, double s2) { return e + unit * std::sqrt(s2); },
@@ -575,19 +580,6 @@ class ErrorOps {
   static constexpr double kLeastNormal = 0x1p-126;  ///< of float32 and bfloat16
   static constexpr double kBf16Unit = 0x1p-8;       ///< unit roundoff
 
-  /// How the job rounds weights as factors.
-  static double unit_of_weights(const Inputs& in) {
-    return in.options.bf16_products ? kBf16Unit : 0;
-  }
-
-  /// Of sums of `count` products of bfloat16 numbers, those that are no normal numbers may become
-  /// 0.
-  static void add_least(std::size_t count, Tensor& errors) {
-    const double least = static_cast<double>(count) * kLeastNormal;
-    for (double& e : errors.mutable_data<double>())
-      if (e != 0) e += least;
-  }
-
   static bool has_subnormal(const Bounded& x) {
     const Tensor values = bounds::wide(x.value);
     return std::any_of(values.data<double>().begin(), values.data<double>().end(),
@@ -616,15 +608,25 @@ class ErrorOps {
     return {x.value, bounds::each(error, x.error, bounds::wide(x.value)), x.is_stored};
   }
 
-  /// The score of factors in bfloat16. The product of two roundings counts beside those of sums.
-  Bounded bf16_score(const Bounded& queries, const Bounded& keys) const {
-    const Tensor q = bounds::magnitude(queries.value), k = bounds::magnitude(keys.value);
-    const Tensor of_queries = bounds::each(
-        [c = sum_of_products(in_.D)](double e, double x) { return e + c * x; }, queries.error, q);
-    Tensor total = bounds::product(of_queries, bounds::plus(k, keys.error), Second::transposed);
-    total = bounds::plus(std::move(total), bounds::product(q, keys.error, Second::transposed));
-    add_least(in_.D, total);
-    return {exact_.score(queries.value, keys.value, {}), std::move(total)};
+  /// The error of the product of factors in bfloat16, sums of `count` terms. The product of two
+  /// roundings counts beside those of sums. Roundings may have one sign: equal weights are rounded
+  /// alike. A product or sum below the least normal number may become 0.
+  Tensor bf16_product_error(const Bounded& x, const Bounded& y, Second second,
+                            std::size_t count) const {
+    const Tensor a = bounds::magnitude(x.value), b = bounds::magnitude(y.value);
+    const Tensor of_x = bounds::each(
+        [c = sum_of_products(count)](double e, double size) { return e + c * size; }, x.error, a);
+    Tensor total = bounds::product(of_x, bounds::plus(b, y.error), second);
+    total = bounds::plus(std::move(total), bounds::product(a, y.error, second));
+    const double least = static_cast<double>(count) * kLeastNormal;
+    for (double& e : total.mutable_data<double>())
+      if (e != 0) e += least;
+    return total;
+  }
+
+  Bounded score_of_bf16(const Bounded& queries, const Bounded& keys) const {
+    return {exact_.score(queries.value, keys.value, {}),
+            bf16_product_error(queries, keys, Second::transposed, in_.D)};
   }
 
   /// |x - x rounded to the stored dtype|. Errors: data, if x overflows it.

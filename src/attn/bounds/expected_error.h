@@ -39,10 +39,12 @@
 //             n and 2 p w more, for the result and the rounded reference, and s is the sum of both
 //   logsumexp sum_k w_k n_k + (g(S) + 4) s + 2 s |.|
 //   entropy   sum_k (e(w_k) + tiny) (1 + |log w_k|) + (g(S) + 3) s w_k |log w_k|
-//   context   e(w) |V| + w e(V) + c(S) w |V| + min(f w |V|, 4 f |w V|_2) + 4 tiny |V|_2
-//             because weights are factors, too, and may become subnormal; f w |V| if f <= s; f and
-//             tiny are those of the type to which weights are rounded, if it is given; with
-//             factors in bfloat16: e(V) is that after rounding, f is 2^-8, and S 2^-126 more
+//   context   e(w) |V| + w e(V) + c(S) w |V| + f min(w |V|, |w V| + 4 |w V|_2) + 4 tiny |V|_2
+//             because weights are factors, too, and may become subnormal; what their roundings have
+//             in common changes w V by as much; f w |V| if f <= s; f and
+//             tiny are those of the type to which weights are rounded, if it is given
+//             with factors in bfloat16: e(w) |V| + w e(V) + c(S) w |V|, after the same roundings
+//             of w and V as of Q and K, with e(w) e(V) and S 2^-126 more
 //   output    as X W + b, where X is the stored context
 //
 // For the result itself, r |.| and the smallest positive number are added for storing it.

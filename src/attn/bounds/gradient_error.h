@@ -8,7 +8,7 @@
 //   D       min(sum |dO| e(O), 4 sqrt(sum (dO e(O))^2)) + sum e(dO) |O| + g(Dv) s sum |dO| |O|
 //   dx      e(P) |dP - D + dL| + P (e(dP) + e(D) + e(dL)) + 3 s P (|dP| + |D| + |dL|)
 //   ds      dx / temperature: e(dx) + 2 s |.|; with softcap also |.| (2 |y| e(y) / c^2 + 6 s)
-//   dV      e(A)' |dO| + |A|' e(dO) + c(L) |A|' |dO| + min(f |A|' |dO|, 4 f |A|'_2 |dO|_2)
+//   dV      e(A)' |dO| + |A|' e(dO) + c(L) |A|' |dO| + f min(|A|' |dO|, |.| + 4 |A|'_2 |dO|_2)
 //             + 4 tiny |dO|_2, because weights are factors, too, and may become subnormal
 //   dQ, dK  scale times the same of ds and K or Q, + 4 s |.|
 //   dbias   sum e(ds) + g(n) s sum |ds|, over n elements
