@@ -1,9 +1,9 @@
 """`compute: "bf16"`: queries, keys, weights and values are rounded to bfloat16 before they are multiplied.
 
 Results are compared with NumPy in float64, which rounds queries, keys and values itself, within a bound of the roundings
-of float32. Queries and keys that are not rounded, or rounded toward zero, are outside of that of logsumexp. What becomes of
-weights depends on the keys that a kernel has seen before, so their roundings widen the bound of the context; separate tests
-check that they are rounded, and to nearest.
+of float32. Queries and keys that are not rounded, or rounded toward zero, are outside of that of logsumexp. Kernels round
+weights relative to the maximum of a block of keys or of the row, so their roundings widen the bound of the context; separate
+tests check that they are rounded, and to nearest.
 """
 
 import json
@@ -64,13 +64,13 @@ class Case:
     """A job and what NumPy makes of it. `before` is applied to queries and keys, in float64."""
 
     def __init__(self, H=3, G=3, L=20, S=40, D=24, Dv=16, B=2, dtype="f4", seed=1, before=None, options=None,
-                 extra=None, visible=None, added=0, cap=None, head_scale=None):
+                 extra=None, visible=None, added=0, cap=None, head_scale=None, sinks=None):
         rng = np.random.default_rng(seed)
         shapes = {"Q": (B, H, L, D), "K": (B, G, S, D), "V": (B, G, S, Dv)}
         self.tensors = {name: rng.standard_normal(shape).astype(dtype) for name, shape in shapes.items()}
         self.tensors.update(extra(rng) if extra else {})
         self.options, self.before = options or {}, before
-        self.visible, self.added, self.cap, self.head_scale = visible, added, cap, head_scale
+        self.visible, self.added, self.cap, self.head_scale, self.sinks = visible, added, cap, head_scale, sinks
 
     def factors(self, rounding):
         q, k = (self.tensors[name].astype(float) for name in "QK")
@@ -93,12 +93,14 @@ class Case:
         scores = scores + added
         visible = np.broadcast_to(True if self.visible is None else self.visible(self.tensors), scores.shape)
         masked = np.where(visible, scores, -np.inf)
-        largest = masked.max(-1, keepdims=True)
+        sinks = np.full(q.shape[1], -np.inf) if self.sinks is None else self.sinks
+        sinks = sinks[:, None, None]
+        largest = np.maximum(masked.max(-1, keepdims=True), sinks)
         weights = np.exp(masked - largest)
-        sums = weights.sum(-1, keepdims=True)
+        sums = weights.sum(-1, keepdims=True) + np.exp(sinks - largest)
         weights /= sums
         # Of a score, twice (its own and that of the sum), of the sums over keys, and of exponentials.
-        of_score = (q.shape[-1] + 8) * ROUNDOFF * sizes + 8 * ROUNDOFF * (abs(scores) + abs(masked.max(-1, keepdims=True)))
+        of_score = (q.shape[-1] + 8) * ROUNDOFF * sizes + 8 * ROUNDOFF * (abs(scores) + abs(largest))
         of_weight = 2 * np.where(visible, of_score, 0).max(-1, keepdims=True) + (40 + 2 * np.sqrt(k.shape[-2])) * ROUNDOFF
         return {"context": (weights @ v, (of_weight + BF16_ROUNDOFF) * (weights @ abs(v)) + 1e-30),
                 "logsumexp": ((largest + np.log(sums))[..., 0], of_weight[..., 0] * (1 + abs(largest[..., 0])))}
@@ -138,6 +140,11 @@ CASES = {
     "softcap": Case(options={"softcap": 2.0}, cap=2.0),
     "window": Case(L=40, options={"window": [5, 3]},
                    visible=lambda _: np.tri(40, k=3, dtype=bool) & ~np.tri(40, k=-6, dtype=bool)),
+    "window that begins at an odd key": Case(L=1, S=700, D=32, Dv=32, options={"window": [180, 0], "causal": "bottom-right"},
+                                             visible=lambda _: np.arange(700) >= 519),
+    "keys before an odd index are padding": Case(L=9, S=65, extra=lambda rng: {"key_starts": np.array([3, 31])},
+                                                 visible=lambda t: np.arange(65) >= t["key_starts"][:, None, None, None]),
+    "sinks": Case(extra=lambda rng: {"sinks": np.array([3, -1, 0.5], "f4")}, sinks=np.array([3, -1, 0.5])),
     "head_scale": Case(extra=lambda rng: {"head_scale": np.array([0.5, -1.25, 2], "f4")},
                        head_scale=np.array([0.5, -1.25, 2])),
     "rotary": Case(L=20, S=40, options={"rotary": {"kind": "half"}}, before=rotary),
@@ -309,6 +316,31 @@ def test_subnormal_factors_count_as_0(tmp_path, isa):
     q, k = np.full((1, 8), 1e-39, "f4"), np.full((3, 8), 1e30, "f4")
     scores = run(tmp_path, {"Q": q, "K": k}, isa=isa, outputs=["scores"])["scores"]
     assert (scores == 0).all()
+
+
+@pytest.mark.parametrize("isa", supported_isas() + ["reference"])
+@pytest.mark.parametrize("L", [1, 20, 200])
+@pytest.mark.parametrize("value, expected", [(-3.4e38, -np.inf), (-3.3e38, -8.24e37)])
+def test_values_that_overflow_when_rounded_are_infinite(tmp_path, isa, L, value, expected):
+    """Only for queries that see them."""
+    tensors = {"Q": np.zeros((L, 2), "f4"), "K": np.zeros((5, 2), "f4"), "V": np.zeros((5, 3), "f4"),
+               "mask": np.broadcast_to(np.arange(5) < 4, (L, 5)).copy()}
+    tensors["V"][1, 2], tensors["V"][4, 0] = value, value
+    flags = ["--path", "reference"] if isa == "reference" else []
+    context = run(tmp_path, tensors, *flags, isa=None if flags else isa, outputs=["context"])["context"]
+    np.testing.assert_allclose(context, np.tile([0, 0, expected], (L, 1)), rtol=0.01)
+
+
+@pytest.mark.parametrize("isa", supported_isas())
+@pytest.mark.parametrize("L, S", [(1, 71), (1, 1025), (7, 71), (40, 600)])
+@pytest.mark.parametrize("Dv", [16, 21])
+def test_hidden_values_have_no_effect(tmp_path, isa, L, S, Dv):
+    case = Case(B=1, L=L, S=S, Dv=Dv, extra=lambda rng: {"key_mask": np.arange(S) % 4 != 2})
+    before = run(tmp_path, case.tensors, isa=isa, outputs=["context"])["context"]
+    for head, value in enumerate((np.nan, np.inf, -np.inf)):
+        case.tensors["V"][:, head, 2::4] = value
+    after = run(tmp_path, case.tensors, isa=isa, outputs=["context"])["context"]
+    assert before.tobytes() == after.tobytes() and np.isfinite(after).all()
 
 
 @pytest.mark.parametrize("isa", supported_isas())

@@ -101,6 +101,23 @@ def test_roundings_of_one_sign_reach_the_bound(tmp_path):
     assert code == 0 and 0.95 < worst["scores"] <= 1
 
 
+@pytest.mark.parametrize("isa", supported_isas() + ["reference"])
+@pytest.mark.parametrize("case", ["equal keys", "one key above others", "nearly equal keys"])
+@pytest.mark.parametrize("S", [3, 64, 1000, 3000])
+def test_weights_that_are_rounded_alike_are_within_the_bound(tmp_path, isa, case, S):
+    rng = np.random.default_rng(S)
+    q, k, v = np.zeros((20, 64)), np.zeros((S, 64)), np.ones((S, 5))
+    if case == "one key above others":
+        q[:, 0], k[1:, 0] = 1, -1.359375
+    if case == "nearly equal keys":
+        q, k, v = 0.02 * rng.standard_normal((20, 64)), 0.02 * rng.standard_normal((S, 64)), abs(rng.standard_normal((S, 5)))
+    tensors = {name: rounded(x, "bf16").astype("f4") for name, x in (("Q", q), ("K", k), ("V", v))}
+    write_job(tmp_path / "job.json", tensors, compute="bf16", scale=1)
+    run(tmp_path, *(["--path", "reference"] if isa == "reference" else []), isa=None if isa == "reference" else isa)
+    code, worst = compare(tmp_path)
+    assert code == 0, worst
+
+
 def test_what_bfloat16_represents_has_the_plain_bound(tmp_path):
     """A relative error of 1e-4 exceeds it, unless factors are rounded."""
     tensors = random_tensors(5)

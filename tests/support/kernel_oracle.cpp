@@ -17,8 +17,8 @@ constexpr Real kHidden = -std::numeric_limits<Real>::infinity();
 template <class T>
 constexpr double kRounding = std::numeric_limits<T>::epsilon() / 2;
 
-/// A weight in bfloat16, of which the reference rounds none: it depends on the keys that a kernel
-/// has seen before what it rounds.
+/// A weight in bfloat16, of which the reference rounds none: what kernels round depends on the
+/// maximum of the key block or of the row.
 constexpr double kBf16Rounding = 0x1p-8;
 
 /// The tolerances of one row of scores.

@@ -263,7 +263,8 @@ void recompute_overflowed(kernel::AttentionProblem<T>& problem, const Tensor& va
   const int shift =
       std::ilogb(static_cast<double>(problem.S) * static_cast<double>(problem.dropout_factor)) + 2;
   const T limit = std::ldexp(std::numeric_limits<T>::max(), -shift);
-  Tensor small = cast(values, dtype_of<T>);
+  // A value that rounds to infinity stays infinite.
+  Tensor small = problem.bf16_products ? rounded_to_bf16(values) : cast(values, dtype_of<T>);
   bool overflows = false;
   for (T& value : small.mutable_data<T>()) {
     overflows |= std::isfinite(value) && std::fabs(value) > limit;

@@ -123,13 +123,15 @@ void test_rounded_factors(Search& search) {
     }
     return total;
   };
-  const bool has_values =
-      sample.output() == Output::context || sample.output() == Output::head_context;
+  const bool has_values = sample.output() == Output::context ||
+                          sample.output() == Output::head_context ||
+                          sample.output() == Output::output;
   const Fit& before = sample.before();
   const std::optional<Fit> scores = fit_with({Input::Q, Input::K, Input::past_K}, nullptr);
   if (!scores) return;
   const bool leaves_few = 10 * scores->outside <= before.outside;
   if ((leaves_few ? 3 : 10) * scores->rms() <= before.rms()) {
+    // compute: bf16 also rounds the factors of the context.
     search.found().arithmetic =
         std::string("scores of bf16 factors") + (has_values ? "" : " (compute: bf16)");
     search.found().is_recomputed = true;

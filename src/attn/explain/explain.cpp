@@ -141,7 +141,7 @@ class Explainer {
         adds_mask || !options.bias_rule.empty())
       return "numbers that are added to the scores or multiply those of a head";
     if (!plain_softmax(from_)) return "another normaliser than softmax";
-    if (options.bf16_products) return "scores in another precision";
+    if (options.bf16_products) return "products in another precision";
     if (from_.has(Output::gates) || any_of({Input::W_UV}) || options.input_norm != QkNorm::none)
       return "gates, norms or values from latent vectors";
     const bool is_projected = from_.has(Output::inputs);

@@ -190,7 +190,7 @@ Kernels<T> make_kernels() {
   Kernels<T> kernels;
   kernels.geometry = {kLanes<T>, kPanel<T>, kTileRows, kGroupRows, kBackwardKeys};
   kernels.pack_keys = pack_keys<T>;
-  kernels.pack_values = pack_values_for<T>;
+  kernels.pack_values = pack_values<T>;
   kernels.begin = begin<T>;
   kernels.stream = stream<T>;
   kernels.full_rows = full_rows<T>;

@@ -70,7 +70,7 @@ void finish_zero_row(const QueryBlock<T>& block, const Row<T>& row) {
   fill(row.context, p.Dv, T(0));
   for (std::size_t key = 0; key < p.S; ++key)
     for (std::size_t j = 0; sees(p, row, key) && j < p.Dv; ++j)
-      row.context[j] += T(0) * element<T>(block.kv.v, key, j);
+      row.context[j] += T(0) * value_factor(p, block.kv.v, key, j);
 }
 
 /// Writes the context of a row whose sum is 0.

@@ -210,6 +210,14 @@ HWY_INLINE const T* rounded_row(const T* row, std::size_t count, T* buffer) {
   return buffer;
 }
 
+/// A value as a factor of weights. Rounding may make it infinite.
+template <class T>
+T value_factor(const AttentionProblem<T>& p, const Matrix& v, std::size_t key, std::size_t column) {
+  T value = element<T>(v, key, column);
+  if (p.bf16_products) round_to_bfloat16(&value, 1);
+  return value;
+}
+
 template <class T>
 HWY_INLINE void set_zeros(std::size_t count, T* to) {
   for (std::size_t i = 0; i < count; ++i) to[i] = 0;
@@ -477,7 +485,7 @@ bool all_finite(const T* x, std::size_t count) {
   return is_finite(total<T>(nonfinite_probe[0]));
 }
 
-/// Packs values as numbers, even if they could be read in place, or as rounded ones.
+/// Packs values as numbers or as rounded ones.
 template <class T>
 ValueKind pack_all_values(const Matrix& v, FactorForm factors, std::size_t first, std::size_t count,
                           std::size_t Dv, T* widened, T* packed, std::size_t keys, std::size_t at) {
@@ -499,19 +507,17 @@ ValueKind pack_all_values(const Matrix& v, FactorForm factors, std::size_t first
   return non_finite ? ValueKind::non_finite : ValueKind::packed;
 }
 
-/// Packs values as numbers unless they can be read in place as fast. That requires whole vectors,
-/// adjacent rows (rows further apart map to few cache sets) and few bytes (large arrays in
-/// small pages are slow).
+/// Whether values can be read in place as fast as packed ones. That requires whole vectors,
+/// adjacent rows (rows further apart map to few cache sets) and few bytes (large arrays in small
+/// pages are slow).
 template <class T>
-ValueKind pack_values(const Matrix& v, std::size_t first, std::size_t count, std::size_t keys,
-                      std::size_t Dv, T* widened, T* packed) {
+bool may_stay_in_place(const Matrix& v, std::size_t first, std::size_t count, std::size_t keys,
+                       std::size_t Dv) {
   constexpr std::size_t kMaxRowBytes = 1024, kMaxBytes = 256u << 10;  // bytes
   const Rows<T> source(v, Dv);
-  if (source.in_place() && v.row == static_cast<std::int64_t>(Dv) && Dv % kLanes<T> == 0 &&
-      Dv * sizeof(T) <= kMaxRowBytes && keys * Dv * sizeof(T) <= kMaxBytes &&
-      all_finite(source.at(first, nullptr), count * Dv))
-    return ValueKind::in_place;
-  return pack_all_values(v, FactorForm::numbers, first, count, Dv, widened, packed, keys, first);
+  return source.in_place() && v.row == static_cast<std::int64_t>(Dv) && Dv % kLanes<T> == 0 &&
+         Dv * sizeof(T) <= kMaxRowBytes && keys * Dv * sizeof(T) <= kMaxBytes &&
+         all_finite(source.at(first, nullptr), count * Dv);
 }
 
 }  // namespace attn::kernel::HWY_NAMESPACE

@@ -47,8 +47,9 @@ std::size_t row_elements(const Schedule& schedule, const Geometry& geometry) {
   return round_up(schedule.block_rows, geometry.lanes) + geometry.lanes;
 }
 
-/// Pairs have no place for a factor of each head. AMX also multiplies queries and keys that
-/// hold bfloat16, because their products are exact, and then values that do.
+/// Pairs of queries have no place for a factor of each head; values then are no pairs either, so
+/// that groups have the rows of one form. AMX also multiplies queries and keys that hold bfloat16,
+/// because their products are exact, and then values that do.
 template <class T>
 void choose_factors(const AttentionProblem<T>& p, const Geometry& geometry, Schedule& schedule) {
   const FactorForm fastest = p.head_scales ? FactorForm::rounded : geometry.bf16_factors;

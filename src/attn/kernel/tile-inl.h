@@ -324,8 +324,8 @@ HWY_NOINLINE void score_tanh_rows(std::size_t rows, std::size_t panels,
     }
 }
 
-/// The operands of value_tiles(): weights of keys [from, to) of a block, and their values. Of
-/// pairs, a key is a pair of keys.
+/// The operands of value_tiles(): weights of keys [from, to) of a block, and their values. If
+/// values are pairs, `from`, `to` and strides count pairs of keys.
 template <class T>
 struct ValueProduct {
   std::size_t from, to;

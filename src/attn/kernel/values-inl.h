@@ -13,10 +13,9 @@ namespace attn::kernel::HWY_NAMESPACE {
 template <class T>
 struct ValueBlock {
   const T* values = nullptr;
-  std::size_t keys = 0,
-              at =
-                  0;  ///< packed: panels are `keys` keys long, and the block starts at key `at`,
-                      ///< both counted in pairs if values are; tiles and by_row: those of the block
+  /// Packed: panels are `keys` keys long, and the block starts at key `at`, both counted in pairs
+  /// if values are. In tiles and by_row: those of the block.
+  std::size_t keys = 0, at = 0;
   std::size_t row = 0;      ///< in place: elements from one row to the next; 0: packed
   bool non_finite = false;  ///< packed: zeros replace NaN and infinite values
   bool checked = true;      ///< in place: all are known to be finite
@@ -28,37 +27,28 @@ struct ValueBlock {
   }
 };
 
-/// Packs values (see Kernels).
+/// Packs values [first, first + count) from key `at` on into memory for `keys` keys.
 template <class T>
-ValueKind pack_values_for(const Matrix& v, FactorForm factors, std::size_t first, std::size_t count,
-                          std::size_t keys, std::size_t Dv, T* widened, T* packed) {
+ValueKind pack_factors(const Matrix& v, FactorForm factors, std::size_t first, std::size_t count,
+                       std::size_t Dv, T* widened, T* packed, std::size_t keys, std::size_t at) {
   if constexpr (kMultipliesPairs<T>) {
-    const std::size_t before = packed_value_size(first, round_up(Dv, kLanes<T>), factors);
     if (factors == FactorForm::tiles)
-      return pack_values_in_tiles(v, first, count, Dv, widened, packed + before);
+      return pack_values_in_tiles(v, first, count, Dv, widened,
+                                  packed + packed_value_size(at, round_up(Dv, kLanes<T>), factors));
     if (factors == FactorForm::pairs)
       return pack_value_pairs(v, first, count, Dv, widened, packed, depth_of(factors, keys),
-                              depth_of(factors, first));
+                              depth_of(factors, at));
   }
-  if (factors == FactorForm::rounded)
-    return pack_all_values(v, factors, first, count, Dv, widened, packed, keys, first);
-  return pack_values(v, first, count, keys, Dv, widened, packed);
+  return pack_all_values(v, factors, first, count, Dv, widened, packed, keys, at);
 }
 
-/// Packs the values of a key block into scratch memory.
+/// Kernels::pack_values.
 template <class T>
-ValueKind pack_block(const QueryBlock<T>& block, std::size_t from, std::size_t count) {
-  const Scratch<T>& s = block.scratch;
-  const Matrix& v = block.kv.v;
-  const std::size_t Dv = block.problem.Dv;
-  if constexpr (kMultipliesPairs<T>) {
-    if (block.kv.value_factors == FactorForm::tiles)
-      return pack_values_in_tiles(v, from, count, Dv, s.widened, s.value_block);
-    if (block.kv.value_factors == FactorForm::pairs)
-      return pack_value_pairs(v, from, count, Dv, s.widened, s.value_block, kKeyBlock / 2, 0);
-  }
-  return pack_all_values(v, block.kv.value_factors, from, count, Dv, s.widened, s.value_block,
-                         kKeyBlock, 0);
+ValueKind pack_values(const Matrix& v, FactorForm factors, std::size_t first, std::size_t count,
+                      std::size_t keys, std::size_t Dv, T* widened, T* packed) {
+  if (factors == FactorForm::numbers && may_stay_in_place<T>(v, first, count, keys, Dv))
+    return ValueKind::in_place;
+  return pack_factors(v, factors, first, count, Dv, widened, packed, keys, first);
 }
 
 template <class T>
@@ -67,8 +57,11 @@ ValueBlock<T> packed_values(const QueryBlock<T>& block, std::size_t number) {
   const FactorForm factors = block.kv.value_factors;
   const std::size_t from = number * kKeyBlock, count = HWY_MIN(kKeyBlock, p.S - from);
   const bool is_packed = block.kv.values != nullptr, in_tiles = factors == FactorForm::tiles;
-  const ValueKind kind = is_packed ? block.kv.kinds[number] : pack_block(block, from, count);
-  ValueBlock<T> values{.values = is_packed ? block.kv.values : block.scratch.value_block,
+  const Scratch<T>& s = block.scratch;
+  const ValueKind kind = is_packed ? block.kv.kinds[number]
+                                   : pack_factors(block.kv.v, factors, from, count, p.Dv, s.widened,
+                                                  s.value_block, kKeyBlock, 0);
+  ValueBlock<T> values{.values = is_packed ? block.kv.values : s.value_block,
                        .keys = depth_of(factors, is_packed ? p.S : kKeyBlock),
                        .at = is_packed ? depth_of(factors, from) : 0,
                        .non_finite = kind == ValueKind::non_finite,
@@ -111,8 +104,7 @@ void add_non_finite(const RowGroup<T>& group, const Matrix& v, Span keys, std::i
   const Scratch<T>& s = group.s;
   for (std::int64_t key = keys.first; key < keys.last; ++key)
     for (std::size_t column = 0; column < p.Dv; ++column) {
-      auto value = element<T>(v, static_cast<std::size_t>(key), column);
-      if (p.bf16_products) round_to_bfloat16(&value, 1);  // may overflow
+      const T value = value_factor(p, v, static_cast<std::size_t>(key), column);
       if (is_finite(value)) continue;
       for (std::size_t r = 0; r < group.rows; ++r)
         if (sees(p, s.row[group.i + r], static_cast<std::size_t>(key)))
@@ -164,7 +156,8 @@ void multiply_values(const TileRows& rows, const ValueBlock<T>& values, std::siz
   }
 }
 
-/// multiply_values() for any rows and values that are not by_row. `rounds`: weights are rounded.
+/// multiply_values() for any rows and values that are not by_row. `rounds`: weights in tiles are
+/// rounded; those of other forms already are, if necessary.
 template <class T>
 void multiply_packed_values(std::size_t rows, const ValueBlock<T>& values, std::size_t Dv,
                             bool rounds, ValueProduct<T> product, const Sums<T>& to) {
