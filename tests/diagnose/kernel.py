@@ -338,7 +338,7 @@ def forward(tensors, options, dtype, *mistakes, arithmetic="", empty="zero"):
         sink = np.zeros((1, 1, 1), F32)
     m = hidden.max(-1, keepdims=True)
     m = np.where(np.isfinite(m), m, 0)
-    if sink is not None:
+    if sink is not None and not is_("sink not shifted"):
         m = np.maximum(m, sink)
     if is_("sums not rescaled") or is_("context not rescaled") or is_("divisor not rescaled"):
         largest = np.maximum.accumulate(hidden, -1)[..., np.minimum(np.arange(S) // 32 * 32 + 31, S - 1)]
@@ -357,7 +357,7 @@ def forward(tensors, options, dtype, *mistakes, arithmetic="", empty="zero"):
         extra = -S % 16
         total = total + extra * np.exp(-m)
     if sink is not None:
-        total = total + np.exp(sink - m)
+        total = total + np.exp(sink if is_("sink not shifted") else sink - m)
     if arithmetic == "weights in bf16":
         e = bf16(e)
     if arithmetic in ("weights in e4m3", "weights times 448 in e4m3"):
@@ -515,6 +515,7 @@ MISTAKES = {
     "sink of the next head": (lambda t, o: "sinks" in t and t["Q"].shape[1] > 1, {"sink.next_head"}),
     "sink of head 0": (lambda t, o: "sinks" in t and t["Q"].shape[1] > 1, {"sink.head_0"}),
     "sink with the value of key 0": (lambda t, o: "sinks" in t and "dropout_mask" not in t, {"sink.value_of_key_0"}),
+    "sink not shifted": (lambda t, o: "sinks" in t, {"sink.not_shifted"}),
     "1 added to the denominator": (lambda t, o: "sinks" not in t, {"sink.added"}),
     "keys used as values": (lambda t, o: "past_K" not in t, {"values.keys"}),
     "values used as keys": (lambda t, o: "past_K" not in t and "rotary" not in o and "qk_norm" not in o, {"values.as_keys"}),

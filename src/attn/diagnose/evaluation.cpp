@@ -50,6 +50,17 @@ Tensor row_factors(const Variant& variant, const Inputs& in, const FullOutputs& 
                         (variant.of_heads ? variant.of_heads->data<double>()[i / rows.size()] : 0));
     return factors;
   }
+  if (variant.row_change == RowChange::sink_not_shifted) {
+    const Tensor largest = outputs.matrices(Output::row_max);
+    const Tensor sinks = cast(*variant.find(Input::sinks), DType::f64);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const double max = largest.data<double>()[i];
+      const double sink = sinks.data<double>()[i / rows.size() % in.H];
+      const double total = std::exp(out[i] - max);  // of keys and the sink
+      out[i] = total / (total - std::exp(sink - max) + std::exp(sink));
+    }
+    return factors;
+  }
   Tensor others =
       variant.row_change == RowChange::times_shifted_sum
           ? outputs.matrices(Output::row_max)
@@ -137,7 +148,7 @@ Tensor sums_of_rows(const Tensor& weights) {
 bool changes_weights(RowChange change) {
   return lacks_rescaling(change) || counts_hidden_keys(change) || change == RowChange::times_sum ||
          change == RowChange::times_shifted_sum || change == RowChange::over_all_keys ||
-         change == RowChange::sink_reads_key_0;
+         change == RowChange::sink_reads_key_0 || change == RowChange::sink_not_shifted;
 }
 
 /// x (B, H, rows, Dv) W (H * Dv, Mo) + b: (B, 1, rows, Mo).

@@ -1117,6 +1117,12 @@ constexpr Hypothesis kAttentionTable[] = {
        return words("the weight of the sink multiplied with the value of key 0",
                     "a sink without a value");
      }},
+    {"sink.not_shifted", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!p.has(Input::sinks) || in.options.temperature != 1) return std::nullopt;
+       p.row_change = RowChange::sink_not_shifted;
+       return words("exp(sink) in the denominator without the largest score subtracted");
+     }},
     {"sink.added", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (p.has(Input::sinks) || in.options.normaliser != Normaliser::softmax) return std::nullopt;

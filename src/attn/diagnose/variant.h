@@ -22,6 +22,7 @@ enum class RowChange {
   times_shifted_sum,  ///< exp(score - the largest), not divided by the sum
   over_all_keys,      ///< divided by the sum over all keys, also hidden ones
   sink_reads_key_0,   ///< the weight of the sink is multiplied with the value of key 0
+  sink_not_shifted,   ///< exp(score - the largest), divided by their sum + exp(sink)
   maximum,            ///< the largest score instead of logsumexp
   minus_maximum,      ///< logsumexp of the scores minus the largest
   // Online softmax in blocks of keys, when the largest score grows:
