@@ -227,6 +227,12 @@ def forward(tensors, options, dtype, *mistakes, arithmetic="", empty="zero"):
         k, v = (x.reshape(B, G, S // 16, 16, D)[:, :, ::-1].reshape(x.shape) for x in (k, v))
     if is_("batch item 0 for all"):
         k, v = np.repeat(k[:1], B, 0), np.repeat(v[:1], B, 0)
+    if is_("keys of batch item 0"):
+        k = np.repeat(k[:1], B, 0)
+    if is_("values of batch item 0"):
+        v = np.repeat(v[:1], B, 0)
+    if is_("queries of batch item 0"):
+        q = np.repeat(q[:1], B, 0)
     how = of({"heads tiled": "tiled", "key/value head 0 for all": "first", "heads reversed": "reversed"}, "")
     k = repeated(k, H, "tiled" if is_("key heads tiled") else how)
     v = repeated(v, H, "tiled" if is_("value heads tiled") else how)
@@ -447,6 +453,8 @@ MISTAKES = {
     "queries viewed as heads": (lambda t, o: t["Q"].shape[1] > 1, {"heads.queries_viewed", "heads.queries_viewed_before_rotary"}),
     "all viewed as heads": (lambda t, o: t["K"].shape[1] > 1 and "past_K" not in t, {"heads.viewed", "heads.viewed_before_rotary"}),
     "batch item 0 for all": (lambda t, o: t["Q"].shape[0] > 1, {"heads.batch_item_0"}),
+    **{f"{name} of batch item 0": (lambda t, o: t["Q"].shape[0] > 1, {f"heads.{name}_of_batch_item_0"})
+       for name in ("keys", "values", "queries")},
     "heads of the result reversed": (lambda t, o: t["Q"].shape[1] > 1, {"heads.permuted"}),
     "heads of the result swapped with rows": (lambda t, o: t["Q"].shape[1] > 1, {"output.viewed", "output.viewed_as_heads"}),
     "result of the next row": (lambda t, o: True, {"output.rows_moved"}),

@@ -455,6 +455,16 @@ double log_of_sum(double a, double b) {
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
+/// All batch items read these inputs of batch item 0.
+Found of_item_0(Variant& variant, const Inputs& in, std::initializer_list<Input> inputs,
+                const std::string& what) {
+  if (in.B < 2) return std::nullopt;
+  for (const Input input : inputs)
+    if (const Tensor* x = variant.find(input))
+      variant.set(input, reordered(*x, x->size() / in.B, [](std::size_t) { return 0; }));
+  return words(what + " of batch item 0 for all items");
+}
+
 /// Hidden keys have the score -softcap instead of -inf.
 Found softcap_of_hidden(Variant& variant, const Inputs& in) {
   constexpr std::size_t kMostElements = std::size_t{1} << 23;
@@ -813,13 +823,21 @@ constexpr Hypothesis kAttentionTable[] = {
        return words("K and V of shape (B, L, H, D) read as (B, H, L, D)");
      }, kAllHeads},
     {"heads.batch_item_0", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.B < 2) return std::nullopt;
-       for (const Input input : {Input::K, Input::V, Input::past_K, Input::past_V})
-         if (const Tensor* x = p.find(input))
-           p.set(input, reordered(*x, x->size() / in.B, [](std::size_t) { return 0; }));
-       return words("keys and values of batch item 0 for all items");
+     [](Variant& p, const Inputs& in) {
+       return of_item_0(p, in, {Input::K, Input::past_K, Input::V, Input::past_V},
+                        "keys and values");
      }, kAllHeads},
+    {"heads.keys_of_batch_item_0", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return of_item_0(p, in, {Input::K, Input::past_K}, "keys");
+     }, kAllHeads},
+    {"heads.values_of_batch_item_0", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return of_item_0(p, in, {Input::V, Input::past_V}, "values");
+     }, kAllHeads},
+    {"heads.queries_of_batch_item_0", kAttention,
+     [](Variant& p, const Inputs& in) { return of_item_0(p, in, {Input::Q}, "queries"); },
+     kAllHeads},
 
     {"softcap.dropped", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
