@@ -306,3 +306,11 @@ def test_nan_warning_names_inputs_with_infinity_if_none_has_nan():
     assert b"bias" not in warned.stderr
     job["V"] = [["NaN"], [1]]
     assert b"infinite" not in run_job(job).stderr
+
+
+def test_nan_warning_names_infinity_in_float16(tmp_path):
+    q = np.ones((3, 4), np.float16)
+    q[1, 2] = np.inf
+    np.savez(tmp_path / "in.npz", Q=q, K=np.eye(4, dtype=np.float16), V=np.eye(4, dtype=np.float16))
+    flags = [part for name in "QKV" for part in (f"--{name.lower()}", f"in.npz#{name}")]
+    assert_error(attn("run", *flags, cwd=tmp_path), 0, "in.npz#Q: Q holds 1 infinite number, the first at [1, 2]")

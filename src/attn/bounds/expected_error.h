@@ -41,8 +41,8 @@
 //   entropy   sum_k (e(w_k) + tiny) (1 + |log w_k|) + (g(S) + 3) s w_k |log w_k|
 //   context   e(w) |V| + w e(V) + c(S) w |V| + f min(w |V|, |w V| + 4 |w V|_2) + 4 tiny |V|_2
 //             because weights are factors, too, and may become subnormal; what their roundings have
-//             in common changes w V by as much; f w |V| if f <= s; f and
-//             tiny are those of the type to which weights are rounded, if it is given
+//             in common changes w V by as much; f w |V| if f <= s; f and tiny are those of the type
+//             to which weights are rounded, if it is given
 //             with factors in bfloat16: e(w) |V| + w e(V) + c(S) w |V|, after the same roundings
 //             of w and V as of Q and K, with e(w) e(V) and S 2^-126 more
 //   output    as X W + b, where X is the stored context

@@ -33,19 +33,41 @@ void count_nan(std::span<const T> values, std::size_t from, NanCount& found) {
   }
 }
 
-NanCount find_nan(const RowBlock& block) {
+/// The same for infinite numbers.
+template <class T>
+void count_infinite(std::span<const T> values, std::size_t from, NanCount& found) {
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (std::isinf(static_cast<double>(values[i])) && found.count++ == 0) found.first = from + i;
+}
+
+/// Calls count(values, from, found) for floating-point numbers in memory.
+template <class Count>
+NanCount find_in(const RowBlock& block, const Count& count) {
   NanCount found;
-  if (!is_float(block.dtype) || !block.may_hold_nan) return found;
+  if (!is_float(block.dtype)) return found;
   visit(block.dtype, [&]<class T>(Type<T>) {
     if constexpr (!std::is_integral_v<T>) {
       const bool together = block.stride == block.columns * sizeof(T);
       const std::size_t step = together ? block.count : 1;
       for (std::size_t i = 0; i < block.count; i += step)
-        count_nan(std::span(reinterpret_cast<const T*>(block.row(i)), step * block.columns),
-                  (block.first + i) * block.columns, found);
+        count(std::span(reinterpret_cast<const T*>(block.row(i)), step * block.columns),
+              (block.first + i) * block.columns, found);
     }
   });
   return found;
+}
+
+NanCount find_nan(const RowBlock& block) {
+  if (!block.may_hold_nan) return {};
+  return find_in(block, [](auto values, std::size_t from, NanCount& found) {
+    count_nan(values, from, found);
+  });
+}
+
+NanCount find_infinite(const RowBlock& block) {
+  return find_in(block, [](auto values, std::size_t from, NanCount& found) {
+    count_infinite(values, from, found);
+  });
 }
 
 /// The NaN in the elements of the pool that the rows have, without those of `rest`; the first one
@@ -84,19 +106,6 @@ std::string with_origin(const Job& job, const std::string& name) {
   return origin.empty() ? name : printable(origin) + ": " + name;
 }
 
-/// The infinite numbers in a floating-point tensor in memory.
-NanCount find_infinite(const Tensor& tensor) {
-  NanCount found;
-  visit(tensor.dtype(), [&]<class T>(Type<T>) {
-    if constexpr (!std::is_integral_v<T>) {
-      const auto values = tensor.data<T>();
-      for (std::size_t i = 0; i < values.size(); ++i)
-        if (std::isinf(static_cast<double>(values[i])) && found.count++ == 0) found.first = i;
-    }
-  });
-  return found;
-}
-
 /// "; Q.npy: Q holds 1 infinite number, the first at [0, 1]" for each input that makes NaN of
 /// these. Biases and sinks of -inf hide keys.
 std::string given_infinite(const Job& job) {
@@ -106,7 +115,7 @@ std::string given_infinite(const Job& job) {
     if (!input || *input == Input::sinks || tensor.rows() != nullptr ||
         std::find(kBiasInputs.begin(), kBiasInputs.end(), *input) != kBiasInputs.end())
       continue;
-    const NanCount found = find_infinite(tensor);
+    const NanCount found = find_infinite(rows_of(tensor));
     if (found.count > 0)
       text += "; " + with_origin(job, name) + " holds " + counted(found.count, "infinite number") +
               ", the first at " + index_text(found.first, tensor.shape());
