@@ -116,6 +116,31 @@ def test_weights_that_are_rounded_alike_are_within_the_bound(tmp_path, isa, case
     run(tmp_path, *(["--path", "reference"] if isa == "reference" else []), isa=None if isa == "reference" else isa)
     code, worst = compare(tmp_path)
     assert code == 0, worst
+    if case == "one key above others" and S == 1000:
+        assert worst["context"] > 0.5
+
+
+def test_both_roundings_of_weights_are_permitted(tmp_path):
+    """Those of --weights-precision count beside those of compute: bf16."""
+    tensors = {name: rounded(x, "bf16").astype("f4") for name, x in random_tensors(3).items()}
+    write_job(tmp_path / "job.json", tensors, compute="bf16")
+    q, k, v = (tensors[name].astype(float) for name in "QKV")
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(32)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    step = 2.0 ** np.maximum(np.floor(np.log2(weights)), -6) / 8  # of e4m3
+    context = np.round(weights / step) * step @ v / weights.sum(-1, keepdims=True)
+    np.savez(tmp_path / "mine.npz", context=context.astype("f4"))
+    assert compare(tmp_path)[0] == 1
+    assert compare(tmp_path, "mine.npz", "job.json", "--weights-precision", "e4m3")[0] == 0
+
+
+def test_numbers_that_bfloat16_cannot_represent_are_refused(tmp_path):
+    tensors = random_tensors(3)
+    tensors["V"][0, 0, 0] = 3.4e38
+    write_job(tmp_path / "job.json", tensors, compute="bf16")
+    run(tmp_path)
+    done = attn("compare", "mine.npz#context", "--reference", "job.json", cwd=tmp_path)
+    assert done.returncode == 65 and b"compute: bf16 cannot represent 3" in done.stderr
 
 
 def test_what_bfloat16_represents_has_the_plain_bound(tmp_path):

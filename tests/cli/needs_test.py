@@ -304,6 +304,10 @@ def test_nan_warning_names_inputs_with_infinity_if_none_has_nan():
     for name, place in ("Q", "[0, 1]"), ("K", "[1, 1]"):
         assert_error(warned, 0, f"standard input: {name} holds 1 infinite number, the first at {place}")
     assert b"bias" not in warned.stderr
+    job["V"] = [["Infinity"], [1]]
+    assert b"V holds" not in run_job(job).stderr  # the weights do not depend on it
+    job["bias"], job["K"] = [["Infinity", 0.5]], [[1, 2], [0, 1]]
+    assert_error(run_job({**job, "Q": [[1.0, 0]]}), 0, "bias holds 1 infinite number, the first at [0, 0]")
     job["V"] = [["NaN"], [1]]
     assert b"infinite" not in run_job(job).stderr
 

@@ -110,8 +110,13 @@ TEST_CASE("text that is not a matrix is refused with its line and column") {
        "line 1, column 1: expected a number, found '1\\x092' (cells are separated by ',')"},
       {"1 2\n", "line 1, column 1: expected a number, found '1 2' (cells are separated by ',')"},
       {"token,a\ncat,1\n",
-       "line 2, column 1: expected a number, found 'cat' (the header line above a column of names "
-       "starts with an empty cell)"},
+       "line 2, column 1: expected a number, found 'cat' (if column 1 holds names, leave the first "
+       "cell of the header empty)"},
+      {"city,a\nNew York,1\n",
+       "line 2, column 1: expected a number, found 'New York' (if column 1 holds names, leave the "
+       "first cell of the header empty)"},
+      {"x\nabc\n", "line 2, column 1: expected a number, found 'abc'"},
+      {"a,b\n1,2\nn/a,3\n", "line 3, column 1: expected a number, found 'n/a'"},
       {"1,2\n0x10,3\n", "line 2, column 1: expected a number, found '0x10'"},
       {"0x10\n3\n",
        "line 1, column 1: expected a number, found '0x10' (a header cannot contain numbers)"},

@@ -349,8 +349,15 @@ class ErrorOps {
     Tensor context = exact_.weighted_values(weights.value, values.value, visible);
     if (!in_.options.bf16_products)
       return {context, weighted_sum_error(weights, values, keys_, context)};
-    return {std::move(context),
-            bf16_product_error(as_bf16(weights), as_bf16(values), Second::plain, keys_)};
+    Bounded rounded_weights = as_bf16(weights);
+    const Tensor w = bounds::magnitude(weights.value);
+    if (of_weight_ > kBf16Unit)
+      rounded_weights.error =
+          bounds::each([this](double e, double x) { return e + of_weight_ * x; },
+                       std::move(rounded_weights.error), w);
+    Tensor error = bf16_product_error(rounded_weights, as_bf16(values), Second::plain, keys_);
+    add_subnormal_weights(w, sizes_of(values), error);
+    return {std::move(context), std::move(error)};
   }
 
   /// The derivative of the sigmoid is at most 1/4.
@@ -579,6 +586,7 @@ class ErrorOps {
 
   static constexpr double kLeastNormal = 0x1p-126;  ///< of float32 and bfloat16
   static constexpr double kBf16Unit = 0x1p-8;       ///< unit roundoff
+  static constexpr double kBf16End = 0x1.ffp127;    ///< rounds to infinity
 
   static bool has_subnormal(const Bounded& x) {
     const Tensor values = bounds::wide(x.value);
@@ -596,11 +604,13 @@ class ErrorOps {
   }
 
   /// A factor after rounding to bfloat16. What is known exactly is rounded by a known
-  /// amount, and what is stored in bfloat16 not at all.
+  /// amount, and what is stored in bfloat16 not at all. Errors: data, if x overflows it.
   Bounded as_bf16(const Bounded& x) const {
     const bool is_kept = precision_.stored == DType::bf16 && x.is_stored;
     const auto error = [is_kept](double e, double v) {
       const double size = std::abs(v);
+      if (size >= kBf16End && std::isfinite(v))
+        throw Error(ErrorKind::data, "compute: bf16 cannot represent " + std::to_string(v));
       if (size < kLeastNormal) return error_of_lost(e, v);
       if (e == 0) return bounds::finite(std::abs(v - static_cast<double>(BFloat16(v))));
       return is_kept ? e : e + kBf16Unit * (bounds::finite(size) + e) + kLeastNormal;

@@ -53,11 +53,15 @@ Tensor row_factors(const Variant& variant, const Inputs& in, const FullOutputs& 
   if (variant.row_change == RowChange::sink_not_shifted) {
     const Tensor largest = outputs.matrices(Output::row_max);
     const Tensor sinks = cast(*variant.find(Input::sinks), DType::f64);
+    Variant keys_only = variant;
+    keys_only.row_change = RowChange::none;
+    keys_only.erase({Input::sinks});
+    const Tensor logs = evaluate(keys_only, Output::logsumexp, rows, nullptr).values;
     for (std::size_t i = 0; i < out.size(); ++i) {
       const double max = largest.data<double>()[i];
       const double sink = sinks.data<double>()[i / rows.size() % in.H];
-      const double total = std::exp(out[i] - max);  // of keys and the sink
-      out[i] = total / (total - std::exp(sink - max) + std::exp(sink));
+      const double of_keys = std::exp(logs.data<double>()[i] - max);
+      out[i] = (of_keys + std::exp(sink - max)) / (of_keys + std::exp(sink));
     }
     return factors;
   }

@@ -22,7 +22,7 @@ bool are_small(const std::vector<double>& a, const std::vector<double>& b,
   return 16 * after <= std::accumulate(before.begin(), before.end(), 0.0);
 }
 
-/// The numbers to try for a fitted one: with two digits, with three, and as it is.
+/// The numbers to try for a fitted one: with two significant digits, with three, and as it is.
 std::array<double, 3> rounded_and_exact(double number) {
   const double digit = std::pow(10, std::floor(std::log10(std::abs(number))) - 1);
   return {std::round(number / digit) * digit, std::round(number / digit * 10) / 10 * digit, number};

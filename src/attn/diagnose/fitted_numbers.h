@@ -21,13 +21,13 @@ class FittedNumbers {
   /// All of the following, as far as time allows.
   void test();
 
-  /// Scores of hidden keys, to two or three digits if these suffice.
+  /// Scores of hidden keys, to two or three significant digits if these suffice.
   void test_scores();
   /// A window, keys beside it, and a prefix.
   void test_masks();
   /// Factors of the scores: one for all heads or, if none explains the result, one for each.
   void test_factors();
-  /// Another softcap, likewise.
+  /// Another softcap, to two or three significant digits if these suffice.
   void test_softcap();
 
  private:

@@ -304,13 +304,17 @@ class CsvReader {
     std::string what =
         overflow ? "expected a number that fits 64 bits, found " : "expected a number, found ";
     what += "'" + printable(std::string(text)) + "'";
-    if (text.find_first_of(";\t ") != std::string_view::npos)
+    const bool may_be_name = column == 0 && width_ > 1 && has_header_ && !labelled_ &&
+                             numbers_.empty() && line.number != first_ && !style_.by_blanks &&
+                             !looks_like_number(text) &&
+                             text.find_first_of(";\t") == std::string_view::npos;
+    if (may_be_name)
+      what += " (if column 1 holds names, leave the first cell of the header empty)";
+    else if (text.find_first_of(";\t ") != std::string_view::npos)
       what += style_.by_blanks ? " (cells are separated by white space or ',')"
                                : " (cells are separated by ',')";
     else if (line.number == first_ && !overflow)
       what += " (a header cannot contain numbers)";
-    else if (column == 0 && has_header_ && !looks_like_number(text))
-      what += " (the header line above a column of names starts with an empty cell)";
     fail(line.number, column, what);
   }
 

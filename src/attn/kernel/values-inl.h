@@ -42,7 +42,7 @@ ValueKind pack_factors(const Matrix& v, FactorForm factors, std::size_t first, s
   return pack_all_values(v, factors, first, count, Dv, widened, packed, keys, at);
 }
 
-/// Kernels::pack_values.
+/// Packs values unless they can be read in place (Kernels::pack_values).
 template <class T>
 ValueKind pack_values(const Matrix& v, FactorForm factors, std::size_t first, std::size_t count,
                       std::size_t keys, std::size_t Dv, T* widened, T* packed) {

@@ -33,11 +33,13 @@ void count_nan(std::span<const T> values, std::size_t from, NanCount& found) {
   }
 }
 
-/// The same for infinite numbers.
+/// The same for infinite numbers of at least `least`.
 template <class T>
-void count_infinite(std::span<const T> values, std::size_t from, NanCount& found) {
-  for (std::size_t i = 0; i < values.size(); ++i)
-    if (std::isinf(static_cast<double>(values[i])) && found.count++ == 0) found.first = from + i;
+void count_infinite(std::span<const T> values, double least, std::size_t from, NanCount& found) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto value = static_cast<double>(values[i]);
+    if (std::isinf(value) && value >= least && found.count++ == 0) found.first = from + i;
+  }
 }
 
 /// Calls count(values, from, found) for floating-point numbers in memory.
@@ -64,9 +66,9 @@ NanCount find_nan(const RowBlock& block) {
   });
 }
 
-NanCount find_infinite(const RowBlock& block) {
-  return find_in(block, [](auto values, std::size_t from, NanCount& found) {
-    count_infinite(values, from, found);
+NanCount find_infinite(const RowBlock& block, double least) {
+  return find_in(block, [least](auto values, std::size_t from, NanCount& found) {
+    count_infinite(values, least, from, found);
   });
 }
 
@@ -106,16 +108,28 @@ std::string with_origin(const Job& job, const std::string& name) {
   return origin.empty() ? name : printable(origin) + ": " + name;
 }
 
-/// "; Q.npy: Q holds 1 infinite number, the first at [0, 1]" for each input that makes NaN of
-/// these. Biases and sinks of -inf hide keys.
-std::string given_infinite(const Job& job) {
+/// Whether only the context and what is computed from it depend on the input.
+bool is_of_values(Input input) {
+  constexpr std::array kInputs = {Input::V,   Input::past_V, Input::memory_V, Input::W_V,
+                                  Input::b_V, Input::bias_V, Input::W_UV,     Input::W_O,
+                                  Input::b_O, Input::gate,   Input::W_gate};
+  return std::find(kInputs.begin(), kInputs.end(), input) != kInputs.end();
+}
+
+/// "; Q.npy: Q holds 1 infinite number, the first at [0, 1]" for each input on which the output
+/// depends, if it has some. Biases and sinks of -inf only hide keys.
+std::string given_infinite(const Job& job, const Request& output) {
+  constexpr std::array kOfContext = {Output::context, Output::head_context, Output::output};
+  const bool reads_values =
+      is_of_gradients(output) || std::any_of(kOfContext.begin(), kOfContext.end(),
+                                             [&](Output each) { return output == Request{each}; });
   std::string text;
   for (const auto& [name, tensor] : job.tensors) {
     const auto input = input_named(name);
-    if (!input || *input == Input::sinks || tensor.rows() != nullptr ||
-        std::find(kBiasInputs.begin(), kBiasInputs.end(), *input) != kBiasInputs.end())
-      continue;
-    const NanCount found = find_infinite(rows_of(tensor));
+    if (!input || tensor.rows() != nullptr || (is_of_values(*input) && !reads_values)) continue;
+    const bool hides = *input == Input::sinks || std::find(kBiasInputs.begin(), kBiasInputs.end(),
+                                                           *input) != kBiasInputs.end();
+    const NanCount found = find_infinite(rows_of(tensor), hides ? 0 : -HUGE_VAL);
     if (found.count > 0)
       text += "; " + with_origin(job, name) + " holds " + counted(found.count, "infinite number") +
               ", the first at " + index_text(found.first, tensor.shape());
@@ -192,8 +206,8 @@ std::string nan_warning(const Job& job, const Result& result, const std::vector<
                                         " values are NaN, the first at " +
                                         index_text(nan.first, shape);
     const std::string given = given_nan(job);
-    const std::string line =
-        std::string(name_of(output)) + ": " + found + (given.empty() ? given_infinite(job) : given);
+    const std::string line = std::string(name_of(output)) + ": " + found +
+                             (given.empty() ? given_infinite(job, output) : given);
     if (policy == NanPolicy::refuse) throw Error(ErrorKind::data, line);
     return line;
   }
