@@ -71,7 +71,7 @@ TEST_CASE("one float makes the whole matrix float") {
 TEST_CASE("a header and a column of names are skipped") {
   CHECK(integers("query,key value\n1,2\n") == Integers{1, 2});
   CHECK(integers("\"a,b\",\"c\nd \"\"e\"\"\"\n1,2\n") == Integers{1, 2});
-  const Tensor named = matrix(",I,am,2\nI,1,2,3\n\"a, b\",4,5,6\n");
+  const Tensor named = matrix(",\"I\nsay\",\"\",2\nI,1,2,3\n\"a, b\",4,5,6\n");
   CHECK(named.shape() == Shape{2, 3});
   CHECK(named.data<std::int64_t>()[5] == 6);
 }
@@ -169,14 +169,6 @@ TEST_CASE("matrices are written with enough digits to be read back exactly") {
       Tensor::of<double>({2, 2}, {1.0 / 3, 5e-324, -1.7976931348623157e308, -0.0});
   const Tensor again = matrix(to_csv(thirds, "T"));
   CHECK(std::memcmp(again.raw(), thirds.raw(), thirds.bytes()) == 0);
-}
-
-TEST_CASE("row and column names are written, with quotes if necessary") {
-  const Tensor tensor = Tensor::of<std::int64_t>({2, 3}, {1, 2, 3, 4, 5, 6});
-  const std::string text = to_csv(tensor, "T", {"I", "say \"hi\""}, {"a,b", "", "1\n2"});
-  CHECK(text == ",\"a,b\",\"\",\"1\n2\"\nI,1,2,3\n\"say \"\"hi\"\"\",4,5,6\n");
-  CHECK(integers(text) == Integers{1, 2, 3, 4, 5, 6});
-  CHECK_THROWS_AS(to_csv(tensor, "T", {"I"}, {"a", "b", "c"}), Error);
 }
 
 TEST_CASE("tensors that CSV cannot represent are refused") {

@@ -37,10 +37,6 @@ CsvNames read_csv_names(const FileBytes& file, const std::string& name, ReadBudg
 /// express.
 std::string to_csv(const Tensor& tensor, const std::string& name);
 
-/// With row and column names. The header starts with an empty cell.
-std::string to_csv(const Tensor& tensor, const std::string& name,
-                   const std::vector<std::string>& rows, const std::vector<std::string>& columns);
-
 /// A text as a field (RFC 4180): in quotes if it has commas, quotes or line breaks.
 std::string csv_field(const std::string& text);
 
