@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "attn/tensor/gathered_rows.h"
+#include "attn/tensor/rearrange.h"
 
 namespace attn {
 
@@ -71,48 +72,22 @@ Tensor last_axes_swapped(const Tensor& x) {
 
 namespace {
 
-/// x (B, G, P, columns) and y (B, G, N, columns): (B, G, P + N, columns), f64.
-Tensor joined(const Tensor* x, const Tensor& y) {
-  if (x == nullptr) return cast(y, DType::f64);
-  Shape shape = y.shape();
-  const std::size_t of_x = x->shape()[2] * shape[3], of_y = shape[2] * shape[3];
-  shape[2] += x->shape()[2];
-  const Tensor first = cast(*x, DType::f64), second = cast(y, DType::f64);
-  Tensor result(DType::f64, shape);
-  auto out = result.mutable_data<double>().begin();
-  for (std::size_t head = 0; head < shape[0] * shape[1]; ++head) {
-    const auto a = first.data<double>().subspan(head * of_x, of_x);
-    const auto b = second.data<double>().subspan(head * of_y, of_y);
-    out = std::copy(a.begin(), a.end(), out);
-    out = std::copy(b.begin(), b.end(), out);
-  }
-  return result;
+/// (B, G, P + N, columns), f64.
+Tensor joined(const Variant& variant, Input past, Input input) {
+  const Tensor next = cast(*variant.find(input), DType::f64);
+  const Tensor* before = variant.find(past);
+  return before != nullptr ? append_rows(cast(*before, DType::f64), next) : next;
 }
 
 void set_joined(Variant& variant, Input past, Input input, std::size_t P, const Tensor& x) {
-  const std::size_t N = x.shape()[2] - P;
-  const auto rows = [&](std::size_t first, std::size_t count) {
-    Tensor part(DType::f64, {x.shape()[0], x.shape()[1], count, x.shape()[3]});
-    const std::size_t columns = x.shape()[3], of_part = count * columns;
-    auto out = part.mutable_data<double>().begin();
-    for (std::size_t head = 0; head < x.shape()[0] * x.shape()[1]; ++head) {
-      const auto from = x.data<double>().subspan((head * x.shape()[2] + first) * columns, of_part);
-      out = std::copy(from.begin(), from.end(), out);
-    }
-    return part;
-  };
-  if (P > 0) variant.set(past, rows(0, P));
-  variant.set(input, rows(P, N));
+  if (P > 0) variant.set(past, row_range(x, 0, P));
+  variant.set(input, row_range(x, P, x.shape()[2] - P));
 }
 
 }  // namespace
 
-Tensor all_keys(const Variant& variant) {
-  return joined(variant.find(Input::past_K), *variant.find(Input::K));
-}
-Tensor all_values(const Variant& variant) {
-  return joined(variant.find(Input::past_V), *variant.find(Input::V));
-}
+Tensor all_keys(const Variant& variant) { return joined(variant, Input::past_K, Input::K); }
+Tensor all_values(const Variant& variant) { return joined(variant, Input::past_V, Input::V); }
 void set_all_keys(Variant& variant, const Inputs& in, const Tensor& keys) {
   set_joined(variant, Input::past_K, Input::K, in.P, keys);
 }
