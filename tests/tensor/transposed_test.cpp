@@ -21,8 +21,8 @@ bool have_same_bytes(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-TEST_CASE("deferred transpose: the numbers of transposed()") {
-  const Tensor stored = consecutive({200, 100}), now = transposed(stored);
+TEST_CASE("deferred transpose: the numbers of transposed_matrices()") {
+  const Tensor stored = consecutive({200, 100}), now = transposed_matrices(stored);
   const Tensor later = deferred_transpose(stored, {});
   REQUIRE(later.transpose() != nullptr);
   CHECK(later.shape() == Shape{100, 200});
@@ -40,7 +40,7 @@ TEST_CASE("deferred transpose: types round as one after the other") {
   const Tensor later = deferred_transpose(stored, {});
   CHECK(cast(later, DType::f16).transpose() != nullptr);
   CHECK(have_same_bytes(cast(cast(later, DType::f16), DType::f64),
-                        cast(cast(transposed(stored), DType::f16), DType::f64)));
+                        cast(cast(transposed_matrices(stored), DType::f16), DType::f64)));
 }
 
 TEST_CASE("deferred transpose: a change leaves the stored numbers as they are") {
@@ -73,7 +73,7 @@ TEST_CASE("deferred transpose: few numbers and integers are transposed at once")
     const Tensor now = deferred_transpose(
         stored, [&](std::span<const std::byte> part) { released += part.size(); });
     CHECK(now.transpose() == nullptr);
-    CHECK(have_same_bytes(now, transposed(stored)));
+    CHECK(have_same_bytes(now, transposed_matrices(stored)));
     CHECK(released == stored.bytes());
   }
 }

@@ -258,7 +258,7 @@ TensorMap adversarial(const RandomArgs& args, TensorFiles& files) {
          counted(visible.mistakes, "mistake") + "; 'attn sensitivity' lists the others");
   TensorMap& inputs = visible.tensors;
   for (const std::string& name : job.transposed)  // by weights_layout, which remains in the job
-    inputs.set(name, transposed(inputs.at(name)));
+    inputs.set(name, transposed_matrices(inputs.at(name)));
   return has_pages(job.replaced) ? in_pages(job, inputs) : inputs;
 }
 

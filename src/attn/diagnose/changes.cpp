@@ -7,6 +7,7 @@
 
 #include "attn/tensor/gathered_rows.h"
 #include "attn/tensor/rearrange.h"
+#include "attn/tensor/transposed.h"
 
 namespace attn {
 
@@ -52,24 +53,6 @@ Tensor with_rows_from(const Tensor& x, const std::function<std::size_t(std::size
                    [&](std::size_t row) { return row - row % N + source(row % N); });
 }
 
-Tensor last_axes_swapped(const Tensor& x) {
-  Shape shape = x.shape();
-  const std::size_t rank = shape.size(), rows = shape[rank - 2], columns = shape[rank - 1];
-  std::swap(shape[rank - 2], shape[rank - 1]);
-  Tensor result(x.dtype(), shape);
-  visit(x.dtype(), [&]<class T>(Type<T>) {
-    const auto from = x.data<T>();
-    const auto out = result.mutable_data<T>();
-    constexpr std::size_t kTile = 32;
-    for (std::size_t matrix = 0; matrix < out.size(); matrix += rows * columns)
-      for (std::size_t first = 0; first < rows; first += kTile)
-        for (std::size_t j = 0; j < columns; ++j)
-          for (std::size_t i = first; i < std::min(rows, first + kTile); ++i)
-            out[matrix + j * rows + i] = from[matrix + i * columns + j];
-  });
-  return result;
-}
-
 namespace {
 
 /// (B, G, P + N, columns), f64.
@@ -99,7 +82,7 @@ Tensor reversed_rows(const Tensor& x) {
   return with_rows_from(x, [&](std::size_t n) { return x.shape()[2] - 1 - n; });
 }
 
-Tensor transposed_memory(const Tensor& x) { return last_axes_swapped(x).reshaped(x.shape()); }
+Tensor transposed_memory(const Tensor& x) { return transposed_matrices(x).reshaped(x.shape()); }
 
 void hide_keys(Variant& variant, const Inputs& in,
                const std::function<bool(std::size_t, std::size_t)>& hidden) {

@@ -31,9 +31,6 @@ Tensor with_heads_from(const Tensor& x, const std::vector<std::size_t>& source);
 /// x (B, G, N, D) with row source(n) at row n.
 Tensor with_rows_from(const Tensor& x, const std::function<std::size_t(std::size_t)>& source);
 
-/// The last two axes swapped.
-Tensor last_axes_swapped(const Tensor& x);
-
 /// Past and new keys, or values, (B, G, P + N, columns) in f64.
 Tensor all_keys(const Variant& variant);
 Tensor all_values(const Variant& variant);

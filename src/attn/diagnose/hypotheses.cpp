@@ -17,6 +17,7 @@
 #include "attn/problem/mask.h"
 #include "attn/problem/position_bias.h"
 #include "attn/problem/score_scale.h"
+#include "attn/tensor/transposed.h"
 
 namespace attn {
 namespace {
@@ -898,7 +899,7 @@ constexpr Hypothesis kAttentionTable[] = {
        const Tensor* mask = p.find(Input::mask);
        if (mask == nullptr || mask->shape()[2] != mask->shape()[3] || mask->shape()[2] < 2)
          return std::nullopt;
-       p.set(Input::mask, last_axes_swapped(*mask));
+       p.set(Input::mask, transposed_matrices(*mask));
        return words("the mask transposed");
      }},
     {"mask.key_mask_dropped", kAttention,
@@ -1011,7 +1012,7 @@ constexpr Hypothesis kAttentionTable[] = {
        const Tensor* bias = p.find(Input::bias);
        if (bias == nullptr || bias->shape()[2] != bias->shape()[3] || bias->shape()[2] < 2)
          return std::nullopt;
-       p.set(Input::bias, last_axes_swapped(*bias));
+       p.set(Input::bias, transposed_matrices(*bias));
        return words("the bias transposed");
      }},
     {"bias.scaled", kAttention,
@@ -1181,14 +1182,14 @@ constexpr Hypothesis kAttentionTable[] = {
      [](Variant& p, const Inputs& in) -> Found {
        if (in.N < 2 || in.Dv < 2) return std::nullopt;
        const Tensor& V = *p.find(Input::V);
-       p.set(Input::V, last_axes_swapped(V.reshaped({in.B, in.G, in.Dv, in.N})));
+       p.set(Input::V, transposed_matrices(V.reshaped({in.B, in.G, in.Dv, in.N})));
        return words("V (S, Dv) read as (Dv, S)");
      }},
     {"values.keys_transposed", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (in.N < 2 || in.D < 2 || in.options.score != Score::dot) return std::nullopt;
        const Tensor& K = *p.find(Input::K);
-       p.set(Input::K, last_axes_swapped(K.reshaped({in.B, in.G, in.D, in.N})));
+       p.set(Input::K, transposed_matrices(K.reshaped({in.B, in.G, in.D, in.N})));
        return words("K (S, D) read as (D, S)");
      }},
     {"values.read_transposed", kAttention,
@@ -1421,7 +1422,7 @@ constexpr Hypothesis kAttentionTable[] = {
      [](Variant& p, const Inputs&) -> Found {
        const Tensor* W = p.find(Input::W_O);
        if (W == nullptr || W->shape()[0] != W->shape()[1]) return std::nullopt;
-       p.set(Input::W_O, last_axes_swapped(*W));
+       p.set(Input::W_O, transposed_matrices(*W));
        return words("W_O transposed");
      }},
     {"output.viewed_before_W_O", kAttention,

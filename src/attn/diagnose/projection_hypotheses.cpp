@@ -10,6 +10,7 @@
 #include "attn/base/number_text.h"
 #include "attn/diagnose/changes.h"
 #include "attn/diagnose/hypotheses.h"
+#include "attn/tensor/transposed.h"
 
 namespace attn {
 namespace {
@@ -112,7 +113,7 @@ Found with_angles(Variant& p, const Inputs& in, double (*cos)(double), double (*
 Found with_transposed(Variant& p, Input input) {
   const Tensor* W = p.find(input);
   if (W == nullptr || W->rank() != 2 || W->shape()[0] != W->shape()[1]) return std::nullopt;
-  p.set(input, last_axes_swapped(*W));
+  p.set(input, transposed_matrices(*W));
   return words(std::string(name_of(input)) + " transposed");
 }
 

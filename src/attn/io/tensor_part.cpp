@@ -240,7 +240,7 @@ Tensor part_of(const Tensor& tensor, const std::string& part, const std::string&
     if (rest.starts_with(kTransposed)) {
       require_matrix(result.shape(), part);
       charge.add(result.bytes());
-      result = transposed(result);
+      result = transposed_matrices(result);
       rest.remove_prefix(kTransposed.size());
     } else {
       const std::size_t close = rest.find(']');

@@ -76,7 +76,7 @@ DrawnInputs inputs_of_linear(const std::vector<std::string>& to, const TensorMap
       fail_step({.subject = "to",
                  .expected = "W_Q, W_K, W_V, W_O or W_gate for a layer",
                  .found = "'" + to[i] + "'"});
-    inputs.tensors.set(to[i], transposed(part_of_rows(weight, i, to.size())));
+    inputs.tensors.set(to[i], transposed_matrices(part_of_rows(weight, i, to.size())));
     if (bias != nullptr)
       inputs.tensors.set(std::string(name_of(row->bias)), part_of_rows(*bias, i, to.size()));
   }

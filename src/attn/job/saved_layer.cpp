@@ -34,7 +34,8 @@ KnownArray thirds(Input q, Input k, Input v, std::size_t rank) {
             std::size_t part = 0;
             for (const Input input : {q, k, v}) {
               const Tensor rows = part_of_rows(array, part++, 3);
-              layer.tensors.set(std::string(name_of(input)), rank == 2 ? transposed(rows) : rows);
+              layer.tensors.set(std::string(name_of(input)),
+                                rank == 2 ? transposed_matrices(rows) : rows);
             }
           }};
 }
@@ -58,12 +59,12 @@ const std::map<std::string, KnownArray>& torch_arrays() {
   static const std::map<std::string, KnownArray> names = {
       {"in_proj_weight", thirds(Input::W_Q, Input::W_K, Input::W_V, 2)},
       {"in_proj_bias", thirds(Input::b_Q, Input::b_K, Input::b_V, 1)},
-      {"q_proj_weight", as(Input::W_Q, 2, transposed)},
-      {"k_proj_weight", as(Input::W_K, 2, transposed)},
-      {"v_proj_weight", as(Input::W_V, 2, transposed)},
+      {"q_proj_weight", as(Input::W_Q, 2, transposed_matrices)},
+      {"k_proj_weight", as(Input::W_K, 2, transposed_matrices)},
+      {"v_proj_weight", as(Input::W_V, 2, transposed_matrices)},
       {"bias_k", as(Input::bias_K, 3, flat)},
       {"bias_v", as(Input::bias_V, 3, flat)},
-      {"out_proj.weight", as(Input::W_O, 2, transposed)},
+      {"out_proj.weight", as(Input::W_O, 2, transposed_matrices)},
       {"out_proj.bias", as(Input::b_O, 1, flat)},
   };
   return names;

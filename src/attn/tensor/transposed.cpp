@@ -30,24 +30,19 @@ void transpose(const std::byte* from, std::byte* to, std::size_t rows, std::size
 
 }  // namespace
 
-Tensor transposed(const Tensor& matrix) {
-  const std::size_t rows = matrix.shape()[0], columns = matrix.shape()[1];
-  if (rows <= 1 || columns <= 1) return matrix.reshaped({columns, rows});
-  Tensor result(matrix.dtype(), {columns, rows});
-  std::byte* const to = result.mutable_raw();
-  switch (size_of(matrix.dtype())) {
-    case 1:
-      transpose<std::uint8_t>(matrix.raw(), to, rows, columns);
-      break;
-    case 2:
-      transpose<std::uint16_t>(matrix.raw(), to, rows, columns);
-      break;
-    case 4:
-      transpose<std::uint32_t>(matrix.raw(), to, rows, columns);
-      break;
-    default:
-      transpose<std::uint64_t>(matrix.raw(), to, rows, columns);
-  }
+Tensor transposed_matrices(const Tensor& x) {
+  Shape shape = x.shape();
+  const std::size_t rank = shape.size(), rows = shape[rank - 2], columns = shape[rank - 1];
+  std::swap(shape[rank - 2], shape[rank - 1]);
+  if (rows <= 1 || columns <= 1) return x.reshaped(shape);
+  Tensor result(x.dtype(), shape);
+  const std::size_t size = size_of(x.dtype());
+  const auto transpose_one = size == 1   ? transpose<std::uint8_t>
+                             : size == 2 ? transpose<std::uint16_t>
+                             : size == 4 ? transpose<std::uint32_t>
+                                         : transpose<std::uint64_t>;
+  for (std::size_t at = 0; at < result.bytes(); at += rows * columns * size)
+    transpose_one(x.raw() + at, result.mutable_raw() + at, rows, columns);
   return result;
 }
 
@@ -66,7 +61,7 @@ void TransposedMatrix::release(std::size_t first, std::size_t count) const {
 const std::byte* TransposedMatrix::data() const {
   const std::lock_guard lock(mutex_);
   if (!all_) {
-    all_ = cast(transposed(stored_), dtype_);
+    all_ = cast(transposed_matrices(stored_), dtype_);
     release(0, stored_.shape()[0]);
   }
   return all_->raw();
@@ -78,21 +73,8 @@ Tensor deferred_transpose(const Tensor& matrix, const ReleasePages& release) {
                            std::min(matrix.shape()[0], matrix.shape()[1]) > 1 && !matrix.rows();
   const TransposedMatrix now(matrix, matrix.dtype(), release);
   if (is_deferred) return now.in_type(matrix.dtype());
-  const Tensor result = transposed(matrix);
+  const Tensor result = transposed_matrices(matrix);
   now.release(0, matrix.shape()[0]);
-  return result;
-}
-
-Tensor transposed_matrices(const Tensor& x) {
-  Shape shape = x.shape();
-  const std::size_t rank = shape.size(), m = shape[rank - 2], n = shape[rank - 1];
-  std::swap(shape[rank - 2], shape[rank - 1]);
-  Tensor result(DType::f64, shape);
-  const auto from = x.data<double>();
-  const auto out = result.mutable_data<double>();
-  for (std::size_t first = 0; first < out.size(); first += m * n)
-    for (std::size_t i = 0; i < m; ++i)
-      for (std::size_t j = 0; j < n; ++j) out[first + j * m + i] = from[first + i * n + j];
   return result;
 }
 

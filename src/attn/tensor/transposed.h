@@ -11,10 +11,7 @@
 
 namespace attn {
 
-/// (M, N) -> (N, M). The elements are copied unless M or N is 1.
-Tensor transposed(const Tensor& matrix);
-
-/// (..., m, n) -> (..., n, m), float64.
+/// (..., M, N) -> (..., N, M). The elements are copied unless M or N is 1.
 Tensor transposed_matrices(const Tensor& x);
 
 /// Takes elements of a mapped file out of memory, until they are used again.
@@ -44,8 +41,9 @@ class TransposedMatrix final : public DeferredElements {
   mutable std::optional<Tensor> all_;  ///< guarded by mutex_
 };
 
-/// transposed(matrix). Large floats are transposed when they are first read (Tensor::transpose()),
-/// and cast() to a float type converts them only then. `release` is called after their last use.
+/// transposed_matrices(matrix). Large floats are transposed when they are first read
+/// (Tensor::transpose()), and cast() to a float type converts them only then. `release` is called
+/// after their last use.
 Tensor deferred_transpose(const Tensor& matrix, const ReleasePages& release);
 
 }  // namespace attn
