@@ -259,129 +259,107 @@ Tensor python_shuffle(PythonRandom& random, Args a) {
 
 // The table.
 
-TensorMap as_map(Tensor tensor) {
+template <class Source>
+TensorMap drawn(Tensor (*draw)(Source&, Args), RandomStream& stream, Args a) {
   TensorMap map;
-  map.set("", std::move(tensor));
+  map.set("", draw(std::get<Source>(stream.source), a));
   return map;
 }
 
-template <class Source, Tensor (*kDraw)(Source&, Args)>
-TensorMap drawn_tensor(RandomStream& stream, Args a) {
-  return as_map(kDraw(std::get<Source>(stream.source), a));
+template <class Source>
+TensorMap drawn(TensorMap (*draw)(Source&, Args), RandomStream& stream, Args a) {
+  return draw(std::get<Source>(stream.source), a);
 }
 
-template <Tensor (*kDraw)(TorchGenerator&, Args)>
-RandomMethod torch_method(std::string name, std::vector<std::string> arguments) {
-  return {std::move(name), std::move(arguments), drawn_tensor<TorchGenerator, kDraw>};
-}
-
-template <TensorMap (*kDraw)(TorchGenerator&, Args)>
-RandomMethod torch_layer(std::string name, std::vector<std::string> arguments) {
+template <auto kDraw>
+RandomMethod method(std::string name, std::vector<std::string> arguments) {
   return {std::move(name), std::move(arguments),
-          [](RandomStream& stream, Args a) {
-            return kDraw(std::get<TorchGenerator>(stream.source), a);
-          },
-          true};
+          [](RandomStream& stream, Args a) { return drawn(kDraw, stream, a); }};
 }
 
-template <Tensor (*kDraw)(JaxRandom&, Args)>
-RandomMethod jax_method(std::string name, std::vector<std::string> arguments) {
-  return {std::move(name), std::move(arguments), drawn_tensor<JaxRandom, kDraw>};
-}
-
-template <Tensor (*kDraw)(RandomState&, Args)>
-RandomMethod legacy_method(std::string name, std::vector<std::string> arguments) {
-  return {std::move(name), std::move(arguments), drawn_tensor<RandomState, kDraw>};
-}
-
-template <Tensor (*kDraw)(Generator&, Args)>
-RandomMethod rng_method(std::string name, std::vector<std::string> arguments) {
-  return {std::move(name), std::move(arguments), drawn_tensor<Generator, kDraw>};
-}
-
-template <Tensor (*kDraw)(PythonRandom&, Args)>
-RandomMethod python_method(std::string name, std::vector<std::string> arguments) {
-  return {std::move(name), std::move(arguments), drawn_tensor<PythonRandom, kDraw>};
+template <auto kDraw>
+RandomMethod layer(std::string name, std::vector<std::string> arguments) {
+  RandomMethod all = method<kDraw>(std::move(name), std::move(arguments));
+  all.is_layer = true;
+  return all;
 }
 
 const std::vector<RandomMethod>& legacy_methods() {
   static const std::vector<RandomMethod> methods = {
-      legacy_method<draw_randint>("randint", {"low", "high", "shape", "dtype"}),
-      legacy_method<draw_sample>("rand", {"shape"}),
-      legacy_method<draw_sample>("random", {"shape"}),
-      legacy_method<draw_sample>("random_sample", {"shape"}),
-      legacy_method<draw_standard>("randn", {"shape"}),
-      legacy_method<draw_standard>("standard_normal", {"shape"}),
-      legacy_method<draw_uniform<RandomState>>("uniform", {"low", "high", "shape"}),
-      legacy_method<draw_normal<RandomState>>("normal", {"loc", "scale", "shape"}),
-      legacy_method<draw_permutation<RandomState>>("permutation", {"n", "values"}),
-      legacy_method<draw_shuffle<RandomState>>("shuffle", {"values"}),
-      legacy_method<draw_choice>("choice", {"n", "values", "shape", "replace", "p"}),
+      method<draw_randint>("randint", {"low", "high", "shape", "dtype"}),
+      method<draw_sample>("rand", {"shape"}),
+      method<draw_sample>("random", {"shape"}),
+      method<draw_sample>("random_sample", {"shape"}),
+      method<draw_standard>("randn", {"shape"}),
+      method<draw_standard>("standard_normal", {"shape"}),
+      method<draw_uniform<RandomState>>("uniform", {"low", "high", "shape"}),
+      method<draw_normal<RandomState>>("normal", {"loc", "scale", "shape"}),
+      method<draw_permutation<RandomState>>("permutation", {"n", "values"}),
+      method<draw_shuffle<RandomState>>("shuffle", {"values"}),
+      method<draw_choice>("choice", {"n", "values", "shape", "replace", "p"}),
   };
   return methods;
 }
 
 const std::vector<RandomMethod>& rng_methods() {
   static const std::vector<RandomMethod> methods = {
-      rng_method<draw_random>("random", {"shape", "dtype"}),
-      rng_method<draw_integers>("integers", {"low", "high", "shape", "dtype", "endpoint"}),
-      rng_method<draw_uniform<Generator>>("uniform", {"low", "high", "shape"}),
-      rng_method<draw_rng_standard>("standard_normal", {"shape", "dtype"}),
-      rng_method<draw_normal<Generator>>("normal", {"loc", "scale", "shape"}),
-      rng_method<draw_permutation<Generator>>("permutation", {"n", "values"}),
-      rng_method<draw_shuffle<Generator>>("shuffle", {"values"}),
-      rng_method<draw_rng_choice>("choice", {"n", "values", "shape", "replace", "p", "shuffle"}),
+      method<draw_random>("random", {"shape", "dtype"}),
+      method<draw_integers>("integers", {"low", "high", "shape", "dtype", "endpoint"}),
+      method<draw_uniform<Generator>>("uniform", {"low", "high", "shape"}),
+      method<draw_rng_standard>("standard_normal", {"shape", "dtype"}),
+      method<draw_normal<Generator>>("normal", {"loc", "scale", "shape"}),
+      method<draw_permutation<Generator>>("permutation", {"n", "values"}),
+      method<draw_shuffle<Generator>>("shuffle", {"values"}),
+      method<draw_rng_choice>("choice", {"n", "values", "shape", "replace", "p", "shuffle"}),
   };
   return methods;
 }
 
 const std::vector<RandomMethod>& torch_methods() {
   static const std::vector<RandomMethod> methods = {
-      torch_method<torch_rand>("rand", {"shape", "dtype"}),
-      torch_method<torch_randn>("randn", {"shape", "dtype"}),
-      torch_method<torch_randint>("randint", {"low", "high", "shape", "dtype"}),
-      torch_method<torch_randperm>("randperm", {"n"}),
-      torch_method<torch_normal>("normal", {"mean", "std", "shape", "dtype"}),
-      torch_method<torch_uniform>("uniform", {"low", "high", "shape", "dtype"}),
-      torch_method<torch_bernoulli>("bernoulli", {"p", "values", "shape", "dtype"}),
-      torch_method<torch_kaiming_uniform>("kaiming_uniform",
-                                          {"shape", "a", "mode", "nonlinearity", "dtype"}),
-      torch_method<torch_kaiming_normal>("kaiming_normal",
-                                         {"shape", "a", "mode", "nonlinearity", "dtype"}),
-      torch_method<torch_xavier_uniform>("xavier_uniform", {"shape", "gain", "dtype"}),
-      torch_method<torch_xavier_normal>("xavier_normal", {"shape", "gain", "dtype"}),
-      torch_method<torch_embedding>("Embedding",
-                                    {"num_embeddings", "embedding_dim", "indices", "dtype"}),
-      torch_layer<torch_linear>("Linear", {"in_features", "out_features", "bias", "dtype"}),
-      torch_layer<torch_attention>("MultiheadAttention",
-                                   {"embed_dim", "kdim", "vdim", "bias", "dtype"}),
+      method<torch_rand>("rand", {"shape", "dtype"}),
+      method<torch_randn>("randn", {"shape", "dtype"}),
+      method<torch_randint>("randint", {"low", "high", "shape", "dtype"}),
+      method<torch_randperm>("randperm", {"n"}),
+      method<torch_normal>("normal", {"mean", "std", "shape", "dtype"}),
+      method<torch_uniform>("uniform", {"low", "high", "shape", "dtype"}),
+      method<torch_bernoulli>("bernoulli", {"p", "values", "shape", "dtype"}),
+      method<torch_kaiming_uniform>("kaiming_uniform",
+                                    {"shape", "a", "mode", "nonlinearity", "dtype"}),
+      method<torch_kaiming_normal>("kaiming_normal",
+                                   {"shape", "a", "mode", "nonlinearity", "dtype"}),
+      method<torch_xavier_uniform>("xavier_uniform", {"shape", "gain", "dtype"}),
+      method<torch_xavier_normal>("xavier_normal", {"shape", "gain", "dtype"}),
+      method<torch_embedding>("Embedding", {"num_embeddings", "embedding_dim", "indices", "dtype"}),
+      layer<torch_linear>("Linear", {"in_features", "out_features", "bias", "dtype"}),
+      layer<torch_attention>("MultiheadAttention", {"embed_dim", "kdim", "vdim", "bias", "dtype"}),
   };
   return methods;
 }
 
 const std::vector<RandomMethod>& jax_methods() {
   static const std::vector<RandomMethod> methods = {
-      jax_method<jax_uniform>("uniform", {"key", "minval", "maxval", "shape", "dtype"}),
-      jax_method<jax_normal>("normal", {"key", "shape"}),
-      jax_method<jax_randint>("randint", {"key", "minval", "maxval", "shape", "dtype"}),
-      jax_method<jax_bernoulli>("bernoulli", {"key", "p", "shape"}),
+      method<jax_uniform>("uniform", {"key", "minval", "maxval", "shape", "dtype"}),
+      method<jax_normal>("normal", {"key", "shape"}),
+      method<jax_randint>("randint", {"key", "minval", "maxval", "shape", "dtype"}),
+      method<jax_bernoulli>("bernoulli", {"key", "p", "shape"}),
   };
   return methods;
 }
 
 const std::vector<RandomMethod>& python_methods() {
   static const std::vector<RandomMethod> methods = {
-      python_method<python_random>("random", {"shape"}),
-      python_method<python_uniform>("uniform", {"a", "b", "shape"}),
-      python_method<python_gauss>("gauss", {"mu", "sigma", "shape"}),
-      python_method<python_normalvariate>("normalvariate", {"mu", "sigma", "shape"}),
-      python_method<python_randint>("randint", {"a", "b", "shape"}),
-      python_method<python_randrange>("randrange", {"start", "stop", "shape"}),
-      python_method<python_getrandbits>("getrandbits", {"k", "shape"}),
-      python_method<python_choice>("choice", {"n", "values", "shape"}),
-      python_method<python_choices>("choices", {"n", "values", "weights", "shape"}),
-      python_method<python_sample>("sample", {"n", "values", "k"}),
-      python_method<python_shuffle>("shuffle", {"n", "values"}),
+      method<python_random>("random", {"shape"}),
+      method<python_uniform>("uniform", {"a", "b", "shape"}),
+      method<python_gauss>("gauss", {"mu", "sigma", "shape"}),
+      method<python_normalvariate>("normalvariate", {"mu", "sigma", "shape"}),
+      method<python_randint>("randint", {"a", "b", "shape"}),
+      method<python_randrange>("randrange", {"start", "stop", "shape"}),
+      method<python_getrandbits>("getrandbits", {"k", "shape"}),
+      method<python_choice>("choice", {"n", "values", "shape"}),
+      method<python_choices>("choices", {"n", "values", "weights", "shape"}),
+      method<python_sample>("sample", {"n", "values", "k"}),
+      method<python_shuffle>("shuffle", {"n", "values"}),
   };
   return methods;
 }
