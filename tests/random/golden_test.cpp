@@ -9,6 +9,7 @@
 
 #include "attn/random/generator.h"
 #include "attn/random/random_state.h"
+#include "attn/random/selection.h"
 
 using namespace attn;
 
@@ -127,7 +128,7 @@ Calls<RandomState> legacy_calls() {
       {"permutation", [](R& r) { return Draws{r.permutation(kDraws)}; }},
       {"permutation_rows",
        [](R& r) {
-         return Draws{r.permutation(arange({40, 4, 2}))};
+         return Draws{picked(arange({40, 4, 2}), r.permutation(40))};
        }},
       {"shuffle", [](R& r) { return Draws{shuffled(r, {kDraws})}; }},
       {"shuffle_rows",

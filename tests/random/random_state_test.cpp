@@ -90,18 +90,17 @@ TEST_CASE("empty draws do not advance the stream") {
   stream.permutation(-3);
   stream.choice(0, {0}, true, {});
   CHECK(same_next(stream, fresh));
-  stream.permutation(empty_rows);  // unlike shuffle
+  stream.permutation(5);
   CHECK_FALSE(same_next(stream, fresh));
 }
 
-TEST_CASE("rows move as a whole, and permutation does not change its argument") {
+TEST_CASE("rows move as a whole, as permutation orders them") {
   const Tensor matrix = Tensor::of<std::int16_t>({3, 2}, {0, 1, 10, 11, 20, 21});
-  RandomState a(5), b(5), c(5);
+  RandomState a(5), b(5);
   const auto order = values<std::int64_t>(a.permutation(3));
-  const auto rows = values<std::int16_t>(b.permutation(matrix));
   Tensor shuffled = matrix;
-  c.shuffle(shuffled);
-  CHECK(values<std::int16_t>(shuffled) == rows);
+  b.shuffle(shuffled);
+  const auto rows = values<std::int16_t>(shuffled);
   for (std::size_t i = 0; i < 3; ++i) {
     CHECK(rows[2 * i] == 10 * order[i]);
     CHECK(rows[2 * i + 1] == 10 * order[i] + 1);
@@ -175,9 +174,8 @@ TEST_CASE("choice refuses what NumPy refuses") {
 
 TEST_CASE("a tensor without axes cannot be shuffled") {
   Tensor number(DType::f64, {});
-  const std::string message = "expected an array of at least one axis, found a number";
-  CHECK(refusal([&] { RandomState(0).shuffle(number); }) == message);
-  CHECK(refusal([&] { RandomState(0).permutation(number); }) == message);
+  CHECK(refusal([&] { RandomState(0).shuffle(number); }) ==
+        "expected an array of at least one axis, found a number");
 }
 
 TEST_CASE("a seed of any size becomes 32-bit words") {

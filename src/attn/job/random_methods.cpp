@@ -21,6 +21,15 @@ bool draws_from_values(Args a) {
   return a.has("values");
 }
 
+/// The rows of 'values' at the indices that draw(n) returns, or these indices below 'n'.
+template <class Draw>
+Tensor picked_by(Args a, const Draw& draw) {
+  if (!draws_from_values(a)) return draw(a.count("n"));
+  const Tensor values = a.values();
+  require_rows(values);
+  return picked(values, draw(static_cast<std::int64_t>(values.shape()[0])));
+}
+
 // numpy.random.RandomState
 
 Tensor draw_sample(RandomState& state, Args a) { return state.random_sample(a.shape()); }
@@ -43,7 +52,7 @@ Tensor draw_randint(RandomState& state, Args a) {
 
 template <class Source>
 Tensor draw_permutation(Source& source, Args a) {
-  return draws_from_values(a) ? source.permutation(a.values()) : source.permutation(a.count("n"));
+  return picked_by(a, [&](std::int64_t n) { return source.permutation(n); });
 }
 
 template <class Source>
@@ -229,15 +238,6 @@ Tensor python_randrange(PythonRandom& random, Args a) {
 
 Tensor python_getrandbits(PythonRandom& random, Args a) {
   return random.getrandbits(a.count("k"), a.shape());
-}
-
-/// The rows of 'values' at the indices that draw(n) returns, or these indices below 'n'.
-template <class Draw>
-Tensor picked_by(Args a, const Draw& draw) {
-  if (!draws_from_values(a)) return draw(a.count("n"));
-  const Tensor values = a.values();
-  require_rows(values);
-  return picked(values, draw(static_cast<std::int64_t>(values.shape()[0])));
 }
 
 Tensor python_choice(PythonRandom& random, Args a) {

@@ -230,8 +230,6 @@ void Generator::shuffle(Tensor& tensor) { shuffle_rows(bits_, tensor); }
 
 Tensor Generator::permutation(std::int64_t n) { return shuffled_range(bits_, n); }
 
-Tensor Generator::permutation(const Tensor& tensor) { return permuted_rows(bits_, tensor); }
-
 /// Distinct integers from [0, n).
 Tensor Generator::distinct(std::int64_t n, const Shape& shape, bool shuffled) {
   Tensor result(DType::i64, shape);

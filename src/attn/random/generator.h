@@ -96,7 +96,6 @@ class Generator {
   // As those of RandomState (random_state.h), from other bits.
   void shuffle(Tensor& tensor);
   Tensor permutation(std::int64_t n);
-  Tensor permutation(const Tensor& tensor);
 
   /// Also as in RandomState, except that equally probable elements without replacement are found by
   /// Floyd's method (Bentley and Floyd, CACM 30:9, 1987) and then shuffled if `shuffled`, or, if

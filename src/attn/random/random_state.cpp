@@ -83,8 +83,6 @@ void RandomState::shuffle(Tensor& tensor) { shuffle_rows(bits_, tensor); }
 
 Tensor RandomState::permutation(std::int64_t n) { return shuffled_range(bits_, n); }
 
-Tensor RandomState::permutation(const Tensor& tensor) { return permuted_rows(bits_, tensor); }
-
 Tensor RandomState::choice(std::int64_t n, const Shape& shape, bool replace,
                            const std::optional<std::vector<double>>& p) {
   const std::size_t size = element_count(shape);

@@ -172,8 +172,7 @@ class RandomState {
 
   /// Fisher-Yates shuffle along the first axis, from the end. Throws Error (data) for a 0-D tensor.
   void shuffle(Tensor& tensor);
-  Tensor permutation(std::int64_t n);        ///< a shuffled arange(n), int64; empty if n < 0
-  Tensor permutation(const Tensor& tensor);  ///< a copy with shuffled rows
+  Tensor permutation(std::int64_t n);  ///< a shuffled arange(n), int64; empty if n < 0
 
   /// choice(n, shape, replace, p): int64 from [0, n). `p`: n probabilities; equal if absent.
   /// With p, indices are found by inverting the cumulative sums; without replacement, rounds draw

@@ -67,13 +67,6 @@ Tensor shuffled_range(Bits& bits, std::int64_t n) {
   return result;
 }
 
-/// A copy with shuffled rows. Unlike shuffle_rows(), this uses bits for the empty rows of a matrix.
-template <class Bits>
-Tensor permuted_rows(Bits& bits, const Tensor& tensor) {
-  require_rows(tensor);
-  return picked(tensor, shuffled_range(bits, static_cast<std::int64_t>(tensor.shape()[0])));
-}
-
 /// choice() with p, which is valid and has enough non-zero entries to draw without replacement.
 template <class Bits>
 Tensor weighted_choice(Bits& bits, const Shape& shape, bool replace, std::vector<double> p) {
