@@ -19,6 +19,13 @@ Found without(Variant& variant, std::initializer_list<Input> inputs, const std::
   return flag(kernel);
 }
 
+Found with_transposed(Variant& variant, Input input) {
+  const Tensor* W = variant.find(input);
+  if (W == nullptr || W->rank() != 2 || W->shape()[0] != W->shape()[1]) return std::nullopt;
+  variant.set(input, transposed_matrices(*W));
+  return words(std::string(name_of(input)) + " transposed");
+}
+
 Tensor mapped(const Tensor& tensor, const std::function<double(double)>& f) {
   Tensor result = cast(tensor, DType::f64);
   for (double& x : result.mutable_data<double>()) x = f(x);

@@ -18,6 +18,9 @@ using Found = std::optional<Claim>;
 /// The variant without these tensors; nullopt if it has none of them. `kernel`: "without --mask".
 Found without(Variant& variant, std::initializer_list<Input> inputs, const std::string& kernel);
 
+/// The variant with this square matrix transposed; nullopt if it has none.
+Found with_transposed(Variant& variant, Input input);
+
 /// f(x) for each element, in f64.
 Tensor mapped(const Tensor& tensor, const std::function<double(double)>& f);
 

@@ -28,6 +28,20 @@ std::string text(std::int64_t number) { return std::to_string(number); }
 std::string text(std::size_t number) { return std::to_string(number); }
 std::string text(double number) { return python_repr(number); }
 
+/// f(x) for each element x of the input, if it is given.
+Found with_mapped(Variant& variant, Input input, const std::function<double(double)>& f,
+                  const std::string& kernel) {
+  const Tensor* x = variant.find(input);
+  if (x == nullptr) return std::nullopt;
+  variant.set(input, mapped(*x, f));
+  return words(kernel);
+}
+
+Found with_product(Variant& variant, Input input, double factor, const std::string& kernel) {
+  return with_mapped(
+      variant, input, [&](double x) { return x * factor; }, kernel);
+}
+
 // ---- scale ----
 
 std::string scale_text(const Inputs& in) {
@@ -67,33 +81,6 @@ bool has_window(const Inputs& in) {
 /// Whether a query sees no key after its position.
 bool is_causal(const Inputs& in) { return in.options.causal || in.options.window.right == 0; }
 
-/// The keys that each query sees begin and end `by` keys later.
-Found with_offset(Variant& variant, const Inputs& in, std::int64_t offset,
-                  const std::string& meaning) {
-  const std::optional<std::int64_t> now = common_offset(in);
-  if (!now || *now == offset) return std::nullopt;
-  variant.options.causal_offset = offset;
-  return flag("--causal-offset " + text(offset) + ", " + meaning, text(*now));
-}
-
-/// Only the last key that each query sees is another one.
-Found with_last_key(Variant& variant, const Inputs& in, std::int64_t later,
-                    const std::string& meaning) {
-  if (!in.options.causal) return std::nullopt;
-  const std::optional<std::int64_t> now = common_offset(in);
-  if (!now) return std::nullopt;
-  const Window given = in.options.window;
-  if (given.left >= 0 && given.left + later < 0) return std::nullopt;
-  variant.options.causal_offset = *now + later;
-  if (given.left < 0)
-    return flag("--causal-offset " + text(*now + later) + ", " + meaning, text(*now));
-  const Window moved{given.left + later, given.right};
-  variant.options.window = moved;
-  return flag(
-      "--causal-offset " + text(*now + later) + " --window " + window_text(moved) + ", " + meaning,
-      text(*now) + " and " + window_text(given));
-}
-
 constexpr std::int64_t kSmallestPage = 8, kLargestPage = 128;
 
 /// A query at position p sees key j if seen(p, j), instead of causality and windows.
@@ -124,6 +111,27 @@ Found with_seen_keys(Variant& variant, const Inputs& in, const std::string& clai
 bool has_bias_of_positions(const Variant& variant) {
   return variant.has(Input::relative_bias) || !variant.options.bias_rule.empty() ||
          (variant.has(Input::alibi_slopes) && variant.has(Input::sinks));
+}
+
+/// Only the last key that each query sees is another one.
+Found strict_causality(Variant& variant, const Inputs& in) {
+  const std::string meaning = "no query sees the key at its own position";
+  const Window given = in.options.window;
+  if (is_causal(in) && has_bias_of_positions(variant))
+    if (const Found seen =
+            with_seen_keys(variant, in, meaning, "", [&](std::int64_t i, std::int64_t j) {
+              return j < i && (given.left < 0 || i - j <= given.left);
+            }))
+      return seen;
+  const std::optional<std::int64_t> now = common_offset(in);
+  if (!in.options.causal || !now || given.left == 0) return std::nullopt;
+  variant.options.causal_offset = *now - 1;
+  const std::string offset = "--causal-offset " + text(*now - 1);
+  if (given.left < 0) return flag(offset + ", " + meaning, text(*now));
+  const Window moved{given.left - 1, given.right};
+  variant.options.window = moved;
+  return flag(offset + " --window " + window_text(moved) + ", " + meaning,
+              text(*now) + " and " + window_text(given));
 }
 
 /// The causal mask hides only keys of the last `size` that end at a multiple of it, or at the end.
@@ -228,6 +236,17 @@ bool has_empty_rows(const Inputs& in) {
   for (std::size_t from = 0; in.S > 0 && from < keys.size(); from += in.S)
     if (std::find(&keys[from], &keys[from] + in.S, true) == &keys[from] + in.S) return true;
   return in.S == 0;
+}
+
+std::string text(EmptyRows rows) {
+  return rows == EmptyRows::nan ? "nan" : rows == EmptyRows::zero ? "zero" : "uniform";
+}
+
+template <EmptyRows rows>
+Found with_empty_rows(Variant& variant, const Inputs& in) {
+  if (in.options.empty_rows == rows || !has_empty_rows(in)) return std::nullopt;
+  variant.options.empty_rows = rows;
+  return flag("--empty-rows " + text(rows), text(in.options.empty_rows));
 }
 
 /// Whether only a boolean mask hides keys.
@@ -659,21 +678,16 @@ constexpr Hypothesis kAttentionTable[] = {
                    top ? "top-left" : "bottom-right");
      }},
     {"causal.cache_ignored", kAttention,
-     [](Variant& p, const Inputs& in) {
+     [](Variant& p, const Inputs& in) -> Found {
+       const std::optional<std::int64_t> now = common_offset(in);
        // Without a cache, this is the other alignment.
-       return (is_causal(in) || has_window(in)) && (in.P > 0 || in.options.causal_offset)
-                  ? with_offset(p, in, 0, "the first query at the first key") : Found();
+       if ((!is_causal(in) && !has_window(in)) || (in.P == 0 && !in.options.causal_offset) || !now ||
+           *now == 0)
+         return std::nullopt;
+       p.options.causal_offset = 0;
+       return flag("--causal-offset 0, the first query at the first key", text(*now));
      }},
-    {"causal.strict", kAttention,
-     [](Variant& p, const Inputs& in) {
-       const std::string meaning = "no query sees the key at its own position";
-       if (is_causal(in) && has_bias_of_positions(p))
-         if (const Found seen = with_seen_keys(p, in, meaning, "", [&](std::int64_t i, std::int64_t j) {
-               return j < i && (in.options.window.left < 0 || i - j <= in.options.window.left);
-             }))
-           return seen;
-       return with_last_key(p, in, -1, meaning);
-     }},
+    {"causal.strict", kAttention, strict_causality},
     {"causal.one_late", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (!is_causal(in)) return std::nullopt;
@@ -968,24 +982,9 @@ constexpr Hypothesis kAttentionTable[] = {
        if (claim && p.cache != nullptr) return words("each query sees the keys of all sequences");
        return claim;
      }},
-    {"mask.empty_rows_uniform", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.options.empty_rows == EmptyRows::uniform || !has_empty_rows(in)) return std::nullopt;
-       p.options.empty_rows = EmptyRows::uniform;
-       return flag("--empty-rows uniform", in.options.empty_rows == EmptyRows::nan ? "nan" : "zero");
-     }},
-    {"mask.empty_rows_nan", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.options.empty_rows == EmptyRows::nan || !has_empty_rows(in)) return std::nullopt;
-       p.options.empty_rows = EmptyRows::nan;
-       return flag("--empty-rows nan", in.options.empty_rows == EmptyRows::zero ? "zero" : "uniform");
-     }},
-    {"mask.empty_rows_zero", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.options.empty_rows == EmptyRows::zero || !has_empty_rows(in)) return std::nullopt;
-       p.options.empty_rows = EmptyRows::zero;
-       return flag("--empty-rows zero", in.options.empty_rows == EmptyRows::nan ? "nan" : "uniform");
-     }},
+    {"mask.empty_rows_uniform", kAttention, with_empty_rows<EmptyRows::uniform>},
+    {"mask.empty_rows_nan", kAttention, with_empty_rows<EmptyRows::nan>},
+    {"mask.empty_rows_zero", kAttention, with_empty_rows<EmptyRows::zero>},
 
     {"bias.dropped", kAttention,
      [](Variant& p, const Inputs&) { return without(p, {Input::bias}, "without --bias"); }},
@@ -1002,10 +1001,9 @@ constexpr Hypothesis kAttentionTable[] = {
        return flag("--bias-rule '" + p.options.bias_rule + "'", "'" + in.options.bias_rule + "'");
      }},
     {"bias.negated", kAttention,
-     [](Variant& p, const Inputs&) -> Found {
-       if (!p.has(Input::bias)) return std::nullopt;
-       p.set(Input::bias, mapped(*p.find(Input::bias), [](double x) { return -x; }));
-       return words("the bias subtracted instead of added");
+     [](Variant& p, const Inputs&) {
+       return with_mapped(p, Input::bias, [](double x) { return -x; },
+                          "the bias subtracted instead of added");
      }},
     {"bias.transposed", kAttention,
      [](Variant& p, const Inputs&) -> Found {
@@ -1016,11 +1014,8 @@ constexpr Hypothesis kAttentionTable[] = {
        return words("the bias transposed");
      }},
     {"bias.scaled", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!p.has(Input::bias)) return std::nullopt;
-       const double factor = in.scale.factor();
-       p.set(Input::bias, mapped(*p.find(Input::bias), [&](double x) { return x * factor; }));
-       return words("the bias multiplied by the scale");
+     [](Variant& p, const Inputs& in) {
+       return with_product(p, Input::bias, in.scale.factor(), "the bias multiplied by the scale");
      }},
     {"bias.head_0", kAttention,
      [](Variant& p, const Inputs&) -> Found {
@@ -1032,11 +1027,9 @@ constexpr Hypothesis kAttentionTable[] = {
     {"bias.alibi_dropped", kAttention,
      [](Variant& p, const Inputs&) { return without(p, {Input::alibi_slopes}, "without --alibi"); }},
     {"bias.alibi_negated", kAttention,
-     [](Variant& p, const Inputs&) -> Found {
-       if (!p.has(Input::alibi_slopes)) return std::nullopt;
-       p.set(Input::alibi_slopes,
-             mapped(*p.find(Input::alibi_slopes), [](double x) { return -x; }));
-       return words("ALiBi added instead of subtracted");
+     [](Variant& p, const Inputs&) {
+       return with_mapped(p, Input::alibi_slopes, [](double x) { return -x; },
+                          "ALiBi added instead of subtracted");
      }},
     {"bias.alibi_of_more_heads", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
@@ -1048,20 +1041,15 @@ constexpr Hypothesis kAttentionTable[] = {
        return words("ALiBi slopes of " + text(2 * in.H) + " heads", text(in.H));
      }, kAllHeads},
     {"bias.alibi_from_1", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!p.has(Input::alibi_slopes)) return std::nullopt;
-       const double ratio = std::exp2(8 / static_cast<double>(in.H));
-       p.set(Input::alibi_slopes,
-             mapped(*p.find(Input::alibi_slopes), [&](double x) { return x * ratio; }));
-       return words("ALiBi slopes of the previous head: the first is 1");
+     [](Variant& p, const Inputs& in) {
+       return with_product(p, Input::alibi_slopes, std::exp2(8 / static_cast<double>(in.H)),
+                           "ALiBi slopes of the previous head: the first is 1");
      }, kAllHeads},
     {"bias.alibi_scaled", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!p.has(Input::alibi_slopes) || in.scale.factor() == 1) return std::nullopt;
-       const double factor = in.scale.factor();
-       p.set(Input::alibi_slopes,
-             mapped(*p.find(Input::alibi_slopes), [&](double x) { return x * factor; }));
-       return words("ALiBi multiplied by the scale");
+     [](Variant& p, const Inputs& in) {
+       const double scale = in.scale.factor();
+       return scale == 1 ? Found() : with_product(p, Input::alibi_slopes, scale,
+                                                  "ALiBi multiplied by the scale");
      }},
     {"bias.alibi_signed", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
@@ -1087,32 +1075,22 @@ constexpr Hypothesis kAttentionTable[] = {
     {"sink.dropped", kAttention,
      [](Variant& p, const Inputs&) { return without(p, {Input::sinks}, "without --sinks"); }},
     {"sink.twice", kAttention,
-     [](Variant& p, const Inputs&) -> Found {
-       if (!p.has(Input::sinks)) return std::nullopt;
-       p.set(Input::sinks,
-             mapped(*p.find(Input::sinks), [](double x) { return x + std::numbers::ln2; }));
-       return words("sinks counted twice");
+     [](Variant& p, const Inputs&) {
+       return with_mapped(p, Input::sinks, [](double x) { return x + std::numbers::ln2; },
+                          "sinks counted twice");
      }},
     {"sink.exp2", kAttention,
-     [](Variant& p, const Inputs&) -> Found {
-       if (!p.has(Input::sinks)) return std::nullopt;
-       p.set(Input::sinks,
-             mapped(*p.find(Input::sinks), [](double x) { return x * std::numbers::ln2; }));
-       return words("sinks as 2^x instead of e^x");
+     [](Variant& p, const Inputs&) {
+       return with_product(p, Input::sinks, std::numbers::ln2, "sinks as 2^x instead of e^x");
      }},
     {"sink.log2e", kAttention,
-     [](Variant& p, const Inputs&) -> Found {
-       if (!p.has(Input::sinks)) return std::nullopt;
-       p.set(Input::sinks,
-             mapped(*p.find(Input::sinks), [](double x) { return x * std::numbers::log2e; }));
-       return words("sinks multiplied by log2(e)");
+     [](Variant& p, const Inputs&) {
+       return with_product(p, Input::sinks, std::numbers::log2e, "sinks multiplied by log2(e)");
      }},
     {"sink.scaled", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!p.has(Input::sinks) || in.scale.factor() == 1) return std::nullopt;
-       const double factor = in.scale.factor();
-       p.set(Input::sinks, mapped(*p.find(Input::sinks), [&](double x) { return x * factor; }));
-       return words("sinks multiplied by the scale");
+     [](Variant& p, const Inputs& in) {
+       const double scale = in.scale.factor();
+       return scale == 1 ? Found() : with_product(p, Input::sinks, scale, "sinks multiplied by the scale");
      }},
     {"sink.next_head", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
@@ -1299,11 +1277,9 @@ constexpr Hypothesis kAttentionTable[] = {
                    text(*in.options.dropout_p));
      }},
     {"dropout.inverted", kAttention,
-     [](Variant& p, const Inputs&) -> Found {
-       if (!p.has(Input::dropout_mask)) return std::nullopt;
-       p.set(Input::dropout_mask,
-             mapped(*p.find(Input::dropout_mask), [](double x) { return 1 - x; }));
-       return words("the dropout mask inverted");
+     [](Variant& p, const Inputs&) {
+       return with_mapped(p, Input::dropout_mask, [](double x) { return 1 - x; },
+                          "the dropout mask inverted");
      }},
     {"dropout.dropped", kAttention,
      [](Variant& p, const Inputs&) -> Found {
@@ -1419,11 +1395,8 @@ constexpr Hypothesis kAttentionTable[] = {
        return flag("without --w-o: A is the context");
      }},
     {"output.W_O_transposed", kAttention,
-     [](Variant& p, const Inputs&) -> Found {
-       const Tensor* W = p.find(Input::W_O);
-       if (W == nullptr || W->shape()[0] != W->shape()[1]) return std::nullopt;
-       p.set(Input::W_O, transposed_matrices(*W));
-       return words("W_O transposed");
+     [](Variant& p, const Inputs&) {
+       return with_transposed(p, Input::W_O);
      }},
     {"output.viewed_before_W_O", kAttention,
      [](Variant& p, const Inputs& in) {

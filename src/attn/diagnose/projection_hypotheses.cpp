@@ -10,7 +10,6 @@
 #include "attn/base/number_text.h"
 #include "attn/diagnose/changes.h"
 #include "attn/diagnose/hypotheses.h"
-#include "attn/tensor/transposed.h"
 
 namespace attn {
 namespace {
@@ -108,13 +107,6 @@ Found with_angles(Variant& p, const Inputs& in, double (*cos)(double), double (*
   p.set(Input::cos, mapped(*p.find(Input::cos), cos));
   p.set(Input::sin, mapped(*p.find(Input::sin), sin));
   return words(kernel);
-}
-
-Found with_transposed(Variant& p, Input input) {
-  const Tensor* W = p.find(input);
-  if (W == nullptr || W->rank() != 2 || W->shape()[0] != W->shape()[1]) return std::nullopt;
-  p.set(input, transposed_matrices(*W));
-  return words(std::string(name_of(input)) + " transposed");
 }
 
 /// W (M, heads * D), whose columns are those of all heads for column 0, then for column 1, ...
