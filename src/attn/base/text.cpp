@@ -20,6 +20,22 @@ std::vector<std::string> split_lines(std::string_view text) {
   return lines;
 }
 
+std::vector<std::string> wrapped_lines(std::string_view text,
+                                       const std::function<bool(const std::string&)>& fits) {
+  std::vector<std::string> lines = {""};
+  for (std::size_t start = 0; start < text.size();) {
+    const std::size_t end = std::min(text.find(' ', start), text.size());
+    const std::string word(text.substr(start, end - start));
+    const std::string longer = lines.back().empty() ? word : lines.back() + " " + word;
+    if (lines.back().empty() || fits(longer))
+      lines.back() = longer;
+    else
+      lines.push_back(word);
+    start = end + 1;
+  }
+  return lines;
+}
+
 std::vector<std::string> split_at_commas(const std::string& text) {
   std::vector<std::string> parts;
   for (std::size_t start = 0; start <= text.size();) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <ranges>
 #include <string>
 #include <string_view>
@@ -31,6 +32,10 @@ std::string join(const Items& items, std::string_view separator) {
 
 /// The lines of a text, without "\n" and "\r\n".
 std::vector<std::string> split_lines(std::string_view text);
+
+/// The words of a text on lines that are as long as `fits` permits, if they have several words.
+std::vector<std::string> wrapped_lines(std::string_view text,
+                                       const std::function<bool(const std::string&)>& fits);
 
 /// "a,,b" as "a", "" and "b".
 std::vector<std::string> split_at_commas(const std::string& text);

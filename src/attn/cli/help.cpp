@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "attn/base/text.h"
+
 extern "C" {
 extern const char attn_topics_begin[], attn_topics_end[];
 }
@@ -88,23 +90,8 @@ constexpr std::size_t kWidth = 80;
 /// `text` in lines of at most kWidth columns. The first line continues at column `indent`; the
 /// others are indented by `indent`.
 std::string wrapped(const std::string& text, std::size_t indent) {
-  std::string out;
-  std::size_t column = indent;
-  for (std::size_t start = 0; start < text.size();) {
-    const std::size_t space = std::min(text.find(' ', start), text.size());
-    const std::string word = text.substr(start, space - start);
-    if (column > indent && column + 1 + word.size() > kWidth) {
-      out += "\n" + std::string(indent, ' ');
-      column = indent;
-    } else if (column > indent) {
-      out += ' ';
-      ++column;
-    }
-    out += word;
-    column += word.size();
-    start = space + 1;
-  }
-  return out;
+  const auto fits = [&](const std::string& line) { return indent + line.size() <= kWidth; };
+  return join(wrapped_lines(text, fits), "\n" + std::string(indent, ' '));
 }
 
 }  // namespace

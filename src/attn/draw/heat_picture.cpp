@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attn/base/text.h"
+
 namespace attn {
 namespace {
 
@@ -118,22 +120,6 @@ Figure figure_of(const HeatMap& map) {
   return f;
 }
 
-/// `text` in lines of at most `width`, broken between words.
-std::vector<std::string> wrapped(const std::string& text, double size, double width) {
-  std::vector<std::string> lines = {""};
-  for (std::size_t start = 0; start < text.size();) {
-    const std::size_t space = std::min(text.find(' ', start), text.size());
-    const std::string word = text.substr(start, space - start);
-    const std::string longer = lines.back().empty() ? word : lines.back() + " " + word;
-    if (!lines.back().empty() && text_width(longer, size) > width)
-      lines.push_back(word);
-    else
-      lines.back() = longer;
-    start = space + 1;
-  }
-  return lines;
-}
-
 class PictureLayout {
  public:
   PictureLayout(const HeatMap& map, const Theme& theme)
@@ -194,8 +180,9 @@ class PictureLayout {
     picture_.width = 2 * kMargin + text_width(map_.title, kTitleSize);
     const double width =
         std::max(300.0, f_.stride_x() * static_cast<double>(f_.across) + kBarSpace);
+    const auto fits = [&](const std::string& line) { return text_width(line, kTextSize) <= width; };
     for (const std::string& note : map_.notes)
-      for (const std::string& line : wrapped(note, kTextSize, width)) {
+      for (const std::string& line : wrapped_lines(note, fits)) {
         y += kTextSize + 5;
         text(kMargin, y, line, kTextSize);
         picture_.width = std::max(picture_.width, 2 * kMargin + text_width(line, kTextSize));

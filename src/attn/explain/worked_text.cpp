@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "attn/base/text.h"
 #include "attn/base/utf8.h"
 #include "attn/draw/markup.h"
 
@@ -74,32 +75,14 @@ std::string equation_text(const Equation& equation, std::size_t left_width, std:
   return text;
 }
 
-/// Words on lines of at most `width` columns.
-std::string wrapped(const std::string& text, std::size_t width) {
-  std::string out;
-  std::size_t column = 0;
-  for (std::size_t start = 0; start < text.size();) {
-    const std::size_t end = std::min(text.find(' ', start), text.size());
-    const std::string word = text.substr(start, end - start);
-    const std::size_t columns = columns_of(word);
-    if (column > 0 && column + 1 + columns > width) {
-      out += "\n";
-      column = 0;
-    }
-    out += (column > 0 ? " " : "") + word;
-    column += columns + (column > 0 ? 1 : 0);
-    start = end + 1;
-  }
-  return out;
-}
-
 struct PlainText {
   const TerminalStyle& style;
 
   std::size_t width() const { return std::min(style.width, kWidestText); }
   std::string operator()(const Heading& block) const { return block.text + "\n\n"; }
   std::string operator()(const Paragraph& block) const {
-    return wrapped(block.text, width()) + "\n\n";
+    const auto fits = [&](const std::string& line) { return columns_of(line) <= width(); };
+    return join(wrapped_lines(block.text, fits), "\n") + "\n\n";
   }
   std::string operator()(const Derivation& block) const {
     std::size_t left = 0;
