@@ -134,6 +134,24 @@ std::string right_aligned(const std::string& text, std::size_t columns) {
   return std::string(columns - std::min(columns, columns_of(text)), ' ') + text;
 }
 
+std::string aligned_rows(const std::vector<std::vector<std::string>>& rows, std::size_t first_right,
+                         std::size_t end_right) {
+  std::vector<std::size_t> widths(rows[0].size());
+  for (const auto& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i)
+      widths[i] = std::max(widths[i], columns_of(row[i]));
+  std::string text;
+  for (const auto& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const bool is_last = i + 1 == row.size(), is_right = first_right <= i && i < end_right;
+      text += is_right  ? right_aligned(row[i], widths[i])
+              : is_last ? row[i]
+                        : left_aligned(row[i], widths[i]);
+      text += is_last ? "\n" : "  ";
+    }
+  return text;
+}
+
 std::string cut_to_columns(std::string_view text, std::size_t columns) {
   if (columns_of(text) <= columns) return std::string(text);
   std::string out;

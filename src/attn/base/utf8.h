@@ -36,6 +36,11 @@ std::size_t columns_of(std::string_view text);
 std::string left_aligned(const std::string& text, std::size_t columns);
 std::string right_aligned(const std::string& text, std::size_t columns);
 
+/// A line for each row, with two spaces between columns. The columns from `first_right` to before
+/// `end_right` are aligned to the right, the others to the left.
+std::string aligned_rows(const std::vector<std::vector<std::string>>& rows, std::size_t first_right,
+                         std::size_t end_right);
+
 /// `text` if it fits `columns`, otherwise as many of its grapheme clusters as fit, followed by "…".
 std::string cut_to_columns(std::string_view text, std::size_t columns);
 

@@ -1,6 +1,4 @@
 // attn inspect: lists the tensors in files.
-#include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <memory>
@@ -22,7 +20,7 @@
 namespace attn {
 namespace {
 
-using Row = std::array<std::string, 8>;
+using Row = std::vector<std::string>;
 
 constexpr std::size_t kFirstNumber = 3;  // this column and the next are numbers, aligned right
 
@@ -50,23 +48,6 @@ Row row_of(const std::string& name, const Tensor& tensor) {
   return row;
 }
 
-/// One line per row, with two spaces between columns.
-std::string aligned(const std::vector<Row>& rows) {
-  std::array<std::size_t, std::tuple_size_v<Row>> widths{};
-  for (const Row& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i)
-      widths[i] = std::max(widths[i], columns_of(row[i]));
-  std::string text;
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      if (i > 0) text += "  ";
-      text += i < kFirstNumber ? left_aligned(row[i], widths[i]) : right_aligned(row[i], widths[i]);
-    }
-    text += "\n";
-  }
-  return text;
-}
-
 struct InspectArgs {
   std::vector<std::string> files;
   bool json = false, provenance = false;
@@ -87,7 +68,7 @@ std::string provenance_of(const std::string& file, const InspectArgs& args) {
 std::string as_table(const TensorMap& tensors) {
   std::vector<Row> rows = {{"name", "dtype", "shape", "min", "max", "mean", "nan", "inf"}};
   for (const auto& [name, tensor] : tensors) rows.push_back(row_of(name, tensor));
-  return aligned(rows);
+  return aligned_rows(rows, kFirstNumber, rows[0].size());
 }
 
 /// One line. min, max and mean are null if all elements are NaN, or there are none.

@@ -80,21 +80,12 @@ std::string report(const Sensitivity& found, const std::string& accepted) {
     rows.push_back({effect.id, std::string(name_of(effect.verdict)),
                     ratio_text(effect.of_tolerance), ratio_text(effect.of_bound),
                     rounded_text(100 * effect.outside, 1, Notation::positional) + " %",
-                    effect.kernel});
+                    printable(effect.kernel)});
   for (auto& row : rows) {
     if (accepted.empty()) row.erase(row.begin() + 4);
     if (accepted.empty() || accepted == "bound") row.erase(row.begin() + 2);
   }
-  std::vector<std::size_t> widths(rows[0].size());
-  for (const auto& row : rows)
-    for (std::size_t k = 0; k < row.size(); ++k) widths[k] = std::max(widths[k], row[k].size());
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t k = 0; k + 1 < row.size(); ++k)
-      line += (k >= 2 ? right_aligned(row[k], widths[k]) : left_aligned(row[k], widths[k])) + "  ";
-    text += line + printable(row.back()) + "\n";
-  }
+  std::string text = aligned_rows(rows, 2, rows[0].size() - 1);
   const auto count = [&](Effect::Verdict verdict) {
     return std::to_string(std::count_if(found.effects.begin(), found.effects.end(),
                                         [&](const Effect& e) { return e.verdict == verdict; }));

@@ -1,16 +1,13 @@
 #include "attn/job/conventions.h"
 
-#include <algorithm>
-#include <array>
-
+#include "attn/base/utf8.h"
 #include "attn/cache/latent.h"
 #include "attn/problem/input_table.h"
 
 namespace attn {
 namespace {
 
-constexpr std::size_t kColumns = 9;
-using Row = std::array<std::string, kColumns>;
+using Row = std::vector<std::string>;
 
 std::string word(Alignment alignment) {
   return alignment == Alignment::top_left ? "top-left" : "bottom-right";
@@ -173,21 +170,10 @@ std::string conventions_table() {
   std::vector<Row> rows = {{"convention", "layout", "batch axis", "mask true", "alignment",
                             "empty rows", "logsumexp", "short mask", "weights"}};
   for (const Convention& convention : conventions()) rows.push_back(row_of(convention));
-  std::array<std::size_t, kColumns> widths{};
-  for (const Row& row : rows)
-    for (std::size_t i = 0; i < kColumns; ++i) widths[i] = std::max(widths[i], row[i].size());
-  std::string text;
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i + 1 < kColumns; ++i)
-      text += row[i] + std::string(widths[i] - row[i].size() + 2, ' ');
-    text += row.back() + "\n";
-  }
-  text += "\n";
+  std::vector<Row> libraries;
   for (const Convention& convention : conventions())
-    text += std::string(convention.name) +
-            std::string(widths[0] + 2 - std::string(convention.name).size(), ' ') +
-            convention.library + "\n";
-  return text;
+    libraries.push_back({convention.name, convention.library});
+  return aligned_rows(rows, 0, 0) + "\n" + aligned_rows(libraries, 0, 0);
 }
 
 }  // namespace attn

@@ -13,6 +13,7 @@
 
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
+#include "attn/base/utf8.h"
 #include "attn/print/numpy_text.h"
 
 namespace attn {
@@ -591,21 +592,6 @@ double severity(const Comparison& found) {
   return error ? error->value : 0;
 }
 
-/// Rows of cells, aligned to the right in columns.
-std::string table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths(rows[0].size());
-  for (const auto& row : rows)
-    for (std::size_t j = 0; j < row.size(); ++j) widths[j] = std::max(widths[j], row[j].size());
-  std::string text;
-  for (const auto& row : rows) {
-    text += "  ";
-    for (std::size_t j = 0; j < row.size(); ++j)
-      text += std::string(2 + widths[j] - row[j].size(), ' ') + row[j];
-    text += "\n";
-  }
-  return text;
-}
-
 std::string table_cell(const std::optional<Extreme>& extreme) {
   return extreme ? six_digits(extreme->value) : "-";
 }
@@ -628,14 +614,15 @@ std::string parts_text(const std::vector<PartAxis>& axes,
   const bool bounded = std::any_of(wrong.begin(), wrong.end(), [](const PartComparison* part) {
     return part->found.max_of_bound.has_value();
   });
-  std::vector<std::string> head;
+  const std::string indent = "  ";  // a column
+  std::vector<std::string> head = {indent};
   for (const PartAxis& axis : axes) head.push_back(axis.name);
   for (const char* column : {"differing", "max error/bound", "max |a - b|", "RMS", "PCC"})
     if (bounded || column != std::string_view("max error/bound")) head.emplace_back(column);
   std::vector<std::vector<std::string>> rows = {head};
   for (std::size_t i = 0; i < std::min(wrong.size(), kMaxComparedParts); ++i) {
     const Comparison& found = wrong[i]->found;
-    std::vector<std::string> row;
+    std::vector<std::string> row = {indent};
     for (const std::size_t place : wrong[i]->index) row.push_back(std::to_string(place));
     row.push_back(std::to_string(found.differing) + " of " + std::to_string(found.elements));
     if (bounded) row.push_back(table_cell(found.max_of_bound));
@@ -648,7 +635,8 @@ std::string parts_text(const std::vector<PartAxis>& axes,
   const std::string noun = last == "head" ? "head" : last == "batch" ? "batch item" : "part";
   std::string text = "  " + std::to_string(wrong.size()) + " of " + counted(parts.size(), noun) +
                      (wrong.size() == 1 ? " differs" : " differ") +
-                     (wrong.size() > 1 ? ", largest errors first" : "") + "\n" + table(rows);
+                     (wrong.size() > 1 ? ", largest errors first" : "") + "\n" +
+                     aligned_rows(rows, 0, head.size());
   if (wrong.size() > kMaxComparedParts)
     text += "    and " + std::to_string(wrong.size() - kMaxComparedParts) + " more\n";
   return text;
