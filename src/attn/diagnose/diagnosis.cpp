@@ -107,7 +107,6 @@ Diagnosis diagnose(const Variant& given, const Evidence& evidence, const SearchL
       !search.is_explained())
     for (const char* id : {"output.viewed", "output.viewed_as_heads"})
       search.add_untested(id, kTooLarge);
-  found.explained_before = sample.before().explained();
   found.pattern = sample.pattern_lines();
   add_observations(search);
   return found;

@@ -25,7 +25,6 @@ struct Diagnosis {
   std::vector<Finding> findings;
   std::string arithmetic;      ///< the precision that explains it instead; "" if none does
   bool is_recomputed = false;  ///< with this precision; otherwise the errors are within its bound
-  double explained_before = 0;
   std::size_t tested = 0, pairs = 0;  ///< hypotheses that apply, and pairs of them
   std::vector<std::string> untested;  ///< ids of those that were not tested
   std::string why_untested;           ///< "after 2 s"
