@@ -27,7 +27,7 @@ TEST_CASE("all float16 numbers are written with the fewest digits") {
   for (std::uint32_t bits = 1; bits < 0x7C00u; ++bits) {
     Half half;
     half.bits = static_cast<std::uint16_t>(bits);
-    const std::string text = shortest_text(double(half), DType::f16, kE);
+    const std::string text = number_text(double(half), DType::f16, kE, {});
     if (Half(std::strtod(text.c_str(), nullptr)).bits != bits) ++unread;
     const int digits = static_cast<int>(text.find('e')) - 1;
     if (digits > 1 && some_decimal_names(double(half), digits - 1)) ++shorter;
@@ -49,14 +49,14 @@ TEST_CASE("exact values are rounded half to even") {
 }
 
 TEST_CASE("shortest texts have a point in both notations") {
-  CHECK(shortest_text(0, DType::f64, kPlain) == "0.");
-  CHECK(shortest_text(12300, DType::f64, kPlain) == "12300.");
-  CHECK(shortest_text(0.00123, DType::f64, kPlain) == "0.00123");
-  CHECK(shortest_text(-12.5, DType::f64, kPlain) == "-12.5");
-  CHECK(shortest_text(12300, DType::f64, kE) == "1.23e+04");
-  CHECK(shortest_text(1, DType::f64, kE) == "1.e+00");
-  CHECK(shortest_text(static_cast<double>(0.1f), DType::f32, kPlain) == "0.1");
-  CHECK(shortest_text(static_cast<double>(0.1f), DType::f64, kPlain) == "0.10000000149011612");
+  CHECK(number_text(0, DType::f64, kPlain, {}) == "0.");
+  CHECK(number_text(12300, DType::f64, kPlain, {.min_digits = 0}) == "12300.");
+  CHECK(number_text(0.00123, DType::f64, kPlain, {}) == "0.00123");
+  CHECK(number_text(-12.5, DType::f64, kPlain, {}) == "-12.5");
+  CHECK(number_text(12300, DType::f64, kE, {}) == "1.23e+04");
+  CHECK(number_text(1, DType::f64, kE, {}) == "1.e+00");
+  CHECK(number_text(static_cast<double>(0.1f), DType::f32, kPlain, {}) == "0.1");
+  CHECK(number_text(static_cast<double>(0.1f), DType::f64, kPlain, {}) == "0.10000000149011612");
 }
 
 TEST_CASE("a rule limits the digits from below and above") {

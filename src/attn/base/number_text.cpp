@@ -257,10 +257,6 @@ std::string six_digits(double value) {
   return {text.data(), end.ptr};
 }
 
-std::string shortest_text(double value, DType dtype, Notation notation) {
-  return to_text(shortest(value, dtype), notation);
-}
-
 std::string rounded_text(double value, int places, Notation notation) {
   const bool scientific = notation == Notation::scientific;
   constexpr std::size_t kMaxLength = 320;  // a sign, 309 digits before the point, an exponent

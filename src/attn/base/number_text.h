@@ -50,9 +50,6 @@ struct DigitRule {
 // Values are finite and passed as double, which represents every f32 and f16 exactly. The texts
 // always have a '.', as in "12.", "0.001", "-1.5e-05", and at least two digits in the exponent.
 
-/// The shortest digits of `value` in `dtype` (f64, f32 or f16).
-std::string shortest_text(double value, DType dtype, Notation notation);
-
 /// The exact value, rounded half to even at `places` digits after the point.
 std::string rounded_text(double value, int places, Notation notation);
 
