@@ -27,9 +27,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::require(is_safetensors(file.bytes()),
                 "a file that is read has the signature of safetensors");
   std::size_t elements = 0;
+  MemoryCharge charge(nullptr, file.name());
+  const SafetensorsHeader header = parse_safetensors_header(file, charge);
   for (const auto& [name, tensor] : tensors) {
     elements += tensor.size();
-    fuzz::require(fuzz::same(read_safetensor(file, name), tensor), "one of them alone");
+    fuzz::require(fuzz::same(read_safetensor(file, entry_named(header, name, file)), tensor),
+                  "one of them alone");
   }
   fuzz::require(elements <= size, "no more elements than the file has bytes");
 

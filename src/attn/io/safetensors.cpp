@@ -39,7 +39,9 @@ Tensor coded_elements(const FileBytes& file, const SafetensorsEntry& entry, Read
   return coded_tensor(entry.kind->code, elements_at(file, entry.begin, DType::u8, bytes));
 }
 
-Tensor tensor_of(const FileBytes& file, const SafetensorsEntry& entry, ReadBudget* budget) {
+}  // namespace
+
+Tensor read_safetensor(const FileBytes& file, const SafetensorsEntry& entry, ReadBudget* budget) {
   if (entry.kind->coding == Coding::unsupported)
     fail_at({file.name(), entry.name},
             "dtype " + std::string(entry.kind->name) +
@@ -52,6 +54,8 @@ Tensor tensor_of(const FileBytes& file, const SafetensorsEntry& entry, ReadBudge
   }
   return little_endian_elements(elements_at(file, entry.begin, entry.kind->dtype, entry.shape));
 }
+
+namespace {
 
 /// The order of the tensors in the file.
 std::vector<std::size_t> in_order(const std::vector<TensorSpec>& specs) {
@@ -110,7 +114,7 @@ TensorMap read_safetensors(const FileBytes& file, FileMetadata* metadata, ReadBu
   SafetensorsHeader header = parse_safetensors_header(file, charge);
   TensorMap tensors;
   for (const SafetensorsEntry& entry : header.entries)
-    tensors.set(entry.name, tensor_of(file, entry, budget));
+    tensors.set(entry.name, read_safetensor(file, entry, budget));
   if (metadata != nullptr) {
     MemoryCharge texts(budget, file.name());
     for (const auto& [key, text] : header.metadata) {
@@ -121,16 +125,6 @@ TensorMap read_safetensors(const FileBytes& file, FileMetadata* metadata, ReadBu
     *metadata = std::move(header.metadata);
   }
   return tensors;
-}
-
-Tensor read_safetensor(const FileBytes& file, const SafetensorsEntry& entry, ReadBudget* budget) {
-  return tensor_of(file, entry, budget);
-}
-
-Tensor read_safetensor(const FileBytes& file, const std::string& name, ReadBudget* budget) {
-  MemoryCharge charge(budget, file.name());
-  const SafetensorsHeader header = parse_safetensors_header(file, charge);
-  return tensor_of(file, entry_named(header, name, file), budget);
 }
 
 const SafetensorsEntry& entry_named(const SafetensorsHeader& header, const std::string& name,

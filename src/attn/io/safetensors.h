@@ -92,8 +92,6 @@ SafetensorsHeader parse_safetensors_header(const FileBytes& file, MemoryCharge& 
 /// One tensor; others may have unsupported dtypes. Errors: data.
 Tensor read_safetensor(const FileBytes& file, const SafetensorsEntry& entry,
                        ReadBudget* budget = nullptr);
-Tensor read_safetensor(const FileBytes& file, const std::string& name,
-                       ReadBudget* budget = nullptr);
 
 /// The entry of a tensor. Errors: data, if `file` has none of this name.
 const SafetensorsEntry& entry_named(const SafetensorsHeader& header, const std::string& name,
