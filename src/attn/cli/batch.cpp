@@ -546,7 +546,7 @@ BatchContext context_of(const BatchArgs& args) {
   BatchContext context;
   context.naming = naming_of(args);
   context.base_file = args.base;
-  context.only = selected_keys(args.flags.only, "--only");
+  context.only = selected_keys(args.flags.only);
   context.no_clobber = args.no_clobber;
   context.nan = args.nan;
   context.has_summary = !args.summary.empty();

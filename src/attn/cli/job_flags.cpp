@@ -236,7 +236,7 @@ void apply_job_flags(const JobFlags& flags, Document& document, ReadBudget& budg
 
 Document job_document(const std::string& path, const JobFlags& flags, TensorFiles& files) {
   Document document;
-  if (!path.empty()) document = read_document(path, files, selected_keys(flags.only, "--only"));
+  if (!path.empty()) document = read_document(path, files, selected_keys(flags.only));
   apply_job_flags(flags, document, files.budget());
   return document;
 }

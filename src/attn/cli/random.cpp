@@ -288,7 +288,7 @@ int run_random(const RandomArgs& args) {
   TensorFiles files(reading_limits(args.limits, FileAccess::read));
   TensorMap arrays;
   try {
-    if (!names_file(args.method)) require_method(args.generator, args.method, true);
+    if (!names_file(args.method)) require_method(args.generator, args.method);
     if (!args.seed) refuse_without_seed(args, files);
     const Json seed = value_from_flag(*find_field("seed"), *args.seed, "--seed");
     RandomStream stream = make_stream(seed, args.generator);

@@ -214,7 +214,7 @@ void check_job_argument(const RunArgs& args) {
 Document document_of(const RunArgs& args, TensorFiles& files) {
   if (!args.job.empty()) check_job_argument(args);
   Document document;
-  const KeySelection only = selected_keys(args.flags.only, "--only");
+  const KeySelection only = selected_keys(args.flags.only);
   if (!only.keys.empty() && args.job.empty()) fail_usage("--only requires a job file");
   if (!args.job.empty()) document = read_document(args.job, files, only);
   apply_job_flags(args.flags, document, files.budget());

@@ -359,12 +359,12 @@ bool KeySelection::has(std::string_view key) const {
          });
 }
 
-KeySelection selected_keys(const std::vector<std::string>& names, const std::string& flag) {
+KeySelection selected_keys(const std::vector<std::string>& names) {
   KeySelection selection;
   for (const std::string& name : names) {
     const Field* const field = field_spelled(name);
     if (field == nullptr && known_members(name).empty())
-      throw Error(ErrorKind::usage, flag + ": unknown key '" + printable(name) + "'" +
+      throw Error(ErrorKind::usage, "--only: unknown key '" + printable(name) + "'" +
                                         did_you_mean(name, known_keys(), NameKind::input));
     selection.keys.push_back(field == nullptr ? name : field->key);
   }

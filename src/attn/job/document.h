@@ -53,8 +53,8 @@ struct KeySelection {
   bool has(std::string_view key) const;
 };
 
-/// The keys given with a flag, in either spelling. Errors: usage, for a name that is no key.
-KeySelection selected_keys(const std::vector<std::string>& names, const std::string& flag);
+/// The keys given with --only, in either spelling. Errors: usage, for a name that is no key.
+KeySelection selected_keys(const std::vector<std::string>& names);
 
 /// Whether, by its name, a file is a JSON document.
 bool is_job_document(std::string_view path);

@@ -135,8 +135,8 @@ RandomStream make_stream(const Json& seed, const std::string& generator) {
   return {partitionable ? "jax" : "jax-original", JaxRandom(seed_words(seed, 1)[0], partitionable)};
 }
 
-void require_method(std::string_view generator, const std::string& name, bool typed) {
-  if (find_method(generator, name) == nullptr) refuse_method(generator, name, typed);
+void require_method(std::string_view generator, const std::string& name) {
+  if (find_method(generator, name) == nullptr) refuse_method(generator, name, true);
 }
 
 TensorMap draw(const Json& spec, RandomStream& stream, const Tensor* values) {

@@ -20,9 +20,8 @@ namespace attn {
 /// Errors: data, for a negative number or one that the generator refuses.
 RandomStream make_stream(const Json& seed, const std::string& generator);
 
-/// Errors: data, if the generator has no such method. The message suggests one: as flags if the
-/// name was typed on the command line.
-void require_method(std::string_view generator, const std::string& name, bool typed);
+/// Errors: data, if the generator has no such method. The message suggests one, as flags.
+void require_method(std::string_view generator, const std::string& name);
 
 /// Calls the method that is the only member of `spec`, an object; `values`, if any, is the argument
 /// of that name. The tensor is unnamed; the parameters of a layer have names. Errors: data, naming

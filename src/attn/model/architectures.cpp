@@ -41,9 +41,9 @@ Architecture with_epsilon(double epsilon, Architecture architecture) {
   return architecture;
 }
 
-Architecture with_layer_norm(const char* epsilon_key, Architecture architecture) {
+Architecture with_layer_norm(Architecture architecture) {
   architecture.norm_kind = "layer";
-  architecture.epsilon_key = epsilon_key;
+  architecture.epsilon_key = "layer_norm_eps";
   architecture.epsilon = 1e-5;
   return architecture;
 }
@@ -53,9 +53,9 @@ Architecture without_norm(Architecture architecture) {
   return architecture;
 }
 
-Architecture with_fused_blocks(std::string_view name, Architecture architecture) {
+Architecture with_fused_blocks(Architecture architecture) {
   architecture.projections = Projections::blocks;
-  architecture.q = name;
+  architecture.q = "self_attn.qkv_proj";
   architecture.k = architecture.v = {};
   return architecture;
 }
@@ -110,7 +110,7 @@ void set_qwen2(LayerJob& job) {
 
 void set_qwen3(LayerJob& job) {
   set_qwen2(job);
-  set_qk_norm(job, "rms", rms_epsilon(job), "self_attn.q_norm.weight", "self_attn.k_norm.weight");
+  set_qk_norm(job, "rms", rms_epsilon(job));
 }
 
 void set_stablelm(LayerJob& job) {
@@ -121,15 +121,13 @@ void set_stablelm(LayerJob& job) {
 void set_olmo2(LayerJob& job) {
   set_causal_rotary(job);
   job.set("qk_norm_axis", "all");
-  set_qk_norm(job, "rms", rms_epsilon(job, 1e-5), "self_attn.q_norm.weight",
-              "self_attn.k_norm.weight");
+  set_qk_norm(job, "rms", rms_epsilon(job, 1e-5));
 }
 
 void set_cohere(LayerJob& job) {
   set_causal_rotary(job, {.kind = "interleaved", .base = 500000});
   if (job.config().flag("use_qk_norm", false))
-    set_qk_norm(job, "layer", job.config().number("layer_norm_eps", 1e-5),
-                "self_attn.q_norm.weight", "self_attn.k_norm.weight");
+    set_qk_norm(job, "layer", job.config().number("layer_norm_eps", 1e-5));
 }
 
 void set_gemma(LayerJob& job) {
@@ -167,7 +165,7 @@ void set_gemma3(LayerJob& job) {
     set_rotary(job, {.base_key = "rope_local_base_freq", .layer_type = type, .is_scaled = false});
   set_scale_of(job, config.number("query_pre_attn_scalar", 256));
   set_window_of_type(job, type, 4096);
-  set_qk_norm(job, "rms", rms_epsilon(job), "self_attn.q_norm.weight", "self_attn.k_norm.weight");
+  set_qk_norm(job, "rms", rms_epsilon(job));
 }
 
 void set_gpt_oss(LayerJob& job) {
@@ -512,9 +510,9 @@ std::string rows(std::int64_t first, std::int64_t last) {
 }
 
 /// "[0/3]", of the rows, or "[0/3 in 12]".
-std::string part_of_rows(std::int64_t part, std::int64_t parts, std::int64_t groups = 1) {
-  return "[" + std::to_string(part) + "/" + std::to_string(parts) +
-         (groups > 1 ? " in " + std::to_string(groups) : "") + "]";
+std::string third_of_rows(std::int64_t part, std::int64_t groups = 1) {
+  return "[" + std::to_string(part) + "/3" + (groups > 1 ? " in " + std::to_string(groups) : "") +
+         "]";
 }
 
 /// Parts of q: H*D of queries, then G*D of keys and of values.
@@ -532,7 +530,7 @@ void set_blocks(const std::string& name, std::int64_t kv_heads, LayerJob& job) {
 void set_thirds(const std::string& name, std::int64_t groups, LayerJob& job) {
   std::int64_t part = 0;
   for (const char* letter : {"Q", "K", "V"}) {
-    const std::string third = part_of_rows(part++, 3, groups);
+    const std::string third = third_of_rows(part++, groups);
     job.set_linear(letter, name, third, third);
   }
 }
@@ -541,7 +539,7 @@ void set_thirds(const std::string& name, std::int64_t groups, LayerJob& job) {
 void set_columns(const std::string& name, LayerJob& job) {
   std::int64_t part = 0;
   for (const char* letter : {"Q", "K", "V"}) {
-    const std::string third = part_of_rows(part++, 3);
+    const std::string third = third_of_rows(part++);
     job.set_linear(letter, name, "[:, " + third.substr(1), third);
   }
 }
@@ -633,10 +631,10 @@ std::vector<Architecture> single_stacks() {
       with_epsilon(1e-5, llama_like("mixtral", set_mixtral)),
       llama_like("qwen2", set_qwen2),
       llama_like("qwen3", set_qwen3),
-      with_epsilon(1e-5, with_fused_blocks("self_attn.qkv_proj", llama_like("phi3", set_phi3))),
-      with_layer_norm("layer_norm_eps", llama_like("stablelm", set_stablelm)),
+      with_epsilon(1e-5, with_fused_blocks(llama_like("phi3", set_phi3))),
+      with_layer_norm(llama_like("stablelm", set_stablelm)),
       without_norm(llama_like("olmo2", set_olmo2)),
-      with_layer_norm("layer_norm_eps", llama_like("cohere", set_cohere)),
+      with_layer_norm(llama_like("cohere", set_cohere)),
       with_offset_norms(llama_like("gemma", set_gemma)),
       with_offset_norms(llama_like("gemma2", set_gemma2)),
       with_offset_norms(llama_like("gemma3", set_gemma3)),

@@ -81,12 +81,11 @@ void set_window_of_type(LayerJob& job, const std::string& layer_type,
   if (layer_type == kSlidingAttention) set_window_of_all(job, otherwise);
 }
 
-void set_qk_norm(LayerJob& job, const char* kind, double epsilon, const std::string& q,
-                 const std::string& k) {
+void set_qk_norm(LayerJob& job, const char* kind, double epsilon) {
   job.set("qk_norm", kind);
   job.set("qk_norm_epsilon", Json{epsilon});
-  job.set_tensor("q_norm", q);
-  job.set_tensor("k_norm", k);
+  job.set_tensor("q_norm", "self_attn.q_norm.weight");
+  job.set_tensor("k_norm", "self_attn.k_norm.weight");
 }
 
 void set_scale_of(LayerJob& job, double scalar) {

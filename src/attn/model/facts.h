@@ -48,8 +48,7 @@ void set_window_of_type(LayerJob& job, const std::string& layer_type,
 
 /// Sets the normalisation `kind` of queries and keys, with the weights q_norm and k_norm of the
 /// layer's attention.
-void set_qk_norm(LayerJob& job, const char* kind, double epsilon, const std::string& q,
-                 const std::string& k);
+void set_qk_norm(LayerJob& job, const char* kind, double epsilon);
 
 /// Sets the scale to scalar^-0.5.
 void set_scale_of(LayerJob& job, double scalar);
