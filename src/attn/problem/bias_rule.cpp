@@ -302,25 +302,14 @@ class PairValues {
         for (std::size_t n = 1; n < part.operands.size(); ++n) found = pick(part)(found, of(n));
         return found;
       }
-      case Operation::comparison: {
-        double a = of(0);
-        for (std::size_t n = 0; n < part.relations.size(); ++n) {
-          const double b = of(n + 1);
-          if (!holds(part.relations[n], a, b)) return 0;
-          a = b;
-        }
-        return 1;
-      }
       case Operation::logical_not:
         return 1 - of(0);
+      case Operation::comparison:
       case Operation::logical_and:
       case Operation::logical_or:
         break;
     }
-    const bool is_or = part.kind == Operation::logical_or;
-    for (std::size_t n = 0; n < part.operands.size(); ++n)
-      if ((of(n) != 0) == is_or) return is_or ? 1 : 0;
-    return is_or ? 0 : 1;
+    return truth_of(part, of) ? 1 : 0;
   }
 
   double element_of(const Part& part) const {

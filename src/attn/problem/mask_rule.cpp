@@ -493,24 +493,12 @@ class Evaluator {
         return table.of_item<Int>(pair_.item)[static_cast<std::size_t>(row) * table.columns +
                                               static_cast<std::size_t>(column)];
       }
-      case Kind::comparison: {
-        Int a = of(0);
-        for (std::size_t n = 0; n < part.relations.size(); ++n) {
-          const Int b = of(n + 1);
-          if (!holds(part.relations[n], a, b)) return 0;
-          a = b;
-        }
-        return 1;
-      }
       case Kind::logical_not:
         return of(0) == 0 ? 1 : 0;
+      case Kind::comparison:
       case Kind::logical_and:
-      case Kind::logical_or: {
-        const bool is_or = part.kind == Kind::logical_or;
-        for (std::size_t n = 0; n < part.operands.size(); ++n)
-          if ((of(n) != 0) == is_or) return is_or ? 1 : 0;
-        return is_or ? 0 : 1;
-      }
+      case Kind::logical_or:
+        return truth_of(part, of) ? 1 : 0;
       default:
         return checked(arithmetic(part.kind, of(0), of(1)), kOverflow);
     }

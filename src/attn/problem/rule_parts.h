@@ -97,6 +97,25 @@ struct Pair {
 };
 std::int64_t number_of(Name name, const Pair& pair, const Parts& rule);
 
+/// The truth of a comparison (a < b < c is a < b and b < c), "and" or "or". of(n) computes operand
+/// n; those after the one that decides are not computed.
+template <class Of>
+bool truth_of(const Part& part, Of of) {
+  if (part.kind == Expression::Kind::comparison) {
+    auto a = of(0);
+    for (std::size_t n = 0; n < part.relations.size(); ++n) {
+      const auto b = of(n + 1);
+      if (!holds(part.relations[n], a, b)) return false;
+      a = b;
+    }
+    return true;
+  }
+  const bool is_or = part.kind == Expression::Kind::logical_or;
+  for (std::size_t n = 0; n < part.operands.size(); ++n)
+    if ((of(n) != 0) == is_or) return is_or;
+  return !is_or;
+}
+
 /// Error: data, with the position of the part in the text and the values of b, h, q and k.
 [[noreturn]] void fail_at_pair(const RuleKind& kind, const Part& part, const std::string& message,
                                const Pair& pair);
