@@ -202,4 +202,25 @@ Tensor bias_derivative(const Tensor& g, const GivenBias<Tensor>& bias, const Inp
   return result;
 }
 
+void add_bias_derivative(const Tensor& part, Input input, std::size_t b, std::size_t h,
+                         const std::vector<std::size_t>* rows, double factor, Tensor& whole) {
+  const Shape& shape = whole.shape();
+  const auto from = part.data<double>();
+  const auto to = whole.mutable_data<double>();
+  if (input == Input::relative_bias) {
+    for (std::size_t i = 0; i < from.size(); ++i) to[i * shape[1] + h] += from[i];
+    return;
+  }
+  const std::size_t head = (shape[0] == 1 ? 0 : b) * shape[1] + (shape[1] == 1 ? 0 : h);
+  if (input == Input::alibi_slopes) {
+    to[head] += from[0];
+    return;
+  }
+  const std::size_t columns = part.shape()[3];
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const std::size_t row = rows != nullptr ? (*rows)[i / columns] : i / columns;
+    to[(head * shape[2] + row) * shape[3] + i % columns] += factor * from[i];
+  }
+}
+
 }  // namespace attn

@@ -72,6 +72,11 @@ ScoreDerivatives score_derivatives(const Tensor& g, const Tensor& queries, const
 /// Of bias_of_scores() by its tensor; g is (B, H, R, S).
 Tensor bias_derivative(const Tensor& g, const GivenBias<Tensor>& bias, const Inputs& in);
 
+/// Adds `part`, times `factor` if the bias has axes of queries and keys, to the derivative by a
+/// whole bias: that of head h of batch item b, in these rows or, if nullptr, in all.
+void add_bias_derivative(const Tensor& part, Input input, std::size_t b, std::size_t h,
+                         const std::vector<std::size_t>* rows, double factor, Tensor& whole);
+
 /// What normalise() got and returned.
 struct Normalised {
   Tensor masked, weights, logsumexp;

@@ -281,7 +281,8 @@ class AttendedErrors::Head {
         bounds::magnitude(bias_derivative(of_masked.error, of, local)),
         bounds::magnitude(bias_derivative(bounds::magnitude(of_masked.value), of, local))};
     Tensor* const totals[] = {&sums.value, &sums.error, &sums.sizes};
-    for (std::size_t k = 0; k < 3; ++k) add_at(parts[k], input, b, h, has_rows, *totals[k]);
+    for (std::size_t k = 0; k < 3; ++k)
+      add_bias_derivative(parts[k], input, b, h, has_rows ? &in_.rows : nullptr, 1, *totals[k]);
   }
 
   Bounded of_sink(const Bounded& sink, const RowSums& rows, std::size_t all_rows) const {
@@ -342,28 +343,6 @@ class AttendedErrors::Head {
       value[i] *= slope;
     }
     return g;
-  }
-
-  /// Adds the part of a head to the derivative by a whole bias.
-  void add_at(const Tensor& part, Input input, std::size_t b, std::size_t h, bool has_rows,
-              Tensor& whole) const {
-    const Shape& shape = whole.shape();
-    const auto from = part.data<double>();
-    const auto to = whole.mutable_data<double>();
-    if (input == Input::relative_bias) {
-      for (std::size_t i = 0; i < from.size(); ++i) to[i * shape[1] + h] += from[i];
-      return;
-    }
-    const std::size_t index = (shape[0] == 1 ? 0 : b) * shape[1] + (shape[1] == 1 ? 0 : h);
-    if (input == Input::alibi_slopes) {
-      to[index] += from[0];
-      return;
-    }
-    const std::size_t columns = part.shape()[3];
-    for (std::size_t i = 0; i < from.size(); ++i) {
-      const std::size_t row = has_rows ? in_.rows[i / columns] : i / columns;
-      to[(index * shape[2] + row) * shape[3] + i % columns] += from[i];
-    }
   }
 
   const Inputs in_;

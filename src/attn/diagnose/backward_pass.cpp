@@ -426,7 +426,8 @@ class BackwardPass::Ops : public GradOps {
     AttendedDerivatives by = attended_derivatives(attended, g, of_lse, request);
     for (std::size_t k = 0; k < sums.biases.size(); ++k)
       if (sums.wants_biases[k])
-        add_bias(*by.biases[slot(sums.bias_inputs[k])], i, {}, sums.bias_inputs[k], sums.biases[k]);
+        add_bias(*by.biases[slot(sums.bias_inputs[k])], i, nullptr, sums.bias_inputs[k],
+                 sums.biases[k]);
     OfHead result;
     if (sums.wants_queries)
       result.queries =
@@ -545,8 +546,8 @@ class BackwardPass::Ops : public GradOps {
     Tensor own = matrix_bias(input, shape, range.count);
     const bool has_rows = is_matrix && shape[2] != 1;
     if (has_rows) std::iota(local.rows.begin(), local.rows.end(), std::size_t{0});
-    add_bias(bias_derivative(g, {input, own}, local), i,
-             has_rows ? std::optional(part.rows) : std::nullopt, input, sum);
+    add_bias(bias_derivative(g, {input, own}, local), i, has_rows ? &part.rows : nullptr, input,
+             sum);
   }
 
   /// A tensor with the shape of a head's part of a bias.
@@ -557,26 +558,13 @@ class BackwardPass::Ops : public GradOps {
   }
 
   /// Adds a head's part, of these rows or of all, to the derivative by a bias.
-  void add_bias(const Tensor& part, std::size_t i,
-                const std::optional<std::vector<std::size_t>>& rows, Input input,
-                Tensor& sum) const {
-    const std::size_t b = i / given_.H, h = i % given_.H;
+  void add_bias(const Tensor& part, std::size_t i, const std::vector<std::size_t>* rows,
+                Input input, Tensor& sum) const {
+    const std::array<std::size_t, 2> at = {i / given_.H, i % given_.H};
     const Shape& shape = sum.shape();
-    const auto from = part.data<double>();
-    const auto to = sum.mutable_data<double>();
-    if (input == Input::relative_bias) {
-      for (std::size_t k = 0; k < from.size(); ++k) to[k * shape[1] + h] += from[k];
-      return;
-    }
-    const std::size_t index = (shape[0] == 1 ? 0 : b) * shape[1] + (shape[1] == 1 ? 0 : h);
-    if (shape.size() != 4) {
-      to[index] += from[0];
-      return;
-    }
     double factor = 1;
     const std::array<std::size_t, 4> lengths = {given_.B, given_.H, given_.rows.size(), given_.S};
-    const std::array<std::size_t, 2> at = {b, h};
-    for (std::size_t axis = 0; axis < 4; ++axis) {
+    for (std::size_t axis = 0; axis < 4 && shape.size() == 4; ++axis) {
       if (shape[axis] != 1) continue;
       if (has(Change::mean_of_broadcast)) factor /= static_cast<double>(lengths[axis]);
       if (axis >= 2) continue;
@@ -584,11 +572,7 @@ class BackwardPass::Ops : public GradOps {
           (has(Change::last_of_broadcast) && at[axis] + 1 != lengths[axis]))
         return;
     }
-    const std::size_t columns = shape[3];
-    for (std::size_t k = 0; k < from.size(); ++k) {
-      const std::size_t row = rows ? (*rows)[k / columns] : k / columns;
-      to[(index * shape[2] + row) * columns + k % columns] += factor * from[k];
-    }
+    add_bias_derivative(part, input, at[0], at[1], rows, factor, sum);
   }
 
   /// Adds the derivatives by queries, keys and values to those of all heads.
