@@ -94,9 +94,7 @@ std::size_t size_of_texts(const TensorFiles& files) {
 
 std::size_t bytes_of_outputs(const Plan& plan) {
   std::size_t bytes = 0;
-  for (const PlannedOutput& output : plan.outputs)
-    bytes = saturating_sum(
-        bytes, saturating_product({element_count(output.shape), size_of(output.dtype)}));
+  for (const PlannedOutput& output : plan.outputs) bytes = saturating_sum(bytes, output.bytes);
   return bytes;
 }
 

@@ -85,9 +85,7 @@ void JoinedPlan::add(const Plan& one, const std::string& first_name, const std::
 std::size_t JoinedPlan::bytes_kept() const {
   std::size_t bytes = 0;
   for (const PlannedOutput& output : all_.outputs)
-    if (!output.streamed)
-      bytes = saturating_sum(
-          bytes, saturating_product({element_count(output.shape), size_of(output.dtype)}));
+    if (!output.streamed) bytes = saturating_sum(bytes, output.bytes);
   return bytes;
 }
 
