@@ -39,7 +39,7 @@ std::vector<Shape> shapes(bool quick) {
   for (std::size_t groups : {8, 2})
     for (std::size_t d : {64, 128}) all.push_back({"decode", false, 8, groups, 1, 8192, d});
   all.push_back({"decode", true, 8, 8, 1, 8192, 64});
-  for (Extra extra : {Extra::none, Extra::half, Extra::e4m3, Extra::int8})
+  for (Extra extra : {Extra::none, Extra::half, Extra::bfloat, Extra::e4m3, Extra::int8})
     for (std::size_t groups : {8, 2})
       all.push_back({"cache", false, 8, groups, 1, 32768, 128, extra});
   sizes("double", true, 8, true);

@@ -174,6 +174,31 @@ TEST_CASE("kernel: operands that are stored in bfloat16", "[kernel]") {
     check_bf16({1, 2, 1, rows, 560, 30 + rows, 1 + 37 * rows % 140}, DType::bf16, 1, false);
 }
 
+TEST_CASE("kernel: a few queries read elements of every type where they are", "[kernel]") {
+  std::mt19937_64 random(14);
+  ThreadPool pool(2);
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
+    for (const bool rounds : {false, true})
+      for (const std::size_t rows : {1, 2, 3, 4, 5, 30}) {
+        if (is_limited() && rows > 2) continue;
+        Case<float> c;
+        fill_plain(c, random, {1, 2, 1, rows, 1100 + rows, 30 + 2 * rows, 16 * rows}, dtype);
+        c.problem.bf16_products = rounds;
+        if (rows % 2 != 0) set_key_ranges(c, {.left = 600, .right = 430, .offset = 611});
+        for (std::size_t key = 0; key < 40; ++key) {  // subnormal numbers
+          c.k.set(0, 0, 600 + key, key % c.problem.D, dtype == DType::f16 ? 3e-7 : 1e-39);
+          c.v.set(0, 0, 600 + key, key % c.problem.Dv, dtype == DType::f16 ? 3e-7 : 1e-39);
+        }
+        c.v.set(0, 0, 1090, 0, INFINITY);  // the last row sees it if there are ranges
+        c.point();
+        const Expected<float> expected = expect(c);
+        for (const Isa isa : kernel::available_isas()) {
+          check(c, expected, pool, isa);
+          for (int i = 0; i < 3; ++i) check_alone(c, random, pool, isa);
+        }
+      }
+}
+
 TEST_CASE("kernel: keys in bfloat16 whose rows are an odd number of elements apart", "[kernel]") {
   constexpr std::size_t kKeys = 40, kStep = 3;
   std::vector<BFloat16> keys(kKeys * kStep, BFloat16(7));

@@ -370,12 +370,9 @@ HWY_INLINE void prefetch_ahead(const Rows<T>& rows, std::size_t i, std::size_t a
 /// How many bytes ahead rows in main memory are prefetched if they are read in place.
 inline constexpr std::size_t kBytesAhead = 16384;
 
-/// The largest distance in bytes of keys or values in main memory that `rows` rows read in place.
-/// At larger ones, the lines of several rows share too few sets of a level 1 cache. With narrow
-/// vectors, one row reads values in several passes, which takes longer than a copy.
-constexpr std::int64_t most_step_in_place(std::size_t rows) {
-  return rows == 1 && HWY_TARGET == HWY_AVX2 ? 256 : 1024;
-}
+/// The largest distance in bytes of keys or values in main memory that are read in place. At larger
+/// ones, their lines share too few sets of a level 1 cache.
+inline constexpr std::int64_t kMostStepInPlace = 1024;
 
 /// Copies rows [first, first + count) of `all` as contiguous T, while as many rows that follow are
 /// prefetched. Processors read memory fastest row by row.

@@ -68,12 +68,12 @@ struct RowGroup {
   Span reached(Span keys) const { return intersection(keys, {reach.first, reach.last}); }
 };
 
-/// Whether keys are read a few at a time: if only one tile of rows uses them, unless they have to
-/// be rounded to numbers or scores are no products.
+/// Whether keys are read a few at a time: if only one tile of rows uses them, unless scores are no
+/// products.
 template <class T>
 bool reads_keys_unpacked(const QueryBlock<T>& block) {
   return block.kv.keys == nullptr && block.rows <= kTileRows &&
-         block.kv.key_factors != FactorForm::rounded && block.problem.score == Score::product;
+         block.problem.score == Score::product;
 }
 
 /// Consecutive panels of keys that are computed in the same way for a group of rows.
@@ -145,14 +145,17 @@ HWY_NOINLINE void multiply_run_of_pairs(const RowGroup<float>& group, const Run&
                                     keys.packed, scale, out, s.score_stride, running_max);
   const auto first = static_cast<std::size_t>(run.first);
   const std::size_t count = HWY_MIN(kPanel<float>, p.S - first);
-  const RoundedPanel<float> panel{{keys.unpacked, p.D, first, count, p.S, s.widened},
-                                  group.factors};
-  if constexpr (kTerm == Term::tiles)
-    score_keys_in_tiles(group.rows, vectors, group.transposed, panel, scale, out, s.score_stride,
-                        running_max);
-  else
-    score_keys<float, kTerm>(group.rows, vectors, group.query, panel, scale, out, s.score_stride,
-                             running_max);
+  const KeyPanel<float> stored{keys.unpacked, p.D, first, count, p.S, s.widened};
+  const RoundedPanel<float> panel{stored, group.factors};
+  if constexpr (kTerm == Term::tiles) {
+    if (!score_keys_as_in_tiles(group.rows, vectors, group.query, stored, p.bf16_products, scale,
+                                out, s.score_stride, running_max))
+      score_keys_in_tiles(group.rows, vectors, group.transposed, panel, scale, out, s.score_stride,
+                          running_max);
+  } else {
+    score_keys<float, float, kTerm>(group.rows, vectors, group.query, panel, scale, out,
+                                    s.score_stride, running_max);
+  }
 }
 #endif
 
@@ -181,9 +184,9 @@ void multiply_run(const RowGroup<T>& group, const Run& run, std::size_t vectors,
                          s.score_stride, running_max);
   const auto first = static_cast<std::size_t>(run.first);
   const std::size_t count = HWY_MIN(kPanel<T>, p.S - first);
-  score_keys<T>(group.rows, vectors, group.query,
-                KeyPanel<T>{keys.unpacked, p.D, first, count, p.S, s.widened}, scale, out,
-                s.score_stride, running_max);
+  score_numbers<T>(group.rows, vectors, group.query,
+                   KeyPanel<T>{keys.unpacked, p.D, first, count, p.S, s.widened},
+                   group.factors == FactorForm::rounded, scale, out, s.score_stride, running_max);
 }
 
 /// score_fused_run() of pairs or numbers.

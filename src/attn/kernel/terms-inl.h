@@ -24,28 +24,38 @@ namespace attn::kernel::HWY_NAMESPACE {
 template <class T>
 inline constexpr bool kMultipliesPairs = ATTN_HAS_PAIRS ? std::is_same_v<T, float> : false;
 
-/// Rounds elements to bfloat16, to nearest with ties to even. Subnormal numbers become 0. Does
-/// nothing with double, which has no such factors.
+/// Subnormal numbers become 0 of the same sign.
+template <class D>
+HWY_INLINE hn::Vec<D> without_subnormal(D d, hn::Vec<D> x) {
+  const auto small = hn::Lt(hn::Abs(x), hn::Set(d, std::numeric_limits<float>::min()));
+  return hn::IfThenElse(small, hn::And(x, hn::Set(d, -0.0F)), x);
+}
+
+/// Rounded to bfloat16, to nearest with ties to even. Subnormal numbers become 0.
+template <class D>
+HWY_INLINE hn::Vec<D> rounded_to_bfloat16(D d, hn::Vec<D> x) {
+  const hn::RebindToUnsigned<D> d32;
+  const auto bits = hn::BitCast(d32, x);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1u));
+  const auto up = hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fffu)));
+  const auto is_nan = hn::RebindMask(d32, hn::Ne(x, x));
+  const auto quiet = hn::Or(bits, hn::Set(d32, 0x400000u));
+  const auto upper = hn::And(hn::IfThenElse(is_nan, quiet, up), hn::Set(d32, 0xffff0000u));
+  const auto small = hn::Lt(hn::Abs(x), hn::Set(d, std::numeric_limits<float>::min()));
+  const auto sign = hn::And(bits, hn::Set(d32, 0x80000000u));
+  return hn::BitCast(d, hn::IfThenElse(hn::RebindMask(d32, small), sign, upper));
+}
+
+/// Rounds elements as rounded_to_bfloat16(). Does nothing with double, which has no such factors.
 template <class T>
 HWY_NOINLINE void round_to_bfloat16(T* x, std::size_t count) {
   if constexpr (std::is_same_v<T, float>) {
-    const auto rounded = [](auto d, float* at) {
-      const hn::RebindToUnsigned<decltype(d)> d32;
-      const auto from = hn::LoadU(d, at);
-      const auto bits = hn::BitCast(d32, from);
-      const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1u));
-      const auto up = hn::Add(bits, hn::Add(odd, hn::Set(d32, 0x7fffu)));
-      const auto is_nan = hn::RebindMask(d32, hn::Ne(from, from));
-      const auto quiet = hn::Or(bits, hn::Set(d32, 0x400000u));
-      const auto upper = hn::And(hn::IfThenElse(is_nan, quiet, up), hn::Set(d32, 0xffff0000u));
-      const auto small = hn::Lt(hn::Abs(from), hn::Set(d, std::numeric_limits<float>::min()));
-      const auto sign = hn::And(bits, hn::Set(d32, 0x80000000u));
-      const auto kept = hn::IfThenElse(hn::RebindMask(d32, small), sign, upper);
-      hn::StoreU(hn::BitCast(d, kept), d, at);
+    const auto round = [](auto d, float* at) {
+      hn::StoreU(rounded_to_bfloat16(d, hn::LoadU(d, at)), d, at);
     };
     std::size_t i = 0;
-    for (; i + kLanes<float> <= count; i += kLanes<float>) rounded(Tag<float>(), x + i);
-    for (; i < count; ++i) rounded(hn::CappedTag<float, 1>(), x + i);
+    for (; i + kLanes<float> <= count; i += kLanes<float>) round(Tag<float>(), x + i);
+    for (; i < count; ++i) round(hn::CappedTag<float, 1>(), x + i);
   }
 }
 
@@ -55,6 +65,13 @@ HWY_INLINE Vec<float> rounded_pairs(Vec<float> lower, Vec<float> upper) {
   Vec<float> pairs;
   asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(pairs.raw) : "v"(upper.raw), "v"(lower.raw));
   return pairs;
+}
+
+/// The same numbers as floats.
+HWY_INLINE Vec<float> rounded_by_instruction(Vec<float> x) {
+  __m256i rounded;
+  asm("vcvtneps2bf16 %1, %0" : "=v"(rounded) : "v"(x.raw));
+  return Vec<float>{_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(rounded), 16))};
 }
 
 /// Rounds `columns` numbers as round_to_bfloat16() does, to pairs. An odd last one is paired with

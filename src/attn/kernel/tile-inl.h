@@ -43,12 +43,11 @@ HWY_INLINE void each_sum(Vec<T> (&sums)[Rows][Vectors], At* at, F f) {
 /// Computes a tile of A B and passes it to finish(sums): sums[i][j] is row i of A (depth elements,
 /// rows a_stride apart) times vector j of the columns of B (depth rows, b_stride apart). Terms are
 /// added in the order of the depth for every tile size, so that a row's result does not depend on
-/// its neighbours. `earlier`: the sums of earlier terms, as in each_sum(), or nullptr. B is
-/// prefetched `ahead` elements before it is used, unless that is Constant<0>.
+/// its neighbours. `earlier`: the sums of earlier terms, as in each_sum(), or nullptr.
 template <class T, std::size_t Rows, std::size_t Vectors, Term kTerm = Term::product, class BStride,
-          class Finish, class Ahead = Constant<0>>
+          class Finish>
 HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_stride, const T* b,
-                              BStride b_stride, const T* earlier, Finish finish, Ahead ahead = {}) {
+                              BStride b_stride, const T* earlier, Finish finish) {
   const Tag<T> d;
   Vec<T> sums[Rows][Vectors];
 #pragma GCC unroll 16
@@ -69,8 +68,6 @@ HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_strid
 #endif
 #pragma GCC unroll 1
   for (std::size_t k = 0; k < depth; ++k, b += b_stride) {
-    if constexpr (!std::is_same_v<Ahead, Constant<0>>)
-      prefetch_elements(b + ahead, Vectors * kLanes<T>);
     Vec<T> b_row[Vectors];
 #pragma GCC unroll 8
     for (std::size_t j = 0; j < Vectors; ++j) b_row[j] = hn::LoadU(d, b + j * kLanes<T>);
@@ -127,15 +124,15 @@ HWY_INLINE void sum_parts(std::size_t from, std::size_t to, T* buffer, std::size
 
 /// multiply_tile() over [from, to) of the depth, in parts.
 template <class T, std::size_t Rows, std::size_t Vectors, Term kTerm = Term::product, class BStride,
-          class Finish, class Ahead = Constant<0>>
+          class Finish>
 HWY_INLINE void multiply_in_parts(std::size_t from, std::size_t to, const T* a,
                                   std::size_t a_stride, const T* b, BStride b_stride, T* buffer,
-                                  std::size_t buffer_stride, Finish finish, Ahead ahead = {}) {
+                                  std::size_t buffer_stride, Finish finish) {
   sum_parts<T, Rows, Vectors>(
       from, to, buffer, buffer_stride,
       [&](std::size_t part, std::size_t next, auto f) ATTN_INLINE {
         multiply_tile<T, Rows, Vectors, kTerm>(next - part, a + part, a_stride, b + part * b_stride,
-                                               b_stride, nullptr, f, ahead);
+                                               b_stride, nullptr, f);
       },
       finish);
 }
@@ -333,7 +330,6 @@ struct ValueProduct {
   std::size_t weights_stride;
   const T* values;  ///< of key 0, keys values_stride apart
   std::size_t values_stride;
-  std::size_t ahead = 0;  ///< of the values, by which fewer rows than a tile prefetch them
 };
 
 /// The target of products of weights and values: rows `stride` apart with one factor for each row.
@@ -371,16 +367,15 @@ HWY_INLINE void add_tile(const Vec<T> (&sums)[Rows][Vectors], std::size_t row, s
 }
 
 /// value_tiles() for vectors [first, first + Vectors), in tiles of Rows rows.
-template <class T, Term kTerm, std::size_t Rows, std::size_t Vectors, class Ahead>
+template <class T, Term kTerm, std::size_t Rows, std::size_t Vectors>
 HWY_INLINE void value_tiles_of(const TileRows& rows, std::size_t first,
-                               const ValueProduct<T>& product, const Sums<T>& to, Ahead ahead) {
+                               const ValueProduct<T>& product, const Sums<T>& to) {
   HWY_ALIGN T buffer[Rows * Vectors * kLanes<T>];
   for (std::size_t row = rows.first; row < rows.last; row += Rows)
     multiply_in_parts<T, Rows, Vectors, kTerm>(
         product.from, product.to, product.weights + row * product.weights_stride,
         product.weights_stride, product.values + first * kLanes<T>, product.values_stride, buffer,
-        Vectors * kLanes<T>, [&](auto& sums) ATTN_INLINE { add_tile<T>(sums, row, first, to); },
-        ahead);
+        Vectors * kLanes<T>, [&](auto& sums) ATTN_INLINE { add_tile<T>(sums, row, first, to); });
 }
 
 /// Splits [at, count) into ranges whose lengths n are powers of two up to Most and calls
@@ -393,16 +388,16 @@ HWY_INLINE void in_powers_of_two(std::size_t count, F f, std::size_t at = 0) {
 
 /// value_tiles() for fewer rows than a tile has. Only frequent tile sizes are compiled; others are
 /// composed of narrower tiles with one or two rows.
-template <class T, Term kTerm, class Ahead>
+template <class T, Term kTerm>
 void value_tail(const TileRows& rows, std::size_t vectors, const ValueProduct<T>& product,
-                const Sums<T>& to, Ahead ahead) {
+                const Sums<T>& to) {
   std::size_t done = 0;
   with_constant<kTileRows - 1>(rows.of_tile(), [&](auto r) {
     constexpr std::size_t kRows = decltype(r)::value, kMaxVectors = max_vectors(kRows);
     for (; done + kMaxVectors <= vectors; done += kMaxVectors)
-      value_tiles_of<T, kTerm, kRows, kMaxVectors>(rows, done, product, to, ahead);
+      value_tiles_of<T, kTerm, kRows, kMaxVectors>(rows, done, product, to);
     if (kMaxVectors > kTileVectors && done + kTileVectors <= vectors) {
-      value_tiles_of<T, kTerm, kRows, kTileVectors>(rows, done, product, to, ahead);
+      value_tiles_of<T, kTerm, kRows, kTileVectors>(rows, done, product, to);
       done += kTileVectors;
     }
   });
@@ -413,8 +408,8 @@ void value_tail(const TileRows& rows, std::size_t vectors, const ValueProduct<T>
       in_powers_of_two<kTileVectors / 2>(
           vectors,
           [&](auto v, std::size_t at) {
-            value_tiles_of<T, kTerm, decltype(r)::value, decltype(v)::value>(
-                {row, next}, at, product, to, Constant<0>());
+            value_tiles_of<T, kTerm, decltype(r)::value, decltype(v)::value>({row, next}, at,
+                                                                             product, to);
           },
           done);
     });
@@ -425,11 +420,9 @@ void value_tail(const TileRows& rows, std::size_t vectors, const ValueProduct<T>
 template <class T, Term kTerm = Term::product>
 HWY_NOINLINE void value_tiles(const TileRows& rows, std::size_t vectors,
                               const ValueProduct<T>& product, const Sums<T>& to) {
-  if (rows.of_tile() < kTileRows)
-    return product.ahead == 0 ? value_tail<T, kTerm>(rows, vectors, product, to, Constant<0>())
-                              : value_tail<T, kTerm>(rows, vectors, product, to, product.ahead);
+  if (rows.of_tile() < kTileRows) return value_tail<T, kTerm>(rows, vectors, product, to);
   with_constant<kTileVectors>(vectors, [&](auto v) {
-    value_tiles_of<T, kTerm, kTileRows, decltype(v)::value>(rows, 0, product, to, Constant<0>());
+    value_tiles_of<T, kTerm, kTileRows, decltype(v)::value>(rows, 0, product, to);
   });
 }
 

@@ -3,6 +3,7 @@
 // those of tile-inl.h bit for bit.
 #pragma once
 
+#include "attn/kernel/elements-inl.h"
 #include "attn/kernel/pack-inl.h"
 #include "attn/kernel/tile-inl.h"
 
@@ -68,6 +69,50 @@ struct KeyPanel {
   }
 };
 
+/// kKeysAtOnce keys in place that are contiguous elements of 16 bits, as pairs in the bits of T, if
+/// their distance is a whole number of T. Otherwise `first` is nullptr.
+template <class T>
+KeyRows<T> pairs_in_place(const KeyPanel<T>& keys, std::size_t at, std::int64_t most,
+                          std::size_t ahead) {
+  const Rows<T> source(keys.k, keys.D);
+  const bool may_stay = !source.is_table() && keys.D % 2 == 0 && at + kKeysAtOnce<T> <= keys.count;
+  const std::int64_t step = may_stay ? source.step(keys.first + at, kKeysAtOnce<T>) : 0;
+  if (step <= 0 || step > most || step % std::int64_t{sizeof(T)} != 0) return {nullptr, 0};
+  KeyRows<T> rows{reinterpret_cast<const T*>(source.start(keys.first + at)), step};
+  const std::size_t later = ahead / static_cast<std::size_t>(step);
+  rows.next = rows.at(round_up(HWY_MAX(later, 1), kKeysAtOnce<T>));
+  return rows;
+}
+
+/// The same panel for keys that are stored as contiguous elements of 16 bits, an even number, as
+/// pairs of these.
+template <class T>
+struct NarrowPanel {
+  KeyPanel<T> keys;
+
+  std::size_t depth() const { return keys.D / 2; }
+
+  KeyRows<T> in_place_or_copied(std::size_t at, std::int64_t most, std::size_t ahead) const {
+    const KeyRows<T> rows = pairs_in_place(keys, at, most, ahead);
+    return rows.first ? rows : copied(at);
+  }
+
+ private:
+  HWY_NOINLINE KeyRows<T> copied(std::size_t at) const {
+    const std::size_t present = at < keys.count ? HWY_MIN(kKeysAtOnce<T>, keys.count - at) : 0;
+    const Rows<T> source(keys.k, keys.D);
+    const std::size_t bytes = depth() * sizeof(T);
+    std::memset(keys.buffer, 0, kKeysAtOnce<T> * bytes);
+    for (std::size_t i = 0; i < present; ++i) {
+      const std::size_t key = keys.first + at + i;
+      prefetch_ahead(source, key + present, keys.all);
+      if (const std::byte* const row = source.start(key))
+        std::memcpy(keys.buffer + i * depth(), row, bytes);
+    }
+    return {keys.buffer, static_cast<std::ptrdiff_t>(bytes)};
+  }
+};
+
 /// The same for keys in bfloat16, as numbers or pairs. Only pairs that are stored are read in
 /// place.
 template <class T>
@@ -94,16 +139,10 @@ struct RoundedPanel {
   }
 
   KeyRows<T> in_place_or_copied(std::size_t at, std::int64_t most, std::size_t ahead) const {
-    const Rows<T> source(keys.k, keys.D);
-    const bool may_stay = are_pairs(factors) && source.is_plain(DType::bf16) &&
-                          !source.is_table() && keys.D % 2 == 0 &&
-                          at + kKeysAtOnce<T> <= keys.count;
-    const std::int64_t step = may_stay ? source.step(keys.first + at, kKeysAtOnce<T>) : 0;
-    if (step <= 0 || step > most || step % std::int64_t{sizeof(T)} != 0) return copied(at);
-    KeyRows<T> rows{reinterpret_cast<const T*>(source.start(keys.first + at)), step};
-    const std::size_t later = ahead / static_cast<std::size_t>(step);
-    rows.next = rows.at(round_up(HWY_MAX(later, 1), kKeysAtOnce<T>));
-    return rows;
+    const bool are_stored = are_pairs(factors) && Rows<T>(keys.k, keys.D).is_plain(DType::bf16);
+    const KeyRows<T> rows =
+        are_stored ? pairs_in_place(keys, at, most, ahead) : KeyRows<T>{nullptr, 0};
+    return rows.first ? rows : copied(at);
   }
 };
 
@@ -210,31 +249,64 @@ HWY_INLINE void prefetch_keys(const T* next, std::ptrdiff_t step_of_keys, std::s
     __builtin_prefetch(reinterpret_cast<const void*>(at));
 }
 
-/// Adds query elements [column, column + count) times the keys' columns to the sums.
-template <class T, Term kTerm, std::size_t Rows, std::size_t Columns>
-HWY_INLINE void add_products(const T* query, std::size_t depth,
+/// How scores of unpacked keys are computed: from which elements, with which terms, and as how many
+/// sums of every Chains-th product. Two chains, of queries in pairs, have the order of tiles.
+template <class T, class Element, Term kTerm, std::size_t Chains = 1>
+struct KeyProduct {
+  static constexpr std::size_t kChains = Chains;
+  static constexpr std::size_t kElements = kElementsPerLane<Element>;
+
+  /// Element i of a query.
+  static HWY_INLINE Vec<T> query_element(const T* query, std::size_t i, std::size_t chain) {
+    const Tag<T> d;
+    if constexpr (Chains == 2) {
+      const hn::RebindToUnsigned<Tag<T>> d32;
+      const auto pair = hn::BitCast(d32, hn::Set(d, query[i / 2]));
+      return hn::BitCast(
+          d, chain ? hn::And(pair, hn::Set(d32, 0xffff0000u)) : hn::ShiftLeft<16>(pair));
+    } else {
+      return hn::Set(d, query[i]);
+    }
+  }
+
+  /// Adds query elements times the keys' columns, which start at element `first`, to the sums.
+  template <std::size_t Rows, std::size_t Columns>
+  static HWY_INLINE void add(const T* query, std::size_t query_step, std::size_t first,
                              const Vec<T> (&columns)[kKeyVectors][Columns],
-                             Vec<T> (&sums)[Rows][kKeyVectors]) {
+                             Vec<T> (&sums)[Chains][Rows][kKeyVectors]) {
 #pragma GCC unroll 8
-  for (std::size_t k = 0; k < Columns; ++k)
-#pragma GCC unroll 16
-    for (std::size_t i = 0; i < Rows; ++i) {
-      const Vec<T> element = hn::Set(Tag<T>(), query[i * depth + k]);
+    for (std::size_t k = 0; k < Columns; ++k) {
+      Vec<T> keys[kElements][kKeyVectors];
 #pragma GCC unroll 8
       for (std::size_t j = 0; j < kKeyVectors; ++j)
-        sums[i][j] = add_term<T, kTerm>(element, columns[j][k], sums[i][j]);
-    }
-}
-
-/// multiply_tile() for `keys` and columns [from, to); `cursor` is at
-/// column `from`.
-template <class T, Term kTerm, std::size_t Rows, class Finish>
-HWY_INLINE void multiply_keys(std::size_t from, std::size_t to, const T* query, std::size_t depth,
-                              const KeyRows<T>& keys, KeyCursor<T>& cursor, Finish finish) {
-  constexpr std::size_t kColumns = kColumnsAtOnce<T>;
-  Vec<T> sums[Rows][kKeyVectors];
+        each_factor<T, Element>(columns[j][k], [&](std::size_t i, Vec<T> factors)
+                                                   ATTN_INLINE { keys[i][j] = factors; });
+#pragma GCC unroll 2
+      for (std::size_t e = 0; e < kElements; ++e) {
+        const std::size_t chain = (k * kElements + e) % Chains;
 #pragma GCC unroll 16
-  for (std::size_t i = 0; i < Rows; ++i) sums[i][0] = sums[i][1] = hn::Zero(Tag<T>());
+        for (std::size_t i = 0; i < Rows; ++i) {
+          const Vec<T> element =
+              query_element(query + i * query_step, first + k * kElements + e, chain);
+#pragma GCC unroll 8
+          for (std::size_t j = 0; j < kKeyVectors; ++j)
+            sums[chain][i][j] = add_term<T, kTerm>(element, keys[e][j], sums[chain][i][j]);
+        }
+      }
+    }
+  }
+};
+
+/// multiply_tile() for `keys` and their lanes [from, to); `cursor` is at lane `from`.
+template <class T, class Product, std::size_t Rows, class Finish>
+HWY_INLINE void multiply_keys(std::size_t from, std::size_t to, const T* query,
+                              std::size_t query_step, const KeyRows<T>& keys, KeyCursor<T>& cursor,
+                              Finish finish) {
+  constexpr std::size_t kColumns = kColumnsAtOnce<T>, kElements = Product::kElements;
+  Vec<T> sums[Product::kChains][Rows][kKeyVectors];
+  for (auto& chain : sums)
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < Rows; ++i) chain[i][0] = chain[i][1] = hn::Zero(Tag<T>());
   std::size_t column = from;
 #pragma GCC unroll 1
   for (; column + kColumns <= to; column += kColumns) {
@@ -243,47 +315,155 @@ HWY_INLINE void multiply_keys(std::size_t from, std::size_t to, const T* query, 
     transpose_keys<0>(cursor, columns[0]);
     transpose_keys<1>(cursor, columns[1]);
     cursor.advance(kColumns);
-    add_products<T, kTerm>(query + column, depth, columns, sums);
+    Product::add(query, query_step, column * kElements, columns, sums);
   }
-  for (; column < to; ++column) {
+  const auto add_rest = [&](auto count) ATTN_INLINE {
+    constexpr std::size_t kCount = decltype(count)::value;
     HWY_ALIGN T elements[kKeysAtOnce<T>];
-    for (std::size_t i = 0; i < kKeysAtOnce<T>; ++i) elements[i] = keys.at(i)[column];
     const Tag<T> d;
-    const Vec<T> columns[kKeyVectors][1] = {{hn::Load(d, elements)},
-                                            {hn::Load(d, elements + kLanes<T>)}};
-    add_products<T, kTerm>(query + column, depth, columns, sums);
-  }
-  finish(sums);
+    Vec<T> columns[kKeyVectors][kCount];
+    for (std::size_t k = 0; k < kCount; ++k) {
+      for (std::size_t i = 0; i < kKeysAtOnce<T>; ++i) elements[i] = keys.at(i)[column + k];
+      for (std::size_t j = 0; j < kKeyVectors; ++j)
+        columns[j][k] = hn::Load(d, elements + j * kLanes<T>);
+    }
+    Product::add(query, query_step, column * kElements, columns, sums);
+    column += kCount;
+  };
+  // The first of the remaining elements is of the first chain.
+  constexpr std::size_t kStep = Product::kChains > kElements ? Product::kChains / kElements : 1;
+  while (column + kStep <= to) add_rest(Constant<kStep>());
+  if (kStep > 1 && column < to) add_rest(Constant<1>());
+  if constexpr (Product::kChains == 2)
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < Rows; ++i)
+      for (std::size_t j = 0; j < kKeyVectors; ++j)  // a tile adds to 0
+        sums[0][i][j] = hn::Add(hn::Add(sums[0][i][j], sums[1][i][j]), hn::Zero(Tag<T>()));
+  finish(sums[0]);
+}
+
+/// The products of kKeysAtOnce keys, as sum_parts() of `depth` elements, which are passed to
+/// `finish`.
+template <class T, class Product, std::size_t Rows, class Finish>
+HWY_INLINE void sum_keys(const T* query, std::size_t query_step, std::size_t depth,
+                         const KeyRows<T>& keys, T* out, std::size_t out_stride, Finish finish) {
+  KeyCursor<T> cursor(keys);
+  sum_parts<T, Rows, kKeyVectors>(
+      0, depth, out, out_stride,
+      [&](std::size_t part, std::size_t next, auto f) {
+        multiply_keys<T, Product, Rows>(part / Product::kElements, next / Product::kElements, query,
+                                        query_step, keys, cursor, f);
+      },
+      finish);
 }
 
 /// score_rows() for one panel of unpacked keys.
-template <class T, Term kTerm = Term::product, class Panel = KeyPanel<T>>
+template <class T, class Element, Term kTerm = Term::product, class Panel = KeyPanel<T>>
 void score_keys(std::size_t rows, std::size_t vectors, const T* query, const Panel& panel, T scale,
                 T* out, std::size_t out_stride, T* running_max) {
+  using Product = KeyProduct<T, Element, kTerm>;
   with_constant<kTileRows>(rows, [=, &panel](auto r) {
     constexpr std::size_t kRows = decltype(r)::value;
     const Vec<T> factor = hn::Set(Tag<T>(), scale);
-    const std::size_t depth = panel.depth();
+    const std::size_t depth = panel.depth() * Product::kElements;
     for (std::size_t at = 0; at < vectors * kLanes<T>; at += kKeysAtOnce<T>) {
-      const KeyRows<T> keys = panel.in_place_or_copied(at, most_step_in_place(rows), kBytesAhead);
-      KeyCursor<T> cursor(keys);
-      sum_parts<T, kRows, kKeyVectors>(
-          0, depth, out + at, out_stride,
-          [&](std::size_t part, std::size_t next, auto f) {
-            multiply_keys<T, kTerm, kRows>(part, next, query, depth, keys, cursor, f);
-          },
-          [&](auto& sums) {
+      const KeyRows<T> keys = panel.in_place_or_copied(at, kMostStepInPlace, kBytesAhead);
+      sum_keys<T, Product, kRows>(query, depth, depth, keys, out + at, out_stride, [&](auto& sums) {
 #pragma GCC unroll 16
+        for (std::size_t i = 0; i < kRows; ++i)
+          store_scores<T>(sums[i], factor, out + at + i * out_stride,
+                          running_max ? running_max + i * kLanes<T> : nullptr);
+      });
+    }
+  });
+}
+
+/// score_keys() for keys of any element type as numbers, or rounded ones.
+template <class T>
+void score_numbers(std::size_t rows, std::size_t vectors, const T* query, const KeyPanel<T>& panel,
+                   bool rounds, T scale, T* out, std::size_t out_stride, T* running_max) {
+  const auto score = [&]<class Element>(Type<Element>, const auto& of) {
+    score_keys<T, Element>(rows, vectors, query, of, scale, out, out_stride, running_max);
+  };
+  const bool scored =
+      panel.D % 2 == 0 && with_element(Rows<T>(panel.k, panel.D), rounds, [&](auto element) {
+        if constexpr (kIsNarrow<typename decltype(element)::type>)
+          score(element, NarrowPanel<T>{panel});
+        else
+          score(element, panel);
+      });
+  if (scored) return;
+  if constexpr (std::is_same_v<T, float>)
+    if (rounds) return score(Type<Rounded<T>>(), panel);
+  score(Type<T>(), panel);
+}
+
+#if ATTN_HAS_PAIRS
+/// While it exists, subnormal operands and results of this thread count as 0.
+class FlushesSubnormals {
+ public:
+  FlushesSubnormals() { _mm_setcsr(saved_ | 0x8040); }
+  ~FlushesSubnormals() { _mm_setcsr(saved_); }
+  FlushesSubnormals(const FlushesSubnormals&) = delete;
+  FlushesSubnormals& operator=(const FlushesSubnormals&) = delete;
+
+ private:
+  unsigned saved_ = _mm_getcsr();
+};
+
+/// The most rows for which vectors add products in the order of tiles faster than tiles do.
+inline constexpr std::size_t kMostRowsAsInTiles = 2;
+
+/// out = the unscaled scores of up to kMostRowsAsInTiles queries in pairs, in the order of tiles.
+/// Subnormal numbers must be flushed.
+template <class Element, class Panel>
+HWY_NOINLINE void sum_keys_as_in_tiles(std::size_t rows, std::size_t vectors, const float* query,
+                                       const Panel& panel, float* out, std::size_t out_stride) {
+  using Product = KeyProduct<float, Element, Term::product, 2>;
+  with_constant<kMostRowsAsInTiles>(rows, [=, &panel](auto r) {
+    constexpr std::size_t kRows = decltype(r)::value;
+    const std::size_t depth = panel.depth() * Product::kElements;
+    for (std::size_t at = 0; at < vectors * kLanes<float>; at += kKeysAtOnce<float>) {
+      const KeyRows<float> keys = panel.in_place_or_copied(at, kMostStepInPlace, kBytesAhead);
+      sum_keys<float, Product, kRows>(
+          query, (depth + 1) / 2, depth, keys, out + at, out_stride, [&](auto& sums) {
             for (std::size_t i = 0; i < kRows; ++i)
-              store_scores<T>(sums[i], factor, out + at + i * out_stride,
-                              running_max ? running_max + i * kLanes<T> : nullptr);
+              for (std::size_t j = 0; j < kKeyVectors; ++j)
+                hn::Store(sums[i][j], Tag<float>(), out + at + i * out_stride + j * kLanes<float>);
           });
     }
   });
 }
 
-#if ATTN_HAS_PAIRS
-/// The same in tiles, as keys times `queries` (depth, rows).
+/// score_keys_in_tiles() for up to kMostRowsAsInTiles queries in pairs, with the same bits. Returns
+/// whether the keys' elements have a type for it.
+inline HWY_NOINLINE bool score_keys_as_in_tiles(std::size_t rows, std::size_t vectors,
+                                                const float* queries, const KeyPanel<float>& panel,
+                                                bool rounds, float scale, float* out,
+                                                std::size_t out_stride, float* running_max) {
+  if (rows > kMostRowsAsInTiles || panel.D % 2 != 0) return false;
+  const auto sum = [&](auto element) {
+    using Element = typename decltype(element)::type;
+    const FlushesSubnormals flush;
+    if constexpr (kIsNarrow<Element>)
+      sum_keys_as_in_tiles<Element>(rows, vectors, queries, NarrowPanel<float>{panel}, out,
+                                    out_stride);
+    else
+      sum_keys_as_in_tiles<Element>(rows, vectors, queries, panel, out, out_stride);
+  };
+  if (!with_element_as_in_tiles(Rows<float>(panel.k, panel.D), rounds, sum)) return false;
+  const Tag<float> d;
+  for (std::size_t i = 0; i < rows; ++i)
+    for (std::size_t at = 0; at < vectors * kLanes<float>; at += kKeysAtOnce<float>) {
+      float* const to = out + i * out_stride + at;
+      Vec<float> sums[kKeyVectors] = {hn::Load(d, to), hn::Load(d, to + kLanes<float>)};
+      store_scores<float>(sums, hn::Set(d, scale), to,
+                          running_max ? running_max + i * kLanes<float> : nullptr);
+    }
+  return true;
+}
+
+/// score_keys() in tiles, as keys times `queries` (depth, rows).
 inline HWY_NOINLINE void score_keys_in_tiles(std::size_t rows, std::size_t vectors,
                                              const float* queries, const RoundedPanel<float>& panel,
                                              float scale, float* out, std::size_t out_stride,
@@ -296,7 +476,7 @@ inline HWY_NOINLINE void score_keys_in_tiles(std::size_t rows, std::size_t vecto
   const TileUse use(kTileHeight, rows, depth);
   HWY_ALIGN float products[kKeysAtOnce<float> * kTileRows];  // (keys, rows)
   for (std::size_t at = 0; at < vectors * kLanes<float>; at += kKeysAtOnce<float>) {
-    const KeyRows<float> keys = panel.in_place_or_copied(at, most_step_in_place(rows), kBytesAhead);
+    const KeyRows<float> keys = panel.in_place_or_copied(at, kMostStepInPlace, kBytesAhead);
     const auto step = static_cast<std::size_t>(keys.step) / sizeof(float);
     clear_tile<0>();
     clear_tile<1>();

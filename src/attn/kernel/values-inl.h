@@ -6,6 +6,7 @@
 #include "attn/kernel/softmax-inl.h"
 #include "attn/kernel/tile-inl.h"
 #include "attn/kernel/value_pairs-inl.h"
+#include "attn/kernel/value_rows-inl.h"
 
 namespace attn::kernel::HWY_NAMESPACE {
 
@@ -183,12 +184,26 @@ void copy_values(const Matrix& v, FactorForm factors, std::size_t first, std::si
   if (factors == FactorForm::rounded) round_to_bfloat16(to, count * Dv);
 }
 
+/// Adds totals (rows, stride) times the factors of `to`.
+template <class T>
+void add_totals(std::size_t rows, std::size_t Dv, const T* total, std::size_t stride,
+                const Sums<T>& to) {
+  const Tag<T> d;
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t j = 0; j < Dv; j += kLanes<T>) {
+      T* const out = to.out + r * to.stride + j;
+      const Vec<T> added = hn::Mul(hn::LoadU(d, total + r * stride + j), hn::Set(d, to.add[r]));
+      hn::StoreU(to.keep ? hn::MulAdd(hn::LoadU(d, out), hn::Set(d, to.keep[r]), added)
+                         : hn::Add(added, hn::Zero(d)),
+                 d, out);
+    }
+}
+
 /// add_values() for values by_row: each part of kSumDepth terms is copied to the level 1 cache and
 /// added to the total, as in sum_parts().
 template <class T>
-void add_value_rows(const RowGroup<T>& group, const ValueBlock<T>& values, const Matrix& v,
-                    const ValueProduct<T>& product, const Sums<T>& to) {
-  const Tag<T> d;
+void add_copied_values(const RowGroup<T>& group, const ValueBlock<T>& values, const Matrix& v,
+                       const ValueProduct<T>& product, const Sums<T>& to) {
   const Scratch<T>& s = group.s;
   const std::size_t rows = group.rows, Dv = group.p.Dv, stride = s.state.stride;
   T *const copy = s.value_block, *const total = copy + kSumDepth<T> * Dv;
@@ -205,14 +220,44 @@ void add_value_rows(const RowGroup<T>& group, const ValueBlock<T>& values, const
     of_part.from = 0, of_part.to = next - part, of_part.weights += part;
     in_tiles(rows, [&](const TileRows& some) { multiply_values(some, copied, Dv, of_part, sums); });
   }
-  for (std::size_t r = 0; r < rows; ++r)
-    for (std::size_t j = 0; j < Dv; j += kLanes<T>) {
-      T* const out = to.out + r * to.stride + j;
-      const Vec<T> added = hn::Mul(hn::LoadU(d, total + r * stride + j), hn::Set(d, to.add[r]));
-      hn::StoreU(to.keep ? hn::MulAdd(hn::LoadU(d, out), hn::Set(d, to.keep[r]), added)
-                         : hn::Add(added, hn::Zero(d)),
-                 d, out);
+  add_totals(rows, Dv, total, stride, to);
+}
+
+/// The same for values that can be read where they are, if there are few rows of weights. Returns
+/// whether that is so.
+template <class T>
+bool add_values_in_place(const RowGroup<T>& group, const ValueBlock<T>& values, const Matrix& v,
+                         const ValueProduct<T>& product, const Sums<T>& to) {
+  const Rows<T> source(v, group.p.Dv);
+  const std::size_t rows = group.rows, Dv = group.p.Dv, stride = group.s.state.stride;
+  const std::int64_t step = source.is_table() ? 0 : source.step(0, 0);
+  if (step <= 0 || step > kMostStepInPlace || Dv % kLanes<T> != 0) return false;
+  T* const total = group.s.value_block;
+  const std::byte* const first = source.start(values.at);
+  const auto add_in = [&]<class Order>(Order) {
+    return [&]<class Element>(Type<Element>) {
+      const StoredValues<Element> stored{reinterpret_cast<const StoredType<Element>*>(first),
+                                         static_cast<std::size_t>(step)};
+      add_stored_values<T, Element, Order>(rows, product, stored, Dv, total, stride);
+    };
+  };
+  bool added = false;
+#if ATTN_HAS_PAIRS
+  if constexpr (kMultipliesPairs<T>) {
+    if (values.factors == FactorForm::tiles) {
+      if (rows > kMostRowsAsInTiles) return false;
+      const FlushesSubnormals flush;
+      const bool rounds = group.p.bf16_products;
+      added = rounds ? with_element_as_in_tiles(source, true, add_in(AsInTiles<1>()))
+                     : with_element_as_in_tiles(source, false, add_in(AsInTiles<kExactParts>()));
     }
+  }
+#endif
+  if (rows < kTileRows &&
+      (values.factors == FactorForm::numbers || values.factors == FactorForm::rounded))
+    added = with_element(source, values.factors == FactorForm::rounded, add_in(InTurn()));
+  if (added) add_totals(rows, Dv, total, stride, to);
+  return added;
 }
 
 /// Replaces the weights of a product by rounded copies, or by pairs of these.
@@ -254,19 +299,12 @@ HWY_NOINLINE void add_values(const RowGroup<T>& group, const ValueBlock<T>& valu
   if (rounds && values.factors != FactorForm::tiles)
     round_weights(values.factors, rows, group.s.weights, product);
   if (values.by_row) {
+    if (add_values_in_place(group, values, v, product, to)) return;
     if constexpr (kMultipliesPairs<T>)
       if (values.factors == FactorForm::tiles)
         return multiply_stored_values(rounds, rows, product, v, values.at, values.keys, Dv, to,
                                       group.s.widened);
-    const Rows<T> source(v, Dv);
-    const bool may_stay = values.factors == FactorForm::numbers && source.in_place();
-    const std::int64_t step = may_stay && !source.is_table() ? source.step(0, 0) : 0;
-    if (rows >= kTileRows || step <= 0 || step > most_step_in_place(rows))
-      return add_value_rows(group, values, v, product, to);
-    ValueBlock<T> in_place{.row = static_cast<std::size_t>(step) / sizeof(T)};
-    in_place.values = source.at(static_cast<std::size_t>(block), nullptr);
-    product.ahead = kBytesAhead / sizeof(T);
-    return multiply_values({0, rows}, in_place, Dv, product, to);
+    return add_copied_values(group, values, v, product, to);
   }
   multiply_packed_values(rows, values, Dv, rounds, product, to);
   if (values.non_finite) add_non_finite(group, v, keys, weights.origin, to);
