@@ -90,7 +90,7 @@ std::vector<Option> result_options(BatchArgs& args) {
                    join_or(format_names({}, {"folder"})) + "; default: npz")),
        integer("--bundle", args.bundle, {1, kMaxBundle}, "N",
                "write the results of N jobs to one .npz or .safetensors file"),
-       common(flag("--force", args.force, "replace existing results and the manifest")),
+       common(flag("--force", args.force, "replace existing results, the manifest and the summary")),
        flag("--no-clobber", args.no_clobber, "skip jobs whose results exist"),
        common(
            text("--summary", args.summary, "FILE",
@@ -164,9 +164,11 @@ void add_batch_options(Command& command, BatchArgs& args) {
       {{"--bundle"},
        "--format " + listed_names(&FormatRow::is_archive),
        [&args] { return is_archive(args); }},
-      {{"--resume", "--manifest", "--force", "--no-clobber", "--durable", "--name", "--format",
-        "--bundle"},
-       "--out-dir"}};
+      {{"--resume", "--manifest", "--no-clobber", "--durable", "--name", "--format", "--bundle"},
+       "--out-dir"},
+      {{"--force"}, "--out-dir or --summary", [&args] {
+         return !args.out_dir.empty() || !args.summary.empty();
+       }}};
   command.sole_options = {{"--status",
                            {"JOB", "--files-from", "--null", "--pattern", "--json", "--quiet",
                             "--max-memory", "--max-expand"}}};
