@@ -230,3 +230,15 @@ def test_summary_that_cannot_be_written_starts_nothing(batch, tmp_path, summary,
     (tmp_path / "mine.ndjson").write_text("{}\n")
     assert batch([1], "--out-dir", "out.csv", summary=summary).returncode == code
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_force_replaces_a_summary_without_results_in_files(batch):
+    batch([0])
+    assert batch([0, 1]).returncode == 73
+    assert batch([0, 1], "--force").returncode == 0
+
+
+def test_csv_writes_infinite_statistics_as_tables_do(tmp_path):
+    job = {"Q": [[1e300], [-1e300]], "K": [[1e300]], "outputs": ["scores"]}
+    attn("batch", "-", "--summary", "s.csv", "--statistics", "min,max", "--nan", "allow", stdin=json.dumps(job), cwd=tmp_path)
+    assert [(row["scores.min"], row["scores.max"]) for row in rows_of(tmp_path / "s.csv")] == [("-inf", "inf")]

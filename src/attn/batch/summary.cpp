@@ -193,6 +193,14 @@ std::string field_of(const Json* object, const std::string& key) {
   return csv_field(text ? *text : to_json(*member));
 }
 
+/// A statistic, of which those that are not finite are strings in JSON.
+std::string statistic_field(const Json* output, const std::string& name) {
+  const std::string field = field_of(output, name);
+  if (field == "NaN") return "nan";
+  if (field == "Infinity") return "inf";
+  return field == "-Infinity" ? "-inf" : field;
+}
+
 /// [4, 4] as "4x4"
 std::string shape_field(const Json* output) {
   const Json* const shape = output ? output->find("shape") : nullptr;
@@ -222,7 +230,7 @@ std::string SummaryFile::csv_row(const Json& row, const std::vector<std::string>
     const Json* const of_output = statistics ? statistics->find(output) : nullptr;
     line += "," + shape_field(of_output);
     for (const std::string& name : chosen_)
-      if (applies(name, output)) line += "," + field_of(of_output, name);
+      if (applies(name, output)) line += "," + statistic_field(of_output, name);
   }
   return line + "\n";
 }
