@@ -482,3 +482,13 @@ def test_a_table_without_lines_has_a_header(tmp_path, output):
     text = (tmp_path / "out.csv").read_text() if "-o" in output else run.stdout.decode()
     assert (run.returncode, text) == (0, "file,name,layer,head,other,cosine,divergence\n")
     assert attn("stats", "missing.npy", "--similarity", "--format", "csv", cwd=tmp_path).stdout == b""
+
+
+@pytest.mark.parametrize("flags, message", [
+    (["--by", "item"], "--similarity requires --by file or --by all; heads are compared over all batch items"),
+    (["--token-ids", "ids.npy"], "--similarity cannot be combined with --token-ids: no statistic of similarity depends on them"),
+])
+def test_similarity_refuses_options_without_effect(tmp_path, flags, message):
+    np.save(tmp_path / "w.npy", np.full((2, 2, 2), 0.5))
+    np.save(tmp_path / "ids.npy", np.array([1, 2]))
+    assert_error(attn("stats", "w.npy", "--similarity", *flags, cwd=tmp_path), 2, message)

@@ -265,6 +265,12 @@ Command stats_command() {
   command.requirements.push_back({{"--format"},
                                   "standard output; a file's suffix sets its format",
                                   [args = args.get()] { return is_stream(args->output); }});
+  command.conflicts.push_back(
+      {"--similarity", "--token-ids", "no statistic of similarity depends on them"});
+  command.requirements.push_back(
+      {{"--similarity"},
+       "--by file or --by all; heads are compared over all batch items",
+       [args = args.get()] { return args->by != Grouping::item; }});
   command.action = [args] { return print_statistics(*args); };
   return command;
 }
