@@ -1026,3 +1026,12 @@ def test_statistics_of_rows_with_sinks_say_that_they_are_shares(tmp_path):
         facts = json.loads((tmp_path / "p.html").read_text().partition('id="attn">')[2].partition("</script>")[0])
         notes = {statistic["name"]: statistic["note"] for statistic in facts["statistics"]}
         assert notes["first"] == note and notes["previous"].endswith(note) and notes["entropy"] == ""
+
+
+def test_a_page_of_results_names_a_bias_that_hides_keys(tmp_path):
+    job = {"Q": [[1.0, 0], [0, 1]], "K": [[1.0, 0], [0, 1]], "V": [[1.0, 2], [3, 4]], "bias": [[0, "-Infinity"], [0.5, 0]],
+           "outputs": ["weights", "queries", "keys", "values", "masked_scores"]}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    attn("run", "job.json", "-o", "r.npz", cwd=tmp_path)
+    assert attn("view", "r.npz", "-o", "page.html", cwd=tmp_path).returncode == 0
+    assert '"hides":["bias"]' in (tmp_path / "page.html").read_text()
