@@ -669,3 +669,25 @@ def test_spaces_at_the_ends_of_a_token_are_shown():
     text = run.stdout.decode()
     for label in "␣cat", "cat␣", "␣␣", "a cat":
         assert label in text
+
+
+@pytest.mark.parametrize("width", [20, 22, 26, 30, 40])
+def test_numbers_do_not_run_together(view, tmp_path, width):
+    (tmp_path / "a.json").write_text("[[-0.041, 0.031, -0.123], [-0.0411, -1.234, -0.055]]")
+    rows = view("a.json", "--width", str(width)).splitlines()[4:6]
+    numbers = [row.split()[1:] for row in rows]
+    if any(letter.isdigit() for letter in "".join(numbers[0])):
+        assert numbers == [["-0.041", "0.031", "-0.12"], ["-0.041", "-1.23", "-0.055"]]
+
+
+def test_columns_of_csv_have_names_without_names_of_rows(view, tmp_path):
+    (tmp_path / "a.csv").write_text("red,blue\n1,2\n3,4\n")
+    assert "red" in view("a.csv") and "blue" in view("a.csv")
+
+
+def test_a_context_with_an_axis_of_heads_is_not_concatenated(tmp_path):
+    q = "[[[1.0, 0], [0, 1]]]"
+    run = attn("run", "--q", q, "--k", q, "--v", "K", "--layout", "thd", "--outputs", "context", "-o", "-", "-o", "r.npz",
+               cwd=tmp_path)
+    assert "context (1, 2, 2): weights V, the weighted sums of the values\n" in run.stdout.decode()
+    assert "concatenated" not in attn("view", "r.npz", cwd=tmp_path).stdout.decode()

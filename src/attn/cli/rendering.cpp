@@ -280,12 +280,12 @@ RenderFormat render_format(const std::string& path) {
               printable(path) + ": expected a name that ends in " + kRenderSuffixes);
 }
 
-std::string description_of(const std::string& name, std::size_t rank) {
+std::string description_of(const std::string& name, bool has_head_axis) {
   const auto gradient = gradient_named(name);
   if (gradient) return gradient_description(name_of(gradient->of));
   const auto output = output_named(name);
   const std::string text(output ? row_of(*output).description : "");
-  return output == Output::context && rank == 4 ? text.substr(0, text.find(';')) : text;
+  return output == Output::context && has_head_axis ? text.substr(0, text.find(';')) : text;
 }
 
 HeatSource heat_source(const ResultFile& result, const std::string& requested,
@@ -307,8 +307,11 @@ HeatSource heat_source(const ResultFile& result, const std::string& requested,
   source.column_axis = axes.columns;
   source.leading_axes = axes.leading;
   source.layers = axes.layers;
-  const std::size_t rank = source.tensor.rank() - (axes.layers.empty() ? 0 : 1);
-  source.description = with_superscript_t(description_of(own_name, rank));
+  const std::vector<std::string> labels = result.labels(source.name).axes;
+  const bool has_head_axis =
+      labels.empty() ? source.tensor.rank() == 4
+                     : std::find(labels.begin(), labels.end(), "head") != labels.end();
+  source.description = with_superscript_t(description_of(own_name, has_head_axis));
   source.are_axes_certain = axes.known && result.made_by.find("job") != nullptr;
   const Json& made_by = made_by_of(result.made_by, source.name);
   source.positions = positions_of(made_by, source.tensor.shape(), axes.leading);

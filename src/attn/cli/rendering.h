@@ -66,9 +66,9 @@ struct RenderStyle {
   std::size_t max_html_bytes = 50'000'000;  ///< above it, values are stored less precisely
 };
 
-/// What an output or a gradient is; "" for other names. A context of `rank` 4 has an axis of heads:
-/// they are not concatenated.
-std::string description_of(const std::string& name, std::size_t rank);
+/// What an output or a gradient is; "" for other names. The heads of a context are concatenated,
+/// unless it has an axis of heads.
+std::string description_of(const std::string& name, bool has_head_axis);
 
 /// The tensor `name` with its labels, hidden cells and axis names. "" selects the weights, or the
 /// only tensor. Errors: usage, if there is no such tensor.

@@ -26,6 +26,7 @@
 #include "attn/job/job.h"
 #include "attn/model/layer_series.h"
 #include "attn/model/model_job.h"
+#include "attn/problem/layout.h"
 #include "attn/problem/named_masks.h"
 #include "attn/problem/output_table.h"
 #include "attn/problem/threads.h"
@@ -418,8 +419,8 @@ int run_job(const RunArgs& args) {
   writer.commit();
   views.commit();
   if (destination.shown)
-    show(result, shown, [](const std::string& name, const Tensor& tensor) {
-      return description_of(name, tensor.rank());
+    show(result, shown, [&](const std::string& name, const Tensor& tensor) {
+      return description_of(name, has_head_axis(tensor.shape(), job.options));
     });
   views.write_streams(job, prepared.inputs, all);
   for (const std::string& warning : warnings) note("warning: " + warning);

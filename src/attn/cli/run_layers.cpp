@@ -217,7 +217,7 @@ class LayersRun {
     writer.commit();
     if (destination_.shown)
       show(result, shown_, [](const std::string& name, const Tensor& tensor) {
-        return description_of(name, tensor.rank() - 1);  // without the axis of layers
+        return description_of(name, tensor.rank() == 5);  // with the axis of layers
       });
   }
 

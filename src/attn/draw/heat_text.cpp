@@ -8,7 +8,7 @@
 namespace attn {
 namespace {
 
-constexpr std::size_t kValueCell = 6;     // "-0.25" and a space
+constexpr std::size_t kValueCell = 6;     // columns of a number and a space, "-0.25 ", or more
 constexpr std::size_t kTallestLabel = 8;  // lines of a vertical column label
 constexpr std::size_t kWidestLabel = 14;  // columns of a row label; of several panels:
 constexpr std::size_t kWidestGridLabel = 8;
@@ -25,6 +25,7 @@ using Lines = std::vector<std::string>;
 struct Measures {
   std::size_t label = 0;     ///< columns of the row labels and the space after them
   std::size_t cell = 1;      ///< columns of a cell
+  bool has_numbers = false;  ///< cells are wide enough for their numbers
   std::size_t panel = 1;     ///< columns of a panel: its cells or its name
   bool half_blocks = false;  ///< two rows per line
 };
@@ -104,7 +105,7 @@ class Painter {
     if (kind != CellKind::value) return mark(kind, width);
     const double position = map_.scale.position(row.values[column]);
     const std::string number = short_number(row.values[column]);
-    const bool fits = width >= kValueCell;
+    const bool fits = measures_.has_numbers;
     if (colours_ == TerminalColours::none)
       return fits ? centred(number, width) : repeated(shade_at(map_.scale, position), width);
     return colour(Plane::background, row, column) + switched_ink(map_, position, colours_) +
@@ -125,9 +126,9 @@ class Painter {
 
   std::string mark(CellKind kind, std::size_t width) const {
     if (kind == CellKind::nan)
-      return width >= kValueCell ? centred("nan", width) : repeated("?", width);
+      return measures_.has_numbers ? centred("nan", width) : repeated("?", width);
     if (kind == CellKind::zero)
-      return width >= kValueCell ? centred("0", width) : repeated(" ", width);
+      return measures_.has_numbers ? centred("0", width) : repeated(" ", width);
     const std::string text = repeated("╱", width);
     return colours_ == TerminalColours::none ? text : "\x1b[2m" + text + kPlain;
   }
@@ -187,7 +188,7 @@ std::string ticks(const HeatMap& map, const Measures& m) {
 /// vertical, one grapheme cluster per line.
 Lines column_heads(const HeatMap& map, const Measures& m) {
   Lines lines;
-  if (m.cell >= kValueCell) {
+  if (m.has_numbers) {
     std::string line;
     for (const std::string& label : map.column_labels)
       line += centred(cut_to_columns(label, m.cell - 1), m.cell);
@@ -239,8 +240,8 @@ Lines label_lines(const HeatMap& map, const Measures& m, std::size_t count) {
   return lines;
 }
 
-/// The colour bar and the legend of cells without a value; `cell` is the width of a cell.
-std::string colour_bar(const HeatMap& map, const TerminalStyle& style, std::size_t cell) {
+/// The colour bar and the legend of cells without a value.
+std::string colour_bar(const HeatMap& map, const TerminalStyle& style, bool has_numbers) {
   const std::size_t steps =
       std::min<std::size_t>(style.width - 14, 24);  // leaves space for two numbers
   const HeatScale& scale = map.scale;
@@ -257,9 +258,22 @@ std::string colour_bar(const HeatMap& map, const TerminalStyle& style, std::size
   if (const std::string_view name = name_of(scale.curve); !name.empty())
     text += "\n" + std::string(name);
   if (map.has_hidden) text += "\n╱ hidden";
-  if (map.has_zeros && cell < kValueCell) text += "\nblank: exactly 0";
-  if (map.has_nans && cell < kValueCell) text += "\n? nan";
+  if (map.has_zeros && !has_numbers) text += "\nblank: exactly 0";
+  if (map.has_nans && !has_numbers) text += "\n? nan";
   return text;
+}
+
+/// The columns of the longest number, and of a space.
+std::size_t columns_for_numbers(const HeatMap& map) {
+  std::size_t columns = kValueCell;
+  for (const HeatPanel& panel : map.panels)
+    for (std::size_t i = 0; i < map.rows(); ++i) {
+      const HeatRow row = map.row(panel, i);
+      for (std::size_t j = 0; j < map.columns(); ++j)
+        if (row.kinds[j] == CellKind::value)
+          columns = std::max(columns, short_number(row.values[j]).size() + 1);
+    }
+  return columns;
 }
 
 /// `available`: columns of a panel.
@@ -268,7 +282,9 @@ Measures measures_of(const HeatMap& map, std::size_t label, std::size_t availabl
   Measures m;
   m.label = label;
   const std::size_t cell = available / map.columns();
-  m.cell = cell >= kValueCell ? std::min(cell, kValueCell + 2) : cell >= 2 ? 2 : 1;
+  const std::size_t number = cell < kValueCell ? kValueCell : columns_for_numbers(map);
+  m.has_numbers = cell >= number;
+  m.cell = m.has_numbers ? std::min(cell, std::max(kValueCell + 2, number)) : cell >= 2 ? 2 : 1;
   m.half_blocks = m.cell == 1 && colours != TerminalColours::none && !map.has_nans;
   m.panel = m.cell * map.columns();
   for (const HeatPanel& panel : map.panels)
@@ -342,7 +358,7 @@ std::string heat_text(const HeatMap& whole, const TerminalStyle& style) {
     if (!title.empty()) text += cut_to_columns(title, style.width) + "\n";
     text += group_text(map, first, groups[g], m, style);
   }
-  text += colour_bar(map, style, m.cell) + "\n";
+  text += colour_bar(map, style, m.has_numbers) + "\n";
   return style.colours == TerminalColours::none ? without_trailing_blanks(text) : text;
 }
 

@@ -270,7 +270,7 @@ class CsvReader {
   }
 
   void check_header(const CsvLine& line) {
-    for (std::size_t i = 1; labelled_ && i < width_; ++i)
+    for (std::size_t i = labelled_ ? 1 : 0; i < width_; ++i)
       add_name(line.cells[i], &CsvNames::columns);
     for (std::size_t i = 0; i < width_; ++i)
       if (!line.cells[i].quoted && line.cells[i].text.find_first_of(";\t") != std::string::npos)
