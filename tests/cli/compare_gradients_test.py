@@ -312,3 +312,35 @@ class TestFloat32BesideSixteenBits:
         run = self.compared(tmp_path, "bf16", found, None, "--preset", "flashinfer", "--json")
         gates = {x["name"]: x["gates"] for x in json.loads(run.stdout)["tensors"]}
         assert ["rtol=1e-2" in gate["gate"] for gate in gates["delta"]] == [True]
+
+
+SMALL = {"Q": [[[1.0, 2], [3, 1]]], "K": [[[1.0, 0], [0, 1]]], "V": [[[1.0, 2], [3, 4]]], "grad_context": [[[1.0, 0], [0, 1]]]}
+
+
+def compared(folder, job, result):
+    (folder / "job.json").write_text(json.dumps(job))
+    (folder / "result.json").write_text(json.dumps(result))
+    return attn("compare", "result.json", "job.json", "--reference", cwd=folder)
+
+
+def test_mistakes_are_sought_in_the_gradient_of_a_bias_of_all_queries(tmp_path):
+    """Some kernels tried have the mask in the bias, which then differs between queries."""
+    job = {**SMALL, "softcap": 2.0, "bias": [[0.5, 0.1]], "causal": True}
+    run = compared(tmp_path, job, {"grad_bias": [[9.0, 1.0]]})
+    assert (run.returncode, run.stderr) == (1, b"")
+
+
+def test_mistakes_are_sought_in_gradients_of_selected_rows(tmp_path):
+    job = {"Q": [[1.0, 2], [3, 1], [0, 1]], "K": [[1.0, 0], [0, 1], [1, 1]], "V": [[1.0, 2], [3, 4], [5, 6]], "rows": [1],
+           "grad_context": [[1.0, 0]], "outputs": ["grad_K"]}
+    run = compared(tmp_path, job, {"grad_K": [[9.0, 1], [1, 1], [1, 1]]})
+    assert (run.returncode, run.stderr) == (1, b"")
+
+
+def test_sinks_left_out_of_logsumexp_do_not_matter_without_its_gradient(tmp_path):
+    job = {**SMALL, "Q": [SMALL["Q"]], "K": [SMALL["K"]], "V": [SMALL["V"]], "grad_context": [SMALL["grad_context"]],
+           "sinks": [0.5], "outputs": ["grad_V"]}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    assert attn("run", "job.json", "-o", "out.npz", cwd=tmp_path).returncode == 0
+    (tmp_path / "job.json").write_text(json.dumps({**job, "lse_sinks": "excluded"}))
+    assert attn("compare", "out.npz", "job.json", "--reference", cwd=tmp_path).returncode == 0

@@ -203,3 +203,14 @@ class TestWrongKernel:
 
     def test_other_scaling(self, judge):
         assert judge(scaling="linear", factor=2.0) > 1
+
+
+@pytest.mark.parametrize("command", [["compare", "wrong.json", "job.json", "--reference"], ["sensitivity", "job.json"]])
+def test_mistakes_of_positions_are_sought_if_all_keys_are_in_the_cache(tmp_path, command):
+    np.save(tmp_path / "none.npy", np.zeros((0, 2)))
+    job = {"Q": [[1.0, 2]], "K": "none.npy", "V": "none.npy", "past_K": [[1.0, 0], [0, 1]], "past_V": [[1.0, 2], [3, 4]],
+           "rotary": {"kind": "half"}}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    (tmp_path / "wrong.json").write_text("[[9.0, 9]]")
+    run = attn(*command, cwd=tmp_path)
+    assert (run.returncode, run.stderr) == (1 if command[0] == "compare" else 0, b"")

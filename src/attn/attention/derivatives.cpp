@@ -219,7 +219,9 @@ void add_bias_derivative(const Tensor& part, Input input, std::size_t b, std::si
   const std::size_t columns = part.shape()[3];
   for (std::size_t i = 0; i < from.size(); ++i) {
     const std::size_t row = rows != nullptr ? (*rows)[i / columns] : i / columns;
-    to[(head * shape[2] + row) * shape[3] + i % columns] += factor * from[i];
+    const std::size_t in_head = (shape[2] == 1 ? 0 : row) * shape[3];
+    to[head * shape[2] * shape[3] + in_head + (shape[3] == 1 ? 0 : i % columns)] +=
+        factor * from[i];
   }
 }
 

@@ -73,7 +73,8 @@ ScoreDerivatives score_derivatives(const Tensor& g, const Tensor& queries, const
 Tensor bias_derivative(const Tensor& g, const GivenBias<Tensor>& bias, const Inputs& in);
 
 /// Adds `part`, times `factor` if the bias has axes of queries and keys, to the derivative by a
-/// whole bias: that of head h of batch item b, in these rows or, if nullptr, in all.
+/// whole bias: that of head h of batch item b, in these rows or, if nullptr, in all. `part` may
+/// have all queries and keys though the bias has one row or column for all.
 void add_bias_derivative(const Tensor& part, Input input, std::size_t b, std::size_t h,
                          const std::vector<std::size_t>* rows, double factor, Tensor& whole);
 

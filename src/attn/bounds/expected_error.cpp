@@ -161,8 +161,9 @@ Precision with_weights_in(Precision precision, std::string_view type) {
   return precision;
 }
 
-std::string missing_bound_reason(const Request& request, const Options& options) {
-  if (is_of_gradients(request)) return missing_gradient_bound_reason(options);
+std::string missing_bound_reason(const Request& request, const Inputs& in) {
+  if (is_of_gradients(request)) return missing_gradient_bound_reason(in);
+  const Options& options = in.options;
   const Output* output = std::get_if<Output>(&request);
   if (!output || !row_of(*output).has_error_bound) return "for " + std::string(name_of(request));
   if (*output == Output::values || *output == Output::present_V || *output == Output::gates)

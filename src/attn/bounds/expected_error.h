@@ -90,7 +90,7 @@ Precision with_weights_in(Precision precision, std::string_view type);
 /// Why this output of the problem has no error bound; "" if it has one. There are bounds
 /// for queries, keys, values and, with dot products and softmax over keys, for everything from
 /// scores to output, with any masks. bounds/gradient_error.h has those of gradients.
-std::string missing_bound_reason(const Request& request, const Options& options);
+std::string missing_bound_reason(const Request& request, const Inputs& in);
 
 /// The precision in which this output of the problem is computed: `precision`, named after the
 /// products if `options` round their factors, which widens its bound.

@@ -296,13 +296,14 @@ class GradErrorOps : public TracedOps<ErrorOps, BoundedDerivatives> {
 
 }  // namespace
 
-std::string missing_gradient_bound_reason(const Options& options) {
+std::string missing_gradient_bound_reason(const Inputs& in) {
+  const Options& options = in.options;
   if (options.score != Score::dot) return "for gradients of score functions other than dot";
   if (options.normaliser != Normaliser::softmax)
     return "for gradients of normalisers other than softmax";
   if (options.softmax_axis != SoftmaxAxis::keys) return "with softmax.axis all";
   if (options.softmax_precision != SoftmaxPrecision::automatic) return "with softmax.precision";
-  if (!options.lse_sinks) return "with lse_sinks excluded";
+  if (in[Input::grad_logsumexp] && leaves_sinks_out(in)) return "with lse_sinks excluded";
   return "";
 }
 

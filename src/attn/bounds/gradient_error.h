@@ -35,7 +35,7 @@
 namespace attn {
 
 /// Why gradients, and delta, have no error bound; "" if they have one.
-std::string missing_gradient_bound_reason(const Options& options);
+std::string missing_gradient_bound_reason(const Inputs& in);
 
 /// Gradients or deltas and their error bounds, in the order of `requests`, computed together. Both
 /// as expected_error(): where a gradient, its operands or products are not finite, unspecified.

@@ -90,7 +90,8 @@ std::vector<Option> result_options(BatchArgs& args) {
                    join_or(format_names({}, {"folder"})) + "; default: npz")),
        integer("--bundle", args.bundle, {1, kMaxBundle}, "N",
                "write the results of N jobs to one .npz or .safetensors file"),
-       common(flag("--force", args.force, "replace existing results, the manifest and the summary")),
+       common(
+           flag("--force", args.force, "replace existing results, the manifest and the summary")),
        flag("--no-clobber", args.no_clobber, "skip jobs whose results exist"),
        common(
            text("--summary", args.summary, "FILE",

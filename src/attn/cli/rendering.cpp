@@ -308,9 +308,9 @@ HeatSource heat_source(const ResultFile& result, const std::string& requested,
   source.leading_axes = axes.leading;
   source.layers = axes.layers;
   const std::vector<std::string> labels = result.labels(source.name).axes;
-  const bool has_head_axis =
-      labels.empty() ? source.tensor.rank() == 4
-                     : std::find(labels.begin(), labels.end(), "head") != labels.end();
+  const bool has_head_axis = labels.empty()
+                                 ? source.tensor.rank() == 4
+                                 : std::find(labels.begin(), labels.end(), "head") != labels.end();
   source.description = with_superscript_t(description_of(own_name, has_head_axis));
   source.are_axes_certain = axes.known && result.made_by.find("job") != nullptr;
   const Json& made_by = made_by_of(result.made_by, source.name);

@@ -267,10 +267,9 @@ Command stats_command() {
                                   [args = args.get()] { return is_stream(args->output); }});
   command.conflicts.push_back(
       {"--similarity", "--token-ids", "no statistic of similarity depends on them"});
-  command.requirements.push_back(
-      {{"--similarity"},
-       "--by file or --by all; heads are compared over all batch items",
-       [args = args.get()] { return args->by != Grouping::item; }});
+  command.requirements.push_back({{"--similarity"},
+                                  "--by file or --by all; heads are compared over all batch items",
+                                  [args = args.get()] { return args->by != Grouping::item; }});
   command.action = [args] { return print_statistics(*args); };
   return command;
 }

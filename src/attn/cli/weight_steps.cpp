@@ -44,9 +44,10 @@ std::vector<std::string> what_hides(const Options& options,
   if (options.window != Window{}) names.emplace_back("window");
   if (options.chunk > 0) names.emplace_back("chunk");
   if (!options.mask_rule.empty()) names.emplace_back("mask_rule");
-  for (const Input input : {Input::bias, Input::mask, Input::key_mask, Input::query_lengths, Input::key_lengths,
-                            Input::key_starts, Input::tree_parents, Input::blocks, Input::documents,
-                            Input::key_documents, Input::cu_seqlens_q, Input::key_indices})
+  for (const Input input :
+       {Input::bias, Input::mask, Input::key_mask, Input::query_lengths, Input::key_lengths,
+        Input::key_starts, Input::tree_parents, Input::blocks, Input::documents,
+        Input::key_documents, Input::cu_seqlens_q, Input::key_indices})
     if (given(input)) names.emplace_back(name_of(Request{input}));
   return names;
 }

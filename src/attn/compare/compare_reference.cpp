@@ -28,8 +28,8 @@ namespace attn {
 namespace {
 
 /// Errors: usage, if the output has no error bound.
-void require_bound(const Request& output, const Options& options) {
-  const std::string why = missing_bound_reason(output, options);
+void require_bound(const Request& output, const Inputs& in) {
+  const std::string why = missing_bound_reason(output, in);
   if (!why.empty())
     throw Error(ErrorKind::usage,
                 "--reference: no error bound is known " + why + "; set --rtol, --atol or --ulp");
@@ -86,13 +86,13 @@ bool needs_baseline(const Gating& gating) {
 /// Whether the output is compared with error bounds. Those that decide nothing are computed for
 /// hints, if they are known. Errors: usage, if the output needs a bound and has none.
 bool has_bound(const Request& output, const Gating& gating, const ReferenceOptions& typed,
-               const Options& options) {
+               const Inputs& in) {
   if (typed.has_tolerance) return false;
   const bool is_needed =
       gating.gates.empty() || std::any_of(gating.gates.begin(), gating.gates.end(),
                                           [](const Gate* gate) { return gate->names("bound"); });
-  if (is_needed) require_bound(output, options);
-  return missing_bound_reason(output, options).empty();
+  if (is_needed) require_bound(output, in);
+  return missing_bound_reason(output, in).empty();
 }
 
 /// Whether a large output is best computed together with its bounds.
@@ -210,7 +210,7 @@ class ReferenceComparison {
       precisions_[i] = precision_of(job_.outputs[i], job_.options, std::move(precisions_[i]));
     gatings_ = gatings_of(matches_, precisions_, typed_, job_);
     for (std::size_t i = 0; i < matches_.size(); ++i)
-      bounded_.push_back(has_bound(job_.outputs[i], gatings_[i], typed_, job_.options));
+      bounded_.push_back(has_bound(job_.outputs[i], gatings_[i], typed_, prepared_.inputs));
   }
 
   CompareReport report() {
@@ -279,7 +279,7 @@ class ReferenceComparison {
       const Request& output = planned(i).request;
       const bool has_size = matches_[i].tensor.size() == element_count(planned(i).shape);
       if (is_of_gradients(output) && has_size &&
-          (bounded_[i] || (has_large && missing_bound_reason(output, job_.options).empty())))
+          (bounded_[i] || (has_large && missing_bound_reason(output, prepared_.inputs).empty())))
         gradients_->add(i, bounded_[i] ? precisions_[i] : *precision_named("f64"), has_large);
       if (gradients_->has_value(i)) continue;
       others.push_back(output);

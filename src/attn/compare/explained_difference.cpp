@@ -220,7 +220,7 @@ void explain_difference(const Job& job, const PreparedJob& prepared, const Plann
   Tolerance tolerance = pair.compared.tolerance;
   if (!pair.gates.empty() && !bounds && tolerance_text(tolerance).empty()) {
     tolerance = default_tolerance(pair.compared.a.dtype(), pair.compared.a.dtype());
-    if (missing_bound_reason(output, job.options).empty())
+    if (missing_bound_reason(output, prepared.inputs).empty())
       bounds = expected_error(output, prepared.inputs, precision);
   }
   const bool is_of_keys = planned.axes.contains(Axis::GD) || planned.axes.contains(Axis::GDv);

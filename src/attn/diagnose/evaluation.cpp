@@ -275,7 +275,7 @@ Evaluated evaluate(const Variant& given, Output output, const std::vector<std::s
     return evaluate_with_hidden(variant, wanted, rows, precision, known);
   const FullOutputs outputs(in, requests);
   Evaluated result{outputs.matrices(wanted), std::nullopt};
-  if (precision != nullptr && !counts_hidden && missing_bound_reason(wanted, in.options).empty())
+  if (precision != nullptr && !counts_hidden && missing_bound_reason(wanted, in).empty())
     result.bounds = outputs.matrices(wanted, expected_error(wanted, in, *precision, known));
   if (counts_hidden) {
     result = evaluate_with_hidden(variant, wanted, rows, precision, known);
@@ -311,7 +311,7 @@ Evaluated evaluate_given(const Variant& given, const Request& output, const Prec
   check_outputs({output}, in);
   const FullOutputs outputs(in, {output});
   Evaluated result{outputs.matrices(output), std::nullopt};
-  if (precision != nullptr && missing_bound_reason(output, options).empty())
+  if (precision != nullptr && missing_bound_reason(output, in).empty())
     result.bounds = outputs.matrices(output, expected_error(output, in, *precision));
   return result;
 }

@@ -272,11 +272,10 @@ constexpr Hypothesis kProjectionTable[] = {
     {"rotary.cache_ignored", kProjection,
      [](Variant& p, const Inputs& in) -> Found {
        if (!is_rotary(in) || in.P == 0) return std::nullopt;
-       const auto from_0 = [&](const Tensor& given) {
-         Tensor result = given;
-         const std::int64_t first = given.data<std::int64_t>()[0];
-         for (std::int64_t& x : result.mutable_data<std::int64_t>()) x -= std::min(x, first);
-         return result.shape()[0] == 1 ? result.reshaped({result.shape()[1]}) : result;
+       const auto from_0 = [](const Tensor& given) {
+         const auto all = given.data<std::int64_t>();
+         const std::int64_t first = all.empty() ? 0 : all[0];
+         return positions(given, [first](std::int64_t x) { return x - std::min(x, first); });
        };
        p.set(Input::position_ids, from_0(in.query_positions));
        p.set(Input::key_position_ids, from_0(in.key_positions));

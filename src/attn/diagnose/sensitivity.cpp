@@ -196,10 +196,11 @@ struct Subject {
 
 Sensitivity sensitivity(const Variant& given, Output output, const Test& test,
                         const std::atomic<bool>* stop) {
-  const std::string why = missing_bound_reason(output, given.options);
+  const Inputs in = make_inputs(given);
+  const std::string why = missing_bound_reason(output, in);
   if (!test.tolerance && !test.gate && !why.empty())
     throw Error(ErrorKind::usage, "no error bound is known " + why + "; set --rtol or --atol");
-  if (const Inputs in = make_inputs(given); in.B == 0 || in.rows.empty())
+  if (in.B == 0 || in.rows.empty())
     throw Error(ErrorKind::data, std::string(name_of(output)) +
                                      " has no elements, in which a test could see mistakes");
   const Subject subject(given, output, why.empty() && test.precision ? &*test.precision : nullptr);
