@@ -402,12 +402,13 @@ void score_numbers(std::size_t rows, std::size_t vectors, const T* query, const 
 /// While it exists, subnormal operands and results of this thread count as 0.
 class FlushesSubnormals {
  public:
-  FlushesSubnormals() { _mm_setcsr(saved_ | 0x8040); }
+  FlushesSubnormals() { _mm_setcsr(saved_ | kFlushToZero | kDenormalsAreZero); }
   ~FlushesSubnormals() { _mm_setcsr(saved_); }
   FlushesSubnormals(const FlushesSubnormals&) = delete;
   FlushesSubnormals& operator=(const FlushesSubnormals&) = delete;
 
  private:
+  static constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x40;  // of MXCSR
   unsigned saved_ = _mm_getcsr();
 };
 

@@ -135,6 +135,7 @@ HWY_NOINLINE void add_keys_to_rows(std::size_t count, std::size_t from, std::siz
     constexpr std::size_t kRows = decltype(r)::value;
     const WeightRows<T> some{rows.weights + first * rows.step, rows.step,
                              rows.total + first * rows.total_step, rows.total_step};
+    static_assert(vectors_at_once<Order>(kRows) > 1);  // as merge_columns() expects
     in_powers_of_two<vectors_at_once<Order>(kRows)>(
         Dv / kLanes<T>, [&](auto v, std::size_t at) ATTN_INLINE {
           add_keys<T, Element, Order, kRows, decltype(v)::value>(
