@@ -487,6 +487,31 @@ def test_matrices_of_any_layout_are_the_outputs(explain, outputs, job):
         assert_close(matrices(text)[name], result)
 
 
+# Batches. Two items of three tokens, with a memory of five.
+
+BATCH = {name: np.random.default_rng(21).integers(-3, 4, shape).astype(float) for name, shape in {
+    "embeddings": (2, 3, 4), "memory": (2, 5, 4), "W_Q": (4, 2), "W_K": (4, 2), "W_V": (4, 3), "W_O": (3, 2)}.items()}
+
+
+def lists_of(arrays):
+    return {name: array.tolist() for name, array in arrays.items()}
+
+
+def first_item_of(batch):
+    """The matrices of its first item."""
+    x, m = batch["embeddings"][0], batch.get("memory", batch["embeddings"])[0]
+    q, k, v = x @ batch["W_Q"], m @ batch["W_K"], m @ batch["W_V"]
+    c = softmax(q @ k.T / np.sqrt(2)) @ v
+    return {"X": x, "Q": q, "K": k, "V": v, "C": c, "Y": c @ batch["W_O"]}
+
+
+def test_memory_is_that_of_the_first_item(explain, tmp_path):
+    found = matrices(explain(lists_of(BATCH), "-o", "o.npz"))
+    for name, wanted in (first_item_of(BATCH) | {"M": BATCH["memory"][0]}).items():
+        assert_close(found[name], wanted)
+    assert (tmp_path / "o.npz").exists()
+
+
 # Formats.
 
 

@@ -327,7 +327,7 @@ class Explainer {
     std::vector<Math> formula = {name(source), subscript(name("W"), name(letter))};
     std::vector<Equation> equations;
     if (source == "M" && projection.result == Output::keys)
-      equations.push_back(given(name(source), of_keys(memory())));
+      equations.push_back(given(name(source), of_keys(from_.first(Input::memory))));
     equations.push_back(given(formula.back(), matrix_math(*weights)));
     if (const auto bias = from_.bias_of(projection.bias, result.columns)) {
       formula.push_back(sign("+"));
@@ -341,14 +341,6 @@ class Explainer {
     rights.push_back(of_keys(result));
     equations.push_back({name(letter), std::move(rights)});
     lines(std::move(equations));
-  }
-
-  /// That of the first batch item.
-  FormulaMatrix memory() const {
-    const Tensor& all = from_.input(Input::memory);
-    const std::size_t rank = all.rank(), rows = all.shape()[rank - 2], columns = all.shape().back();
-    return {rows, columns,
-            rank == 2 ? all : all.range(0, rows * columns).reshaped({rows, columns})};
   }
 
   void project_keys_and_values() {

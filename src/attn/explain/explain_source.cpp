@@ -89,8 +89,12 @@ FormulaMatrix ExplainSource::matrix(Output output) const {
   return matrix_of(tensor.rank() == 3 ? tensor.at(job_.options.heads > 0 ? head : 0) : tensor);
 }
 
-FormulaMatrix ExplainSource::first(Output output) const {
-  const Tensor& tensor = at(outputs_, output);
+FormulaMatrix ExplainSource::first(Output output) const { return first_item(at(outputs_, output)); }
+FormulaMatrix ExplainSource::first(Input input) const {
+  return first_item(at(job_.tensors, input));
+}
+
+FormulaMatrix ExplainSource::first_item(const Tensor& tensor) const {
   return matrix_of(tensor.rank() == 3 ? tensor.at(0) : tensor);
 }
 

@@ -35,8 +35,9 @@ class ExplainSource {
   /// This head's matrix of an output with heads. With grouped heads, several query heads share the
   /// matrices of keys and values.
   FormulaMatrix matrix(Output output) const;
-  /// The first batch of an output without a head axis.
+  /// The first batch item of an output or input without a head axis.
   FormulaMatrix first(Output output) const;
+  FormulaMatrix first(Input input) const;
   /// The concatenated contexts of all heads, first batch.
   FormulaMatrix joined_context() const;
   /// This head's columns of W_Q, W_K or W_V, if the job has them.
@@ -46,6 +47,7 @@ class ExplainSource {
 
  private:
   std::size_t heads_of(Output output) const;
+  FormulaMatrix first_item(const Tensor& tensor) const;
   void choose_query(const ExplainChoice& choice);
   std::size_t default_query() const;
 
