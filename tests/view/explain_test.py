@@ -512,6 +512,55 @@ def test_memory_is_that_of_the_first_item(explain, tmp_path):
     assert (tmp_path / "o.npz").exists()
 
 
+def with_batch_second(batch):
+    return {name: array.swapaxes(0, 1) if array.ndim == 3 else array for name, array in batch.items()}
+
+
+@pytest.mark.parametrize("options", [{"batch_axis": "second"}, {"convention": "torch-mha", "heads": 1, "weights_layout": "in-out"}],
+                         ids=["option", "convention"])
+def test_first_item_of_a_second_axis(explain, options):
+    found = matrices(explain({**lists_of(with_batch_second(BATCH)), **options}))
+    for name, wanted in (first_item_of(BATCH) | {"M": BATCH["memory"][0]}).items():
+        assert_close(found[name], wanted)
+
+
+def test_heads_of_a_second_axis_are_joined(explain):
+    """Two heads of one column each, without a memory; the causal default is the last query."""
+    batch = {name: BATCH[name] for name in ("embeddings", "W_Q", "W_K")} | {"W_V": BATCH["W_K"], "W_O": BATCH["W_Q"].T}
+    x, contexts = batch["embeddings"][0], []
+    for head in range(2):
+        q, k = (x @ batch[name][:, [head]] for name in ("W_Q", "W_K"))
+        contexts.append(softmax(np.where(np.tri(3, dtype=bool), q @ k.T, -np.inf)) @ k)
+    text = explain({**lists_of(with_batch_second(batch)), "heads": 2, "batch_axis": "second", "causal": True})
+    assert "query 2, row 2" in text
+    found = matrices(text)
+    assert_close(found["C"], np.hstack(contexts))
+    assert_close(found["Y"], np.hstack(contexts) @ batch["W_O"])
+
+
+def test_heads_of_tokens_in_a_row_are_joined(explain):
+    """Layout thd: (tokens, heads, D)."""
+    rng = np.random.default_rng(22)
+    q, k, v = (rng.standard_normal((4, 3, 2)) for _ in "qkv")
+    text = explain({**lists_of({"Q": q, "K": k, "V": v, "W_O": np.eye(6)}), "layout": "thd"})
+    contexts = [softmax(q[:, h] @ k[:, h].T / np.sqrt(2)) @ v[:, h] for h in range(3)]
+    assert_close(matrices(text)["C"], np.hstack(contexts))
+
+
+def test_gradients_with_a_second_axis(explain):
+    """Of one item: the tensors are (L, 1, M)."""
+    one = {name: array[:1] if array.ndim == 3 else array for name, array in BATCH.items() if name != "W_O"}
+    of_context = np.random.default_rng(23).standard_normal((1, 3, 3))
+    text = explain({**lists_of(with_batch_second(one | {"grad_context": of_context})), "batch_axis": "second"},
+                   "--outputs", "grad_W_K")
+    x, m = one["embeddings"][0], one["memory"][0]
+    of = gradients(x @ one["W_Q"], m @ one["W_K"], m @ one["W_V"], of_context[0], scale=2 ** -0.5)
+    found = matrices(text)
+    assert_close(found["\\mathrm{dC}"], of_context[0])
+    assert_close(found["\\mathrm{dW}_{K}"], m.T @ of["dK"])
+    assert_close(found["\\mathrm{dX}"], of["dQ"] @ one["W_Q"].T)
+
+
 # Formats.
 
 

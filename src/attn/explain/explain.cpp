@@ -144,10 +144,7 @@ class Explainer {
     if (options.bf16_products) return "products in another precision";
     if (from_.has(Output::gates) || any_of({Input::W_UV}) || options.input_norm != QkNorm::none)
       return "gates, norms or values from latent vectors";
-    const bool is_projected = from_.has(Output::inputs);
-    if (is_projected &&
-        from_.first(Output::inputs).rows != *(from_.input(Input::embeddings).shape().end() - 2))
-      return "some rows only";
+    if (from_.has(Output::inputs) && !options.rows.empty()) return "some rows only";
     return "";
   }
 
@@ -532,7 +529,9 @@ class Explainer {
   }
 
   void join_heads() {
-    const bool joined = from_.output(Output::context).rank() < 4 || from_.has(Output::output);
+    const bool are_apart =
+        from_.output(Output::context).rank() == 4 || from_.options().layout == Layout::thd;
+    const bool joined = !are_apart || from_.has(Output::output);
     if (from_.heads() > 1 && joined) {
       heading("Concatenated heads");
       const FormulaMatrix context = from_.joined_context();

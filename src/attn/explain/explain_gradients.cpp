@@ -19,26 +19,8 @@ using math::superscript;
 
 Math transposed(const Math& letter) { return superscript(letter, name("T")); }
 
-FormulaMatrix filled(std::size_t rows, std::size_t columns,
-                     const std::function<double(std::size_t, std::size_t)>& at) {
-  FormulaMatrix matrix{rows, columns, Tensor(DType::f64, {rows, columns})};
-  std::size_t k = 0;
-  for (double& element : matrix.elements.mutable_data<double>()) {
-    element = at(k / columns, k % columns);
-    ++k;
-  }
-  return matrix;
-}
-
 FormulaMatrix transposed(const FormulaMatrix& a) {
   return filled(a.columns, a.rows, [&](std::size_t i, std::size_t j) { return a.at(j, i); });
-}
-
-/// The rows of the first batch item of a tensor with one head.
-FormulaMatrix first_item(const Tensor& tensor) {
-  const Tensor item = tensor.rank() > 2 ? tensor.at(0) : tensor;
-  const std::size_t columns = item.shape().back();
-  return {item.size() / columns, columns, item};
 }
 
 /// factor A B. A term with the factor 0 is 0.
@@ -70,11 +52,11 @@ class GradientStages {
   GradientStages(const ExplainSource& from, const GradientLayout& layout)
       : from_(from),
         layout_(layout),
-        of_context_(first_item(from.input(Input::grad_context))),
         q_(from.matrix(Output::queries)),
         k_(from.matrix(Output::keys)),
         v_(from.matrix(Output::values)),
         weights_(from.matrix(Output::weights)),
+        of_context_{weights_.rows, v_.columns, from.input(Input::grad_context)},
         query_(from.query()),
         key_(layout.key) {}
 
@@ -193,7 +175,7 @@ class GradientStages {
     if (!from_.has(Output::inputs)) return;
     const bool has_memory = from_.given(Input::memory);
     const FormulaMatrix x = from_.first(Output::inputs);
-    const FormulaMatrix m = has_memory ? first_item(from_.input(Input::memory)) : x;
+    const FormulaMatrix m = has_memory ? from_.first(Input::memory) : x;
     std::vector<Equation> equations;
     std::vector<Math> terms;
     std::optional<FormulaMatrix> of_inputs;
@@ -226,7 +208,8 @@ class GradientStages {
 
   const ExplainSource& from_;
   const GradientLayout& layout_;
-  const FormulaMatrix of_context_, q_, k_, v_, weights_;
+  const FormulaMatrix q_, k_, v_, weights_;
+  const FormulaMatrix of_context_;  ///< of one head, in any layout
   const std::size_t query_, key_;
   FormulaMatrix of_values_, of_weights_, of_scores_, of_queries_, of_keys_;
   std::vector<GradientStage> stages_;

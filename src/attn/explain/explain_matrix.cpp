@@ -49,6 +49,17 @@ FormulaMatrix matrix_of(const Tensor& tensor) {
   return {tensor.rank() < 2 ? 1 : tensor.shape()[0], tensor.shape().back(), tensor};
 }
 
+FormulaMatrix filled(std::size_t rows, std::size_t columns,
+                     const std::function<double(std::size_t, std::size_t)>& at) {
+  FormulaMatrix matrix{rows, columns, Tensor(DType::f64, {rows, columns})};
+  std::size_t k = 0;
+  for (double& element : matrix.elements.mutable_data<double>()) {
+    element = at(k / columns, k % columns);
+    ++k;
+  }
+  return matrix;
+}
+
 std::vector<std::size_t> edges(std::size_t count, const std::vector<std::size_t>& also) {
   std::vector<std::size_t> indices;
   for (std::size_t i = 0; i < count; ++i)

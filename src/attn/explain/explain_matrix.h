@@ -25,6 +25,10 @@ bool equal(const FormulaMatrix& a, const FormulaMatrix& b);
 /// A tensor of one or two axes.
 FormulaMatrix matrix_of(const Tensor& tensor);
 
+/// The matrix, f64, whose elements are at(row, column).
+FormulaMatrix filled(std::size_t rows, std::size_t columns,
+                     const std::function<double(std::size_t, std::size_t)>& at);
+
 /// The indices 0 to count - 1; if there are more than six, the first and last three, and `also`.
 std::vector<std::size_t> edges(std::size_t count, const std::vector<std::size_t>& also = {});
 

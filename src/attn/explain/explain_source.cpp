@@ -95,12 +95,16 @@ FormulaMatrix ExplainSource::first(Input input) const {
 }
 
 FormulaMatrix ExplainSource::first_item(const Tensor& tensor) const {
-  return matrix_of(tensor.rank() == 3 ? tensor.at(0) : tensor);
+  if (tensor.rank() != 3) return matrix_of(tensor);
+  if (!job_.options.batch_second) return matrix_of(tensor.at(0));
+  const Shape& shape = tensor.shape();  // (L, B, M)
+  const FormulaMatrix all{shape[0], shape[1] * shape[2], tensor};
+  return filled(shape[0], shape[2], [&](std::size_t i, std::size_t j) { return all.at(i, j); });
 }
 
 FormulaMatrix ExplainSource::joined_context() const {
-  if (at(outputs_, Output::context).rank() < 4) return first(Output::context);
-  const Tensor heads = at(outputs_, Output::head_context).at(0);  // (H, L, Dv)
+  const Tensor& all = at(outputs_, Output::head_context);
+  const Tensor heads = all.rank() == 4 ? all.at(0) : all;  // (H, L, Dv)
   const Shape& shape = heads.shape();
   return matrix_of(side_by_side(heads.reshaped({1, shape[0], shape[1], shape[2]})).at(0));
 }
