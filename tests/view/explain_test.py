@@ -561,6 +561,42 @@ def test_gradients_with_a_second_axis(explain):
     assert_close(found["\\mathrm{dX}"], of["dQ"] @ one["W_Q"].T)
 
 
+# Matrices without rows or columns.
+
+
+@pytest.fixture
+def empty(tmp_path):
+    """Writes empty.npy, an array of this shape, and returns its name."""
+    def empty(*shape):
+        np.save(tmp_path / "empty.npy", np.zeros(shape))
+        return "empty.npy"
+    return empty
+
+
+@pytest.mark.parametrize("suffix", ["txt", "md", "html", "tex"])
+def test_all_keys_are_of_the_past(explain, empty, tmp_path, suffix):
+    keys = empty(0, 2)
+    text = explain({"Q": [[1, 2]], "K": keys, "V": keys, "past_K": [[1, 0], [0, 1]], "past_V": [[1, 2], [3, 4]]},
+                   "-o", "o.npz", suffix=suffix)
+    assert "There are no new keys and values" in text
+    assert (tmp_path / "o.npz").exists()
+    assert not list(tmp_path.glob(".attn-tmp-*"))
+    if suffix == "md":
+        a = softmax(np.array([[1, 2]]) / np.sqrt(2))
+        found = matrices(text)
+        assert_close(found["K"], np.eye(2))
+        assert_close(found["C"], a @ [[1, 2], [3, 4]])
+    if suffix == "txt":
+        assert "  K = empty\n" in text
+
+
+def test_all_keys_are_appended(explain, empty):
+    keys = empty(0, 2)
+    text = explain({"Q": [[1, 2]], "K": keys, "V": keys, "zero_key": True}, suffix="txt")
+    assert "K is (0, 2)." in text
+    assert "S is (1, 1)." in text
+
+
 # Formats.
 
 

@@ -347,7 +347,9 @@ class Explainer {
     given_or_projected(kKeys);
     given_or_projected(kValues);
     if (!from_.given(Input::past_K)) return;
-    words("The keys and values of the past come first; queries see these too.");
+    words(from_.matrix(Output::keys).rows == 0
+              ? "There are no new keys and values: queries see those of the past."
+              : "The keys and values of the past come first; queries see these too.");
     lines({given(name("K"), of_keys(keys())), given(name("V"), of_keys(values()))});
   }
 

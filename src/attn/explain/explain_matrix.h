@@ -39,7 +39,7 @@ struct MatrixLabels {
 };
 
 /// The matrix in brackets; a large one is abbreviated with dots, but not its `shown_rows` and
-/// `shown_columns`. Labels are cut to 12 columns.
+/// `shown_columns`. Labels are cut to 12 columns. One without elements is the word "empty".
 Math matrix_math(const FormulaMatrix& matrix, const MatrixLabels& labels = {});
 
 /// s_{i,j}
