@@ -597,6 +597,35 @@ def test_all_keys_are_appended(explain, empty):
     assert "S is (1, 1)." in text
 
 
+@pytest.mark.parametrize("suffix", ["txt", "md", "html", "tex"])
+def test_values_without_columns(explain, empty, suffix):
+    text = explain({"Q": [[1, 2]], "K": [[1, 2], [3, 4], [5, 6]], "V": empty(3, 0)}, suffix=suffix)
+    assert "V is (3, 0)." in text
+    assert "C is (1, 0)." in text.replace("\n", " ")
+    if suffix == "md":
+        assert_close(matrices(text)["A"], softmax(np.array([[5, 11, 17]]) / np.sqrt(2)))
+    if suffix == "txt":
+        assert "  V = empty\n" in text
+        assert "  C = A V = empty\n" in text
+
+
+@pytest.mark.parametrize("suffix", ["txt", "md", "html", "tex"])
+def test_queries_without_columns(explain, empty, suffix):
+    text = explain({"Q": empty(2, 0), "K": empty(2, 0), "V": [[1], [2]], "scale": 1},
+                   suffix=suffix)
+    assert "Q is (2, 0)." in text
+    if suffix == "md":
+        assert_close(matrices(text)["A"], np.full((2, 2), 0.5))
+        assert_close(matrices(text)["C"], np.full((2, 1), 1.5))
+
+
+def test_projections_to_no_columns(explain, empty):
+    """The widths of values, and of their bias, are 0."""
+    text = explain({"embeddings": [[1, 2], [3, 4]], "W_V": empty(2, 0), "b_V": [], "grad_context": empty(2, 0)},
+                   "--outputs", "weights,delta", suffix="txt")
+    assert "V = X W_V + b_V = empty" in re.sub(" +", " ", text)
+
+
 # Formats.
 
 

@@ -158,7 +158,7 @@ class Explainer {
   }
   void words(const std::string& text) { steps_.blocks.emplace_back(Paragraph{text}); }
   void lines(std::vector<Equation> equations) {
-    steps_.blocks.emplace_back(Derivation{std::move(equations)});
+    if (!equations.empty()) steps_.blocks.emplace_back(Derivation{std::move(equations)});
   }
   static Equation given(Math left, Math matrix) {
     return {std::move(left), {std::move(matrix)}, Equation::Given::all};
@@ -495,7 +495,7 @@ class Explainer {
         worked.push_back({of_query("a'", j),
                           {fraction(number(weights.at(query_, j)), number(1 - p)),
                            number(result.at(query_, j))}});
-    if (!worked.empty()) lines(std::move(worked));
+    lines(std::move(worked));
   }
 
   void mix() {

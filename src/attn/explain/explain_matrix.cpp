@@ -72,7 +72,7 @@ std::vector<std::size_t> edges(std::size_t count, const std::vector<std::size_t>
 Math matrix_math(const FormulaMatrix& matrix, const MatrixLabels& labels) {
   const std::vector<std::size_t> rows = edges(matrix.rows, labels.shown_rows),
                                  columns = edges(matrix.columns, labels.shown_columns);
-  if (matrix.rows == 0) return math::name("empty");
+  if (matrix.rows == 0 || matrix.columns == 0) return math::name("empty");
   std::size_t width = columns.size();  // with dots
   for (std::size_t k = 1; k < columns.size(); ++k)
     width += has_gap(columns[k - 1], columns[k]) ? 1 : 0;

@@ -120,6 +120,7 @@ std::optional<FormulaMatrix> ExplainSource::weights_of(Output weight_heads) cons
 std::optional<FormulaMatrix> ExplainSource::bias_of(Input bias, std::size_t width) const {
   if (!given(bias)) return std::nullopt;
   const Tensor& all = input(bias);
+  if (width == 0) return FormulaMatrix{1, 0, all};
   const std::size_t parts = all.size() / width;  // one per head
   return matrix_of(all.reshaped({parts, width}).at(head_ * parts / heads_));
 }
