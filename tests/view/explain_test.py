@@ -224,6 +224,33 @@ def test_gradients_are_explained(explain, options, arguments):
             assert stated[f"\\mathrm{{{letter}}}_{{{row},{column}}}"] == pytest.approx(wanted, rel=1e-5, abs=1e-12)
 
 
+def test_context_is_divided_by_o_scale(explain):
+    text = explain({**JOB, "o_scale": 2.5})
+    context = softmax(SCALED) @ V / 2.5
+    assert_close(matrices(text)["C"], context)
+    stated = numbers_of(text)
+    for column in range(2):
+        assert stated[f"c_{{0,{column}}}"] == pytest.approx(context[0, column], rel=1e-5)
+    assert r"\frac{AV}{2.5}" in text
+    assert "divided by the option o\\_scale." in text
+    gates = RNG.standard_normal((3, 2))
+    text = explain({**JOB, "o_scale": 2.5, "gate": gates.tolist()})
+    assert_close(matrices(text)["C"], context / (1 + np.exp(-gates)))
+    assert r"\frac{G\odot AV}{2.5}" in text
+
+
+def test_gradients_are_divided_by_o_scale(explain, outputs):
+    job = {**JOB, "o_scale": 2.5, "grad_context": GRAD.tolist()}
+    text = explain(job, "--outputs", "grad_V", "--explain-query", "1")
+    found, results = matrices(text), outputs(job, "grad_Q", "grad_K", "grad_V")
+    assert_close(found["\\mathrm{dC}"], GRAD)
+    for name, wanted in gradients(Q, K, V, GRAD / 2.5).items():
+        assert_close(found["\\delta " if name == "δ" else f"\\mathrm{{{name}}}"], wanted)
+        if f"grad_{name[1:]}" in results:
+            np.testing.assert_allclose(results[f"grad_{name[1:]}"], wanted, rtol=1e-12)
+    numbers_of(text, 20)
+
+
 def test_gradients_of_projections_are_explained(explain):
     """The four words: each word is a row of the identity or a sum of two, so that products are easy to follow."""
     x = np.array([[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1]])

@@ -962,6 +962,15 @@ class TestWhyThisWeight:
         assert (found["valueWidth"], found["note"]) == (
             0, "The result has no values. To see what this key adds to the context, compute it with --outputs weights,queries,keys,values.")
 
+    @pytest.mark.parametrize("keys, note", [
+        ({}, ""), ({"gate": [[[[0.5], [1.0]]] * 2]}, "Each element is then multiplied by its output gate."),
+        ({"o_scale": 2.5}, "Each element is then divided by the option o_scale, 2.5."),
+        ({"o_scale": 2, "gate": [[[[0.5], [1.0]]] * 2]},
+         "Each element is then multiplied by its output gate and divided by the option o_scale, 2.")],
+        ids=["plain", "gate", "o_scale", "both"])
+    def test_what_follows_the_sum_of_values_is_named(self, why, keys, note):
+        assert why(self.ALL, **keys)["note"] == note
+
     def test_dropout_needs_the_weights_after_it(self, why):
         dropout = {"dropout_mask": [[True, False, True]] * 2, "dropout_p": 0.25}
         found = why(self.ALL, **dropout)

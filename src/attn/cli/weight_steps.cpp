@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "attn/base/number_text.h"
 #include "attn/base/text.h"
 #include "attn/job/recorded_options.h"
 #include "attn/problem/mask.h"
@@ -202,12 +203,17 @@ class StepsReader {
 
   void set_values(std::optional<HeadVectors> values, const std::function<bool(Input)>& given) {
     const HeadVectors& keys = steps_.keys;
-    if (!values || values->heads != keys.heads || !fits(*values, steps_.queries, keys.count()))
+    if (!values || values->heads != keys.heads || !fits(*values, steps_.queries, keys.count())) {
       steps_.note = "The values of the result do not match its keys, so the context is not shown.";
-    else
-      steps_.values = std::move(values);
-    if (steps_.values && (given(Input::gate) || given(Input::W_gate)))
-      steps_.note = "Each element is then multiplied by its output gate.";
+      return;
+    }
+    steps_.values = std::move(values);
+    const bool has_gates = given(Input::gate) || given(Input::W_gate);
+    std::string then = has_gates ? "multiplied by its output gate" : "";
+    if (const double o_scale = steps_.options.o_scale; o_scale != 1)
+      then += std::string(has_gates ? " and " : "") + "divided by the option o_scale, " +
+              six_digits(o_scale);
+    if (!then.empty()) steps_.note = "Each element is then " + then + ".";
   }
 
   const ResultFile& result_;

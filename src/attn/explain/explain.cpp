@@ -509,24 +509,31 @@ class Explainer {
           shape("C", result));
     const bool is_rounded = from_.options().bf16_products;
     if (is_rounded) words("The weights and values are rounded to bfloat16 before the product.");
+    const Options& options = from_.options();
+    const std::string over = options.o_scale == 1 ? "" : " and divided by the option o_scale";
     if (from_.has(Output::gates)) {
-      words("Each element is then multiplied by its output gate.");
+      words("Each element is then multiplied by its output gate" + over + ".");
       const FormulaMatrix gates = from_.matrix(Output::gates);
       return lines({given(name("G"), of_queries(gates)),
                     {name("C"),
-                     {row({name("G"), sign("⊙"), name(letter), name("V")}), of_queries(result)}}});
+                     {over_o_scale(row({name("G"), sign("⊙"), name(letter), name("V")}), options),
+                      of_queries(result)}}});
     }
-    lines({{name("C"), {row({name(letter), name("V")}), of_queries(result)}}});
+    if (!over.empty()) words("Each element is then divided by the option o_scale.");
+    lines(
+        {{name("C"), {over_o_scale(row({name(letter), name("V")}), options), of_queries(result)}}});
     if (v.rows != weights.columns || is_rounded) return;
     std::vector<Equation> worked;
     for (const std::size_t d : edges(result.columns))
-      worked.push_back(
-          {of_query("c", d),
-           {sum(
-                weights.columns,
-                [&](std::size_t j) { return product(weights.at(query_, j), v.at(j, d)); },
-                largest_),
-            number(result.at(query_, d))}});
+      worked.push_back({of_query("c", d),
+                        {over_o_scale(sum(
+                                          weights.columns,
+                                          [&](std::size_t j) {
+                                            return product(weights.at(query_, j), v.at(j, d));
+                                          },
+                                          largest_),
+                                      options),
+                         number(result.at(query_, d))}});
     lines(std::move(worked));
   }
 

@@ -83,27 +83,37 @@ class GradientStages {
   /// x times the scale of the scores, as text.
   Math scaled(const Math& x) const { return attn::scaled(x, double(q_.columns), from_.options()); }
 
+  Math over_o_scale(const Math& x) const { return attn::over_o_scale(x, from_.options()); }
+
   void values() {
-    of_values_ = product_of(transposed(weights_), of_context_);
+    const double o_scale = from_.options().o_scale;
+    of_values_ = product_of(transposed(weights_), of_context_, 1 / o_scale);
     stages_.push_back(
         {"Gradient of the values",
          "dC is the derivative of a loss with respect to the context C, and the gradients follow "
          "from it in the opposite order. A value is part of the context of each query, with its "
-         "weight: dV sums the rows of dC, times a column of A. The numbers are those of " +
-             key_name() + ".",
+         "weight: dV sums the rows of dC, times a column of A" +
+             std::string(o_scale == 1 ? "" : ", and is divided by o_scale, as C is") +
+             ". The numbers are those of " + key_name() + ".",
          {{{{name("dC"), {of_queries(of_context_)}, Equation::Given::all},
-            {name("dV"), {row({transposed(name("A")), name("dC")}), of_keys(of_values_)}}}},
-          worked_row("dv", key_, transposed(weights_), of_context_, of_values_)}});
+            {name("dV"),
+             {over_o_scale(row({transposed(name("A")), name("dC")})), of_keys(of_values_)}}}},
+          worked_row("dv", key_, transposed(weights_), of_context_, of_values_,
+                     [&](const Math& sum) { return over_o_scale(sum); })}});
   }
 
   void weights() {
-    of_weights_ = product_of(of_context_, transposed(v_));
+    const double o_scale = from_.options().o_scale;
+    of_weights_ = product_of(of_context_, transposed(v_), 1 / o_scale);
     stages_.push_back(
         {"Gradient of the weights",
          "A weight multiplies the value of its key, so its derivative is the product of that "
-         "value and the row of dC.",
-         {{{{name("dA"), {row({name("dC"), transposed(name("V"))}), of_both(of_weights_)}}}},
-          worked_row("da", query_, of_context_, transposed(v_), of_weights_)}});
+         "value and the row of dC" +
+             std::string(o_scale == 1 ? "." : ", divided by o_scale."),
+         {{{{name("dA"),
+             {over_o_scale(row({name("dC"), transposed(name("V"))})), of_both(of_weights_)}}}},
+          worked_row("da", query_, of_context_, transposed(v_), of_weights_,
+                     [&](const Math& sum) { return over_o_scale(sum); })}});
   }
 
   void scores() {

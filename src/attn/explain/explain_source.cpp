@@ -154,6 +154,10 @@ std::vector<Math> score_formula(const Options& options) {
   return {};
 }
 
+Math over_o_scale(const Math& value, const Options& options) {
+  return options.o_scale == 1 ? value : fraction(value, number(options.o_scale));
+}
+
 namespace {
 
 Math with_scale(const Math& value, double width, const Options& options) {

@@ -67,6 +67,9 @@ bool plain_softmax(const ExplainSource& source);
 /// "Q K^T" or "cos(Q, K)"; empty for other score functions.
 std::vector<Math> score_formula(const Options& options);
 
+/// `value` divided by o_scale.
+Math over_o_scale(const Math& value, const Options& options);
+
 /// `value` with scale and softcap applied. `width` is D.
 Math scaled(const Math& value, double width, const Options& options);
 
