@@ -251,6 +251,28 @@ def test_gradients_are_divided_by_o_scale(explain, outputs):
     numbers_of(text, 20)
 
 
+@pytest.mark.parametrize("query", [0, 1])
+def test_gradients_of_uniform_weights(explain, outputs, query):
+    """Those of query 0, which sees no key, are constants."""
+    job = {**JOB, "mask": [[False] * 4, [True] * 4, [True, False, True, True]], "empty_rows": "uniform",
+           "grad_context": GRAD.tolist()}
+    names = ("grad_Q", "grad_K", "grad_V")
+    text = explain(job, "--outputs", ",".join(names), "--explain-query", query)
+    found, results = matrices(text), outputs(job, *names)
+    a = softmax(np.where(np.array(job["mask"]), SCALED, -1e9))
+    assert_close(found["A"], np.where(np.arange(3)[:, None] == 0, 0.25, a))
+    of_scores = a * (GRAD @ V.T - (a * (GRAD @ V.T)).sum(1, keepdims=True))
+    of_scores[0] = 0
+    for name, wanted in {"dV": found["A"].T @ GRAD, "dS": of_scores, "dQ": of_scores @ K / 2,
+                         "dK": of_scores.T @ Q / 2}.items():
+        np.testing.assert_allclose(found[f"\\mathrm{{{name}}}"], wanted, rtol=1e-5, atol=1e-6)
+        if f"grad_{name[1:]}" in results:
+            np.testing.assert_allclose(results[f"grad_{name[1:]}"], wanted, rtol=1e-5, atol=1e-6)
+    assert "see no key are equal, as the option empty\\_rows says" in text
+    assert "sees no key do not depend on the scores" in text
+    numbers_of(text, 15)
+
+
 def test_gradients_of_projections_are_explained(explain):
     """The four words: each word is a row of the identity or a sum of two, so that products are easy to follow."""
     x = np.array([[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1]])
@@ -269,7 +291,8 @@ def test_gradients_of_projections_are_explained(explain):
 @pytest.mark.parametrize("job, reason", [
     ({"softcap": 2}, "a softcap"), ({"sinks": [1]}, "another normaliser than softmax over keys"),
     ({"rotary": {"kind": "half"}}, "queries or keys that are clipped"), ({"zero_key": True}, "keys that are appended"),
-    ({"grad_logsumexp": [1.0, 2.0, 3.0]}, "grad_logsumexp")])
+    ({"grad_logsumexp": [1.0, 2.0, 3.0]}, "grad_logsumexp"),
+    ({"mask": [[False] * 4, [True] * 4, [True] * 4], "empty_rows": "nan"}, "a query that sees no key and has weights NaN")])
 def test_gradients_that_are_not_explained(explain, job, reason):
     text = explain({**JOB, **job, "grad_context": GRAD.tolist()}, "--outputs", "grad_Q")
     assert f"Gradients are not explained for a job with {reason}" in text.replace("\\_", "_").replace("\n", " ")

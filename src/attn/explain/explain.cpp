@@ -437,6 +437,17 @@ class Explainer {
     picture(scores, weights);
   }
 
+  /// Which weights are not quotients of exponentials; "" if these are 0.
+  std::string weights_without_keys(const FormulaMatrix& weights) const {
+    const EmptyRows empty_rows = from_.options().empty_rows;
+    std::size_t i = 0;  // padded queries have weights 0
+    while (i < weights.rows && (weights.at(i, 0) == 0 || !from_.sees_none(i))) ++i;
+    if (empty_rows == EmptyRows::zero || i == weights.rows) return "";
+    return std::string(" The weights of queries that see no key are ") +
+           (empty_rows == EmptyRows::uniform ? "equal" : "NaN") +
+           ", as the option empty_rows says.";
+  }
+
   void work_out_softmax(const FormulaMatrix& scores, const FormulaMatrix& weights) {
     const bool whole = from_.options().softmax_axis == SoftmaxAxis::all;
     const std::size_t begin = whole ? 0 : query_ * scores.columns;
@@ -445,7 +456,7 @@ class Explainer {
         "Exponentials, divided by their sum over " +
         std::string(whole ? "the whole matrix" : "the keys") +
         ". Subtracting the largest score first prevents overflow and does not change the result." +
-        shape("A", weights));
+        shape("A", weights) + weights_without_keys(weights));
     const Math s = name(scores_letter_);
     const Math terms = superscript(name("e"), row({s, sign("−"), sign("max"), s}));
     lines({{name("A"), {fraction(terms, row({sign("Σ"), terms})), of_queries_and_keys(weights)}}});

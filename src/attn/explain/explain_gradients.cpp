@@ -1,5 +1,6 @@
 #include "attn/explain/explain_gradients.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -116,8 +117,19 @@ class GradientStages {
                      [&](const Math& sum) { return over_o_scale(sum); })}});
   }
 
+  /// Whether each row has weights that are not 0 and do not depend on the scores. Those of visible
+  /// scores of minus infinity are NaN.
+  std::vector<bool> constant_rows() const {
+    std::vector<bool> rows(weights_.rows);
+    if (from_.options().empty_rows == EmptyRows::uniform)
+      for (std::size_t i = 0; i < rows.size(); ++i)
+        rows[i] = from_.sees_none(i) && weights_.at(i, 0) > 0;
+    return rows;
+  }
+
   void scores() {
     const std::size_t S = weights_.columns;
+    const std::vector<bool> is_constant = constant_rows();
     const FormulaMatrix mean = filled(weights_.rows, 1, [&](std::size_t i, std::size_t) {
       double total = 0;
       for (std::size_t j = 0; j < S; ++j)
@@ -126,8 +138,9 @@ class GradientStages {
     });
     of_scores_ = filled(weights_.rows, S, [&](std::size_t i, std::size_t j) {
       const double a = weights_.at(i, j);
-      return a == 0 ? 0 : a * (of_weights_.at(i, j) - mean.at(i, 0));
+      return a == 0 || is_constant[i] ? 0 : a * (of_weights_.at(i, j) - mean.at(i, 0));
     });
+    const bool has_constants = std::count(is_constant.begin(), is_constant.end(), true) > 0;
     Derivation worked{{{subscript(name("δ"), name(std::to_string(query_))),
                         {sum(S,
                              [&](std::size_t j) {
@@ -135,18 +148,25 @@ class GradientStages {
                              }),
                          number(mean.at(query_, 0))}}}};
     for (const std::size_t j : edges(S))
-      worked.lines.push_back(
-          {element("ds", query_, j),
-           {row({number(weights_.at(query_, j)), sign("·"),
-                 math::parentheses(row({number(of_weights_.at(query_, j)), sign("−"),
-                                        math::factor(mean.at(query_, 0))}))}),
-            number(of_scores_.at(query_, j))}});
+      if (is_constant[query_])
+        worked.lines.push_back({element("ds", query_, j), {number(0)}});
+      else
+        worked.lines.push_back(
+            {element("ds", query_, j),
+             {row({number(weights_.at(query_, j)), sign("·"),
+                   math::parentheses(row({number(of_weights_.at(query_, j)), sign("−"),
+                                          math::factor(mean.at(query_, 0))}))}),
+              number(of_scores_.at(query_, j))}});
     stages_.push_back(
         {"Gradient of the scores",
          "The weights of a query sum to 1, so only differences from the mean matter: that of a row "
          "of "
          "dA, weighted by A, which kernels store as delta. Each row of dS sums to 0; hidden keys "
-         "have 0.",
+         "have 0." +
+             std::string(has_constants ? " The weights of a query that sees no key do not depend "
+                                         "on the scores: its row of dS is 0, and the formula is "
+                                         "that of the other rows."
+                                       : ""),
          {{{{name("δ"), {row({sign("Σ"), name("A"), sign("⊙"), name("dA")}), of_queries(mean)}},
             {name("dS"),
              {row({name("A"), sign("⊙"),
@@ -242,6 +262,9 @@ std::string unexplained_gradients(const ExplainSource& from) {
   if (!plain_softmax(from) || options.softmax_axis != SoftmaxAxis::keys)
     return "another normaliser than softmax over keys";
   if (options.softcap > 0) return "a softcap";
+  for (std::size_t i = 0; i < from.matrix(Output::scores).rows; ++i)
+    if (options.empty_rows == EmptyRows::nan && from.sees_none(i))
+      return "a query that sees no key and has weights NaN";
   if (from.has(Output::dropped_weights)) return "dropout";
   if (from.has(Output::gates) || options.input_norm != QkNorm::none) return "gates or norms";
   if (from.matrix(Output::keys).rows != from.matrix(Output::weights).columns ||

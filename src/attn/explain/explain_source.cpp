@@ -36,10 +36,8 @@ std::size_t ExplainSource::heads_of(Output output) const {
 /// only one.
 std::size_t ExplainSource::default_query() const {
   if (!job_.options.causal) return 0;
-  const FormulaMatrix scores = matrix(Output::masked_scores);
-  for (std::size_t i = scores.rows; i-- > 0;)
-    for (std::size_t j = 0; j < scores.columns; ++j)
-      if (scores.at(i, j) != -std::numeric_limits<double>::infinity()) return i;
+  for (std::size_t i = matrix(Output::scores).rows; i-- > 0;)
+    if (!sees_none(i)) return i;
   return 0;
 }
 
@@ -107,6 +105,13 @@ FormulaMatrix ExplainSource::joined_context() const {
   const Tensor heads = all.rank() == 4 ? all.at(0) : all;  // (H, L, Dv)
   const Shape& shape = heads.shape();
   return matrix_of(side_by_side(heads.reshaped({1, shape[0], shape[1], shape[2]})).at(0));
+}
+
+bool ExplainSource::sees_none(std::size_t row) const {
+  const FormulaMatrix scores = matrix(Output::masked_scores);
+  std::size_t j = 0;
+  while (j < scores.columns && scores.at(row, j) == -std::numeric_limits<double>::infinity()) ++j;
+  return j == scores.columns;
 }
 
 std::optional<FormulaMatrix> ExplainSource::weights_of(Output weight_heads) const {

@@ -40,6 +40,8 @@ class ExplainSource {
   FormulaMatrix first(Input input) const;
   /// The concatenated contexts of all heads, first batch.
   FormulaMatrix joined_context() const;
+  /// Whether all masked scores of a row are minus infinity.
+  bool sees_none(std::size_t row) const;
   /// This head's columns of W_Q, W_K or W_V, if the job has them.
   std::optional<FormulaMatrix> weights_of(Output weight_heads) const;
   /// This head's part of the bias, a row of `width` numbers.
