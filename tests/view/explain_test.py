@@ -154,6 +154,44 @@ def test_matrix_with_options_is_printed_as_by_numpy(explain, options, query, nam
     numbers_of(text)
 
 
+def test_scale_of_a_head_and_softcap(explain):
+    """Head 1 of 2; the softcap limits the product of the score, the scale and that of the head."""
+    job = {"Q": [[Q.tolist()] * 2], "K": [[K.tolist()] * 2], "head_scale": [3, -10], "softcap": 1}
+    capped = np.tanh(-10 * SCALED)
+    text = explain(job, "--explain-head", "1")
+    assert_close(matrices(text)["S'"], capped)
+    assert r"S' &= 1\cdot \mathrm{tanh}\left(\frac{\frac{S}{\sqrt{4}}\cdot (-10)}{1}\right) = " in text
+    stated = numbers_of(text)
+    for key in range(4):
+        assert stated[f"s'_{{0,{key}}}"] == pytest.approx(capped[0, key], rel=1e-5)
+
+
+CAPPED = 2 * np.tanh(SCALED / 2)
+
+
+@pytest.mark.parametrize("options, words, formula, arithmetic, expected", [
+    ({}, "The softcap limits the scores.", True, 4, CAPPED),
+    ({"causal": True}, "The softcap limits the scores. Keys that a query may not see", False, 2,
+     np.where(np.tri(3, 4, dtype=bool), CAPPED, -np.inf)),
+    ({"bias": [1, 2, 3, 4]}, "are added to the scores. The softcap limits the sums.", False, 0,
+     2 * np.tanh((SCALED + [1, 2, 3, 4]) / 2)),
+], ids=["no mask", "causal", "bias"])
+def test_softcap_after_the_mask(explain, options, words, formula, arithmetic, expected):
+    text = explain({**JOB, **options, "softcap": 2, "softcap_order": "after-mask"}, "--explain-query", "1")
+    assert words in text.replace("\n", " ")
+    assert (r"S'' &= 2\cdot \mathrm{tanh}\left(\frac{S'}{2}\right) = " in text) == formula
+    assert_close(matrices(text)["S''"], expected)
+    stated = {name: number for name, number in numbers_of(text).items() if name.startswith("s''")}
+    assert len(stated) == arithmetic
+    for key in range(arithmetic):
+        assert stated[f"s''_{{1,{key}}}"] == pytest.approx(expected[1, key], rel=1e-5)
+
+
+def test_mask_of_hidden_keys_names_nothing_that_is_added(explain):
+    assert "Additive masks" not in explain({**JOB, "causal": True})
+    assert "Additive masks" in explain({**JOB, "alibi": True})
+
+
 def test_hidden_keys_have_weight_zero(explain):
     stated = numbers_of(explain({**JOB, "causal": True}, "--explain-query", "1"))
     assert stated["a_{1,2}"] == 0

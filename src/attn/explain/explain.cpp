@@ -131,14 +131,12 @@ class Explainer {
     const auto any_of = [&](std::initializer_list<Input> inputs) {
       return std::any_of(inputs.begin(), inputs.end(), [&](Input i) { return from_.given(i); });
     };
-    const bool adds_mask = from_.given(Input::mask) && is_float(from_.input(Input::mask).dtype());
     if (from_.heads() > 1) return "several heads";
     if (any_of({Input::past_K, Input::past_V, Input::memory_V}))
       return "a cache or a second memory";
     if (!plain_vectors(from_) || score_formula(options).empty())
       return "queries or keys that are clipped, normalised, rotated or compared otherwise";
-    if (any_of({Input::bias, Input::alibi_slopes, Input::relative_bias, Input::head_scale}) ||
-        adds_mask || !options.bias_rule.empty())
+    if (from_.head_scale() || from_.adds_to_scores())
       return "numbers that are added to the scores or multiply those of a head";
     if (!plain_softmax(from_)) return "another normaliser than softmax";
     if (options.bf16_products) return "products in another precision";
@@ -397,29 +395,50 @@ class Explainer {
         "Products grow with the width of the vectors. The scale keeps them in a range where "
         "softmax "
         "does not saturate.");
-    if (from_.given(Input::head_scale)) {
-      words("Those of this head are also multiplied by its own scale.");
-      return lines({{name("S'"), {of_queries_and_keys(result)}}});
-    }
+    const std::optional<double> own = from_.head_scale();
+    if (own) words("Those of this head are also multiplied by its own scale, the last factor.");
     const auto width = static_cast<double>(from_.matrix(Output::queries).columns);
-    lines({{name("S'"), {scaled(name("S"), width, from_.options()), of_queries_and_keys(result)}}});
+    const auto scaled = [&](const Math& score) {
+      return attn::scaled(score, width, from_.options(), own);
+    };
+    lines({{name("S'"), {scaled(name("S")), of_queries_and_keys(result)}}});
     std::vector<Equation> worked;
     for (const std::size_t j : shown_keys(result))
       worked.push_back({of_query("s'", j),
-                        {scaled(number(scores_.at(query_, j)), width, from_.options()),
-                         number(result.at(query_, j))}});
+                        {scaled(number(scores_.at(query_, j))), number(result.at(query_, j))}});
     lines(std::move(worked));
   }
 
   void mask() {
-    const FormulaMatrix result = from_.matrix(Output::masked_scores);
-    if (equal(result, from_.matrix(Output::scaled_scores))) return;
+    const FormulaMatrix before = from_.matrix(Output::scaled_scores),
+                        result = from_.matrix(Output::masked_scores);
+    if (equal(result, before)) return;
     heading("Mask");
+    const std::string letter = scores_letter_;
     scores_letter_ = "s''";
-    words(
-        "Additive masks and biases by distance are added to the scores. Keys that a query may not "
-        "see are set to minus infinity; their weights are 0.");
-    lines({{name("S''"), {of_queries_and_keys(result)}}});
+    const Options& options = from_.options();
+    const bool adds = from_.adds_to_scores(), caps = caps_after_mask(options);
+    std::size_t hidden = 0;
+    for (std::size_t k = 0; k < result.size(); ++k) hidden += is_hidden(result[k]) ? 1 : 0;
+    std::string text;
+    if (adds) text += "Additive masks and biases by distance are added to the scores. ";
+    if (caps) text += std::string("The softcap limits the ") + (adds ? "sums. " : "scores. ");
+    if (hidden > 0)
+      text += "Keys that a query may not see are set to minus infinity; their weights are 0. ";
+    if (!text.empty()) words(text.substr(0, text.size() - 1));
+    std::vector<Math> rights;
+    if (caps && !adds && hidden == 0)
+      rights.push_back(capped(name(letter == "s" ? "S" : "S'"), options));
+    rights.push_back(of_queries_and_keys(result));
+    lines({{name("S''"), std::move(rights)}});
+    if (!caps || adds) return;
+    std::vector<Equation> worked;
+    for (const std::size_t j : shown_keys(result))
+      if (!is_hidden(result.at(query_, j)))
+        worked.push_back(
+            {of_query("s''", j),
+             {capped(number(before.at(query_, j)), options), number(result.at(query_, j))}});
+    lines(std::move(worked));
   }
 
   void normalise() {

@@ -5,6 +5,7 @@
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
+#include "attn/problem/mask.h"
 #include "attn/problem/score_scale.h"
 #include "attn/tensor/rearrange.h"
 
@@ -107,6 +108,20 @@ FormulaMatrix ExplainSource::joined_context() const {
   return matrix_of(side_by_side(heads.reshaped({1, shape[0], shape[1], shape[2]})).at(0));
 }
 
+std::optional<double> ExplainSource::head_scale() const {
+  if (!given(Input::head_scale)) return std::nullopt;
+  return matrix_of(input(Input::head_scale))[head_];
+}
+
+bool ExplainSource::adds_to_scores() const {
+  const auto adds = [&](Input bias) {
+    return given(bias) && is_added(bias, input(bias)) &&
+           (bias != Input::key_indices || options().duplicates == Duplicates::count);
+  };
+  return options().alibi || !options().bias_rule.empty() ||
+         std::any_of(kBiasInputs.begin(), kBiasInputs.end(), adds);
+}
+
 bool ExplainSource::sees_none(std::size_t row) const {
   const FormulaMatrix scores = matrix(Output::masked_scores);
   std::size_t j = 0;
@@ -173,11 +188,16 @@ Math with_scale(const Math& value, double width, const Options& options) {
 
 }  // namespace
 
-Math scaled(const Math& value, double width, const Options& options) {
-  const Math product = with_scale(value, width, options);
-  if (options.softcap == 0 || options.softcap_order == SoftcapOrder::after_mask) return product;
+Math scaled(const Math& value, double width, const Options& options,
+            std::optional<double> head_scale) {
+  Math product = with_scale(value, width, options);
+  if (head_scale) product = row({std::move(product), sign("·"), math::factor(*head_scale)});
+  return options.softcap == 0 || caps_after_mask(options) ? product : capped(product, options);
+}
+
+Math capped(const Math& value, const Options& options) {
   const Math cap = number(options.softcap);
-  return row({cap, sign("·"), name("tanh"), math::parentheses(fraction(product, cap))});
+  return row({cap, sign("·"), name("tanh"), math::parentheses(fraction(value, cap))});
 }
 
 }  // namespace attn

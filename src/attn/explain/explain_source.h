@@ -40,6 +40,10 @@ class ExplainSource {
   FormulaMatrix first(Input input) const;
   /// The concatenated contexts of all heads, first batch.
   FormulaMatrix joined_context() const;
+  /// The factor on the scores of this head, if the job has them.
+  std::optional<double> head_scale() const;
+  /// Whether biases or additive masks are added to the scores.
+  bool adds_to_scores() const;
   /// Whether all masked scores of a row are minus infinity.
   bool sees_none(std::size_t row) const;
   /// This head's columns of W_Q, W_K or W_V, if the job has them.
@@ -73,6 +77,13 @@ std::vector<Math> score_formula(const Options& options);
 Math over_o_scale(const Math& value, const Options& options);
 
 /// `value` with scale and softcap applied. `width` is D.
-Math scaled(const Math& value, double width, const Options& options);
+Math scaled(const Math& value, double width, const Options& options,
+            std::optional<double> head_scale = {});
+
+/// softcap · tanh(value / softcap)
+Math capped(const Math& value, const Options& options);
+inline bool caps_after_mask(const Options& options) {
+  return options.softcap > 0 && options.softcap_order == SoftcapOrder::after_mask;
+}
 
 }  // namespace attn
