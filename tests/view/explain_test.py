@@ -575,6 +575,35 @@ def test_matrices_of_any_layout_are_the_outputs(explain, outputs, job):
         assert_close(matrices(text)[name], result)
 
 
+class TestSelectedRows:
+    """X has the selected rows only, and K and V those of all tokens."""
+
+    X, W = np.array([[1.0, 0], [0, 1], [1, 1]]), np.array([[1.0, 0], [0, 2]])
+    WORDS = "They are computed from all tokens, of which X has only the selected rows."
+
+    def test_products_of_other_rows_are_not_written(self, explain):
+        text = explain({"embeddings": self.X.tolist(), "W_Q": self.W.tolist(), "W_K": self.W.tolist(), "W_V": self.W.tolist(),
+                        "rows": [2, 0]})
+        found = matrices(text)
+        for name, wanted in {"X": self.X[[2, 0]], "Q": self.X[[2, 0]] @ self.W, "K": self.X @ self.W, "V": self.X @ self.W}.items():
+            assert_close(found[name], wanted)
+        assert "Q &= XW_{Q} = " in text
+        assert "XW_{K}" not in text
+        assert "XW_{V}" not in text
+        assert self.WORDS in text
+        numbers_of(text)
+
+    def test_products_of_a_memory_are(self, explain):
+        text = explain({"embeddings": self.X.tolist(), "memory": self.X.tolist(), "W_K": self.W.tolist(), "rows": [2, 0]})
+        assert "K &= MW_{K} = " in text
+        assert self.WORDS not in text
+
+    def test_all_rows(self, explain):
+        text = explain({"embeddings": self.X.tolist(), "W_K": self.W.tolist()})
+        assert "K &= XW_{K} = " in text
+        assert self.WORDS not in text
+
+
 # Batches. Two items of three tokens, with a memory of five.
 
 BATCH = {name: np.random.default_rng(21).integers(-3, 4, shape).astype(float) for name, shape in {

@@ -332,16 +332,25 @@ class Explainer {
     std::vector<Math> rights;
     const bool plain =
         projection.result == Output::values ? from_.options().clip_qkv == 0 : plain_vectors(from_);
-    if (plain) rights.push_back(row(formula));
+    if (plain && !keys_of_more_tokens()) rights.push_back(row(formula));
     rights.push_back(of_keys(result));
     equations.push_back({name(letter), std::move(rights)});
     lines(std::move(equations));
   }
 
+  /// Whether keys and values are products of rows that X lacks.
+  bool keys_of_more_tokens() const {
+    return from_.has(Output::inputs) && !from_.given(Input::memory) &&
+           !from_.options().rows.empty();
+  }
+
   void project_keys_and_values() {
     heading("Keys and values");
     words("Queries are compared with the rows of K. Each row of V is what a token contributes." +
-          shape("K", from_.matrix(Output::keys)) + shape("V", from_.matrix(Output::values)));
+          shape("K", from_.matrix(Output::keys)) + shape("V", from_.matrix(Output::values)) +
+          (keys_of_more_tokens() ? " They are computed from all tokens, of which X has only the "
+                                   "selected rows."
+                                 : ""));
     given_or_projected(kKeys);
     given_or_projected(kValues);
     if (!from_.given(Input::past_K)) return;
