@@ -629,6 +629,25 @@ def test_memory_is_that_of_the_first_item(explain, tmp_path):
     assert (tmp_path / "o.npz").exists()
 
 
+@pytest.mark.parametrize("names", [("W_K", "W_V"), ("W_V",)], ids=", ".join)
+@pytest.mark.parametrize("own", [False, True], ids=["one memory", "memory_V"])
+def test_memory_of_the_values(explain, names, own):
+    """Each product has the memory that it is made of, which is shown."""
+    rng = np.random.default_rng(24)
+    x, m, of_values, wk, wv = (rng.integers(-3, 4, shape).astype(float) for shape in [(3, 4), (2, 4), (2, 5), (4, 4), (4, 2)])
+    wv = wv if not own else rng.integers(-3, 4, (5, 2)).astype(float)
+    job = {"embeddings": x, "memory": m} | {name: {"W_K": wk, "W_V": wv}[name] for name in names}
+    text = explain(lists_of(job | ({"memory_V": of_values} if own else {})))
+    found = matrices(text)
+    if "W_K" in names or not own:
+        assert_close(found["M"], m)
+    assert_close(found["K"], m @ wk if "W_K" in names else m)
+    assert_close(found["V"], (of_values if own else m) @ wv)
+    if own:
+        assert_close(found["M_{V}"], of_values)
+    assert f"V &= {'M_{V}' if own else 'M'}W_{{V}} = " in text
+
+
 def with_batch_second(batch):
     return {name: array.swapaxes(0, 1) if array.ndim == 3 else array for name, array in batch.items()}
 

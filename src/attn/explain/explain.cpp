@@ -315,14 +315,21 @@ class Explainer {
   void given_or_projected(const Projection& projection) {
     const std::string& letter = projection.letter;
     const FormulaMatrix result = from_.matrix(projection.result);
-    const std::string source = from_.given(Input::memory) ? "M" : "X";
+    const bool has_memory = from_.given(Input::memory);
+    const bool is_key = projection.result == Output::keys;
+    const bool has_own = !is_key && from_.given(Input::memory_V);
+    const Math source = has_own      ? subscript(name("M"), name("V"))
+                        : has_memory ? name("M")
+                                     : name("X");
     const auto weights = from_.weights_of(projection.weight_heads);
     if (!from_.has(Output::inputs) || !weights)
       return lines({given(name(letter), of_keys(result))});
-    std::vector<Math> formula = {name(source), subscript(name("W"), name(letter))};
+    std::vector<Math> formula = {source, subscript(name("W"), name(letter))};
     std::vector<Equation> equations;
-    if (source == "M" && projection.result == Output::keys)
-      equations.push_back(given(name(source), of_keys(from_.first(Input::memory))));
+    if (has_own)
+      equations.push_back(given(source, of_keys(from_.first(Input::memory_V))));
+    else if (has_memory && (is_key || !from_.weights_of(Output::W_K_heads)))
+      equations.push_back(given(source, of_keys(from_.first(Input::memory))));
     equations.push_back(given(formula.back(), matrix_math(*weights)));
     if (const auto bias = from_.bias_of(projection.bias, result.columns)) {
       formula.push_back(sign("+"));
@@ -330,8 +337,7 @@ class Explainer {
       equations.push_back(given(formula.back(), matrix_math(*bias)));
     }
     std::vector<Math> rights;
-    const bool plain =
-        projection.result == Output::values ? from_.options().clip_qkv == 0 : plain_vectors(from_);
+    const bool plain = is_key ? plain_vectors(from_) : from_.options().clip_qkv == 0;
     if (plain && !keys_of_more_tokens()) rights.push_back(row(formula));
     rights.push_back(of_keys(result));
     equations.push_back({name(letter), std::move(rights)});
