@@ -604,6 +604,17 @@ class TestSelectedRows:
         assert self.WORDS not in text
 
 
+@pytest.mark.parametrize("offset, weights", [(0, "w"), (1, "(w+1)"), (-0.5, "(w+(-0.5))")])
+def test_weights_of_the_norm_of_inputs(explain, offset, weights):
+    x, w = np.array([[1.0, 2], [3, -4], [0.5, 1]]), np.array([0.25, -2])
+    text = explain({"embeddings": x.tolist(), "input_norm": "rms", "input_norm_weight": w.tolist(), "norm_offset": offset})
+    expected = x / np.sqrt((x ** 2).mean(1, keepdims=True) + 1e-6) * (w + offset)
+    assert_close(matrices(text)["X"], expected)
+    formula = re.search(r"X &= (.*?) = \\begin", text)[1].replace("\\odot ", "⊙")
+    assert formula.split("⊙")[1] == weights
+    assert ("plus norm\\_offset" in text) == (offset != 0)
+
+
 # Batches. Two items of three tokens, with a memory of five.
 
 BATCH = {name: np.random.default_rng(21).integers(-3, 4, shape).astype(float) for name, shape in {

@@ -262,11 +262,13 @@ class Explainer {
     const bool is_layer = norm == QkNorm::layer;
     const double given = from_.options().input_norm_epsilon;
     const double epsilon = given != 0 ? given : is_layer ? 1e-5 : 1e-6;
+    const double offset = from_.options().norm_offset;
+    const bool has_weights = from_.given(Input::input_norm_weight);
     words(std::string("Each row of the embeddings E is divided by its ") +
           (is_layer ? "standard deviation, after its mean has been subtracted (layer normalisation)"
                     : "root mean square (RMS normalisation)") +
-          (from_.given(Input::input_norm_weight) ? ", and multiplied by the weights w of the norm"
-                                                 : "") +
+          (has_weights ? ", and multiplied by the weights w of the norm" : "") +
+          (has_weights && offset != 0 ? " plus norm_offset" : "") +
           (from_.given(Input::input_norm_bias) ? "; its bias b is added." : ".") +
           " The number under the root prevents division by 0.");
     const Math mean_square = row({name("mean"), superscript(name("E"), number(2))});
@@ -274,9 +276,11 @@ class Explainer {
     const Math above = is_layer ? row({name("E"), sign("−"), name("mean"), name("E")}) : name("E");
     std::vector<Math> formula = {fraction(
         above, root(row({is_layer ? deviation : mean_square, sign("+"), number(epsilon)})))};
-    if (from_.given(Input::input_norm_weight)) {
+    if (has_weights) {
       formula.push_back(sign("⊙"));
-      formula.push_back(name("w"));
+      formula.push_back(
+          offset == 0 ? name("w")
+                      : row({sign("("), name("w"), sign("+"), math::factor(offset), sign(")")}));
     }
     if (from_.given(Input::input_norm_bias)) {
       formula.push_back(sign("+"));
