@@ -708,6 +708,39 @@ def test_gradients_with_a_second_axis(explain):
     assert_close(found["\\mathrm{dX}"], of["dQ"] @ one["W_Q"].T)
 
 
+# Appended keys.
+
+
+@pytest.mark.parametrize("options", [["bias"], ["zero"], ["bias", "zero"], ["past", "bias", "zero"]], ids=" and ".join)
+def test_appended_keys_are_shown(explain, options):
+    """Head 1 of 2, whose parts of bias_K and bias_V follow those of head 0."""
+    rng = np.random.default_rng(25)
+    q, k, past_k, bias_k = (rng.standard_normal(shape) for shape in [(2, 2, 3), (2, 2, 3), (2, 1, 3), 6])
+    v, past_v, bias_v = (rng.standard_normal(shape) for shape in [(2, 2, 2), (2, 1, 2), 4])
+    job, keys, values = {"Q": q[None], "K": k[None], "V": v[None]}, [k[1]], [v[1]]
+    if "past" in options:
+        job |= {"past_K": past_k[None], "past_V": past_v[None]}
+        keys, values = [past_k[1], *keys], [past_v[1], *values]
+    if "bias" in options:
+        job |= {"bias_K": bias_k, "bias_V": bias_v}
+        keys, values = [*keys, bias_k[None, 3:]], [*values, bias_v[None, 2:]]
+    if "zero" in options:
+        keys, values = [*keys, np.zeros((1, 3))], [*values, np.zeros((1, 2))]
+    keys, values = np.vstack(keys), np.vstack(values)
+    text = explain({**lists_of(job), "zero_key": "zero" in options}, "--explain-head", "1")
+    scores = q[1] @ keys.T
+    found = matrices(text)
+    for name, wanted in {"K": keys, "V": values, "S": scores, "A": softmax(scores / np.sqrt(3)),
+                         "C": softmax(scores / np.sqrt(3)) @ values}.items():
+        assert_close(found[name], wanted)
+    stated = numbers_of(text, 3 * len(keys))
+    assert stated[f"s_{{0,{len(keys) - 1}}}"] == pytest.approx(scores[0, -1], rel=1e-5)
+    assert f"K is ({len(keys)}, 3). V is ({len(keys)}, 2)." in text
+    for option, words in {"past": "of the past come first", "bias": "The key bias\\_K and the value bias\\_V",
+                          "zero": "A key and a value of zeros"}.items():
+        assert (words in text) == (option in options)
+
+
 # Matrices without rows or columns.
 
 
@@ -742,6 +775,7 @@ def test_all_keys_are_appended(explain, empty):
     text = explain({"Q": [[1, 2]], "K": keys, "V": keys, "zero_key": True}, suffix="txt")
     assert "K is (0, 2)." in text
     assert "S is (1, 1)." in text
+    assert "  K = [ 0  0 ]\n" in text
 
 
 @pytest.mark.parametrize("suffix", ["txt", "md", "html", "tex"])

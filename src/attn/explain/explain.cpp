@@ -132,8 +132,8 @@ class Explainer {
       return std::any_of(inputs.begin(), inputs.end(), [&](Input i) { return from_.given(i); });
     };
     if (from_.heads() > 1) return "several heads";
-    if (any_of({Input::past_K, Input::past_V, Input::memory_V}))
-      return "a cache or a second memory";
+    if (any_of({Input::past_K, Input::past_V, Input::memory_V, Input::bias_K}) || options.zero_key)
+      return "a cache, a second memory or appended keys";
     if (!plain_vectors(from_) || score_formula(options).empty())
       return "queries or keys that are clipped, normalised, rotated or compared otherwise";
     if (from_.head_scale() || from_.adds_to_scores())
@@ -198,12 +198,23 @@ class Explainer {
     return edges(matrix.columns, largest_);
   }
 
-  /// All keys and values, including past_K and past_V.
+  /// All keys and values, including those of the past and those that are appended.
   FormulaMatrix keys() const {
-    return from_.matrix(from_.given(Input::past_K) ? Output::present_K : Output::keys);
+    return with_appended(from_.given(Input::past_K) ? Output::present_K : Output::keys,
+                         Input::bias_K);
   }
   FormulaMatrix values() const {
-    return from_.matrix(from_.given(Input::past_V) ? Output::present_V : Output::values);
+    return with_appended(from_.given(Input::past_V) ? Output::present_V : Output::values,
+                         Input::bias_V);
+  }
+  FormulaMatrix with_appended(Output output, Input bias) const {
+    const FormulaMatrix rows = from_.matrix(output);
+    const auto learned = from_.bias_of(bias, rows.columns);
+    const std::size_t count = rows.rows + (learned ? 1 : 0), zeros = from_.options().zero_key;
+    if (count + zeros == rows.rows) return rows;
+    return filled(count + zeros, rows.columns, [&](std::size_t i, std::size_t j) {
+      return i < rows.rows ? rows.at(i, j) : i < count ? learned->at(0, j) : 0;
+    });
   }
 
   void introduce() {
@@ -363,10 +374,17 @@ class Explainer {
                                  : ""));
     given_or_projected(kKeys);
     given_or_projected(kValues);
-    if (!from_.given(Input::past_K)) return;
-    words(from_.matrix(Output::keys).rows == 0
-              ? "There are no new keys and values: queries see those of the past."
-              : "The keys and values of the past come first; queries see these too.");
+    std::string others;
+    if (from_.given(Input::past_K))
+      others = from_.matrix(Output::keys).rows == 0
+                   ? " There are no new keys and values: queries see those of the past."
+                   : " The keys and values of the past come first; queries see these too.";
+    if (from_.given(Input::bias_K))
+      others += " The key bias_K and the value bias_V, which every query sees, are appended.";
+    if (from_.options().zero_key)
+      others += " A key and a value of zeros, which every query sees, come last.";
+    if (others.empty()) return;
+    words(others.substr(1) + shape("K", keys()) + shape("V", values()));
     lines({given(name("K"), of_keys(keys())), given(name("V"), of_keys(values()))});
   }
 
