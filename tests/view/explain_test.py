@@ -575,6 +575,20 @@ def test_matrices_of_any_layout_are_the_outputs(explain, outputs, job):
         assert_close(matrices(text)[name], result)
 
 
+@pytest.mark.parametrize("bias", [[], [1.0, 2, 3, 4]], ids=["plain", "bias"])
+def test_queries_of_a_head_without_a_projection(explain, bias):
+    """Head 1 of 2, with the last two of the four columns of X."""
+    x = np.random.default_rng(26).integers(-3, 4, (3, 4)).astype(float)
+    job = {"embeddings": x.tolist(), "W_K": np.eye(4).tolist(), "heads": 2} | ({"b_Q": bias} if bias else {})
+    text = explain(job, "--explain-head", "1")
+    found = matrices(text)
+    assert_close(found["X"], x)
+    assert_close(found["Q"], x[:, 2:] + (bias[2:] or 0))
+    assert "Q &= \\begin" in text
+    assert f"columns of X that belong to this head{', plus b' if bias else '.'}" in text
+    assert "Q &= X = " in explain(job | {"heads": 1, "b_Q": [0.0] * 4}).replace("+b_{Q}", "")
+
+
 class TestSelectedRows:
     """X has the selected rows only, and K and V those of all tokens."""
 

@@ -248,7 +248,7 @@ class Explainer {
       formula.push_back(subscript(name("b"), name(letter)));
       equations.push_back(given(formula.back(), matrix_math(*bias)));
     }
-    if (plain_vectors(from_))
+    if (plain_vectors(from_) && (weights || from_.heads() == 1))
       equations.push_back({name(letter), {row(formula), of_queries(result)}});
     else
       equations.push_back({name(letter), {of_queries(result)}});
@@ -319,7 +319,11 @@ class Explainer {
       words("X holds the tokens' embeddings with their positional encoding added.");
     const FormulaMatrix x = from_.first(Output::inputs);
     words("Each row of X, a token, becomes a query: what the token looks for." + shape("X", x) +
-          shape("Q", queries));
+          shape("Q", queries) +
+          (from_.given(Input::W_Q) || from_.heads() == 1 ? ""
+           : from_.given(Input::b_Q)
+               ? " Without W_Q, Q has the columns of X that belong to this head, plus b_Q."
+               : " Without W_Q, Q has the columns of X that belong to this head."));
     if (!plain_vectors(from_))
       words(
           "The projections are then clipped, normalised or rotated by position, as the job "
