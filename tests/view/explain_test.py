@@ -326,6 +326,21 @@ def test_gradients_of_projections_are_explained(explain):
     numbers_of(text, 35)
 
 
+@pytest.mark.parametrize("names", ["QV", "K", "V"])
+def test_gradients_of_some_projections_are_explained(explain, names):
+    """The others are the identity."""
+    rng = np.random.default_rng(27)
+    x, of_context = rng.standard_normal((3, 2)), rng.standard_normal((3, 2))
+    w = {letter: rng.standard_normal((2, 2)) if letter in names else np.eye(2) for letter in "QKV"}
+    text = explain({"embeddings": x.tolist(), **{f"W_{letter}": w[letter].tolist() for letter in names},
+                    "grad_context": of_context.tolist()}, "--outputs", "delta")
+    of = gradients(*(x @ w[letter] for letter in "QKV"), of_context, scale=2 ** -0.5)
+    found = matrices(text)
+    assert_close(found["\\mathrm{dX}"], sum(of[f"d{letter}"] @ w[letter].T for letter in "QKV"))
+    assert {name for name in found if "mathrm{dW}" in name} == {f"\\mathrm{{dW}}_{{{letter}}}" for letter in names}
+    assert "Where the job has no matrix, it is the identity." in text
+
+
 @pytest.mark.parametrize("job, reason", [
     ({"softcap": 2}, "a softcap"), ({"sinks": [1]}, "another normaliser than softmax over keys"),
     ({"rotary": {"kind": "half"}}, "queries or keys that are clipped"), ({"zero_key": True}, "keys that are appended"),

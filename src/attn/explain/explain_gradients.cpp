@@ -209,30 +209,36 @@ class GradientStages {
     std::vector<Equation> equations;
     std::vector<Math> terms;
     std::optional<FormulaMatrix> of_inputs;
+    bool has_any = false, has_all = true;
     for (const Projected& p :
          {Projected{Input::W_Q, Output::W_Q_heads, "Q", of_queries_, false},
           Projected{Input::W_K, Output::W_K_heads, "K", of_keys_, has_memory},
           Projected{Input::W_V, Output::W_V_heads, "V", of_values_, has_memory}}) {
       const auto W = from_.weights_of(p.weights);
-      if (!W) continue;
       const Math gradient = name("d" + p.letter), matrix = subscript(name("W"), name(p.letter));
-      equations.push_back({subscript(name("dW"), name(p.letter)),
-                           {row({transposed(name(p.of_memory ? "M" : "X")), gradient}),
-                            matrix_math(product_of(transposed(p.of_memory ? m : x), p.gradient))}});
+      has_all = has_all && W;
+      has_any = has_any || W;
+      if (W)
+        equations.push_back(
+            {subscript(name("dW"), name(p.letter)),
+             {row({transposed(name(p.of_memory ? "M" : "X")), gradient}),
+              matrix_math(product_of(transposed(p.of_memory ? m : x), p.gradient))}});
       if (p.of_memory) continue;
       if (!terms.empty()) terms.push_back(sign("+"));
-      terms.push_back(row({gradient, transposed(matrix)}));
-      const FormulaMatrix part = product_of(p.gradient, transposed(*W));
+      terms.push_back(W ? row({gradient, transposed(matrix)}) : gradient);
+      const FormulaMatrix part = W ? product_of(p.gradient, transposed(*W)) : p.gradient;
       of_inputs =
           !of_inputs ? part : filled(part.rows, part.columns, [&](std::size_t i, std::size_t j) {
             return of_inputs->at(i, j) + part.at(i, j);
           });
     }
     if (of_inputs) equations.push_back({name("dX"), {row(terms), of_queries(*of_inputs)}});
-    if (equations.empty()) return;
+    if (!has_any) return;
     stages_.push_back({"Gradients of the projections",
-                       "Queries, keys and values are products of X and a matrix, so the same rule "
-                       "gives the gradients of both. X receives a part from each product.",
+                       std::string("Queries, keys and values are products of X and a matrix, so "
+                                   "the same rule gives the gradients of both. X receives a part "
+                                   "from each product.") +
+                           (has_all ? "" : " Where the job has no matrix, it is the identity."),
                        {{std::move(equations)}}});
   }
 
