@@ -590,6 +590,19 @@ def test_matrices_of_any_layout_are_the_outputs(explain, outputs, job):
         assert_close(matrices(text)[name], result)
 
 
+@pytest.mark.parametrize("position, words", [
+    ({}, "Each row of the embeddings E is divided"),
+    ({"kind": "sinusoidal"}, "Each row of the embeddings E with their positional encoding is divided"),
+    ({"embedding_scale": 2}, "Each row of the embeddings E, times their scale, is divided")], ids=str)
+def test_what_the_norm_of_inputs_is_taken_of(explain, position, words):
+    x = np.array([[1.0, 2], [3, -4]])
+    text = explain({"embeddings": x.tolist(), "input_norm": "rms"} | ({"position": position} if position else {}))
+    e = x * position.get("embedding_scale", 1) + (np.array([[0, 1], [np.sin(1), np.cos(1)]]) if "kind" in position else 0)
+    assert_close(matrices(text)["X"], e / np.sqrt((e ** 2).mean(1, keepdims=True) + 1e-6))
+    assert words in text
+    assert "X holds" not in text
+
+
 @pytest.mark.parametrize("bias", [[], [1.0, 2, 3, 4]], ids=["plain", "bias"])
 def test_queries_of_a_head_without_a_projection(explain, bias):
     """Head 1 of 2, with the last two of the four columns of X."""

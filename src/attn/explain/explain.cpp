@@ -275,7 +275,11 @@ class Explainer {
     const double epsilon = given != 0 ? given : is_layer ? 1e-5 : 1e-6;
     const double offset = from_.options().norm_offset;
     const bool has_weights = from_.given(Input::input_norm_weight);
-    words(std::string("Each row of the embeddings E is divided by its ") +
+    const Position& position = from_.options().position;
+    const bool is_scaled = position.embedding_scale != 1 || position.embedding_scale_sqrt;
+    words(std::string("Each row of the embeddings E") + (is_scaled ? ", times their scale," : "") +
+          (from_.has(Output::positions) ? " with their positional encoding" : "") +
+          " is divided by its " +
           (is_layer ? "standard deviation, after its mean has been subtracted (layer normalisation)"
                     : "root mean square (RMS normalisation)") +
           (has_weights ? ", and multiplied by the weights w of the norm" : "") +
@@ -315,7 +319,7 @@ class Explainer {
             shape("Q", queries));
       return lines({given(name("Q"), of_queries(queries))});
     }
-    if (from_.has(Output::positions))
+    if (from_.has(Output::positions) && from_.options().input_norm == QkNorm::none)
       words("X holds the tokens' embeddings with their positional encoding added.");
     const FormulaMatrix x = from_.first(Output::inputs);
     words("Each row of X, a token, becomes a query: what the token looks for." + shape("X", x) +
