@@ -33,19 +33,19 @@ struct ElementTraits<Rounded<Element>> {
 template <class Element>
 struct ElementTraits<RoundedFast<Element>> : ElementTraits<Rounded<Element>> {};
 template <class Element>
-using StoredType = typename ElementTraits<Element>::Stored;
+using ElementOf = typename ElementTraits<Element>::Stored;
 template <class Element>
-inline constexpr bool kIsNarrow = sizeof(StoredType<Element>) == 2;
+inline constexpr bool kIsNarrow = sizeof(ElementOf<Element>) == 2;
 
 /// A number as a factor. Numbers that are stored in bfloat16 need no other rounding.
 template <class T, class Element>
 HWY_INLINE Vec<T> factor_of(Vec<T> number) {
   if constexpr (!ElementTraits<Element>::kIsRounded) return number;
 #if ATTN_HAS_PAIRS
-  else if constexpr (std::is_same_v<Element, RoundedFast<StoredType<Element>>>)
+  else if constexpr (std::is_same_v<Element, RoundedFast<ElementOf<Element>>>)
     return rounded_by_instruction(number);
 #endif
-  else if constexpr (std::is_same_v<StoredType<Element>, BFloat16>)
+  else if constexpr (std::is_same_v<ElementOf<Element>, BFloat16>)
     return without_subnormal(Tag<T>(), number);
   else
     return rounded_to_bfloat16(Tag<T>(), number);
@@ -53,10 +53,10 @@ HWY_INLINE Vec<T> factor_of(Vec<T> number) {
 
 /// The factors of contiguous elements.
 template <class T, class Element>
-HWY_INLINE Vec<T> load_factors(const StoredType<Element>* from) {
+HWY_INLINE Vec<T> load_factors(const ElementOf<Element>* from) {
   const Tag<T> d;
   if constexpr (kIsNarrow<Element>) {
-    using Narrow = std::conditional_t<std::is_same_v<StoredType<Element>, Half>, hwy::float16_t,
+    using Narrow = std::conditional_t<std::is_same_v<ElementOf<Element>, Half>, hwy::float16_t,
                                       hwy::bfloat16_t>;
     const hn::Rebind<Narrow, Tag<T>> narrow;
     return factor_of<T, Element>(
@@ -80,7 +80,7 @@ HWY_INLINE void each_factor(Vec<T> lanes, F f) {
     const hn::RebindToUnsigned<Tag<float>> d32;
     const auto bits = hn::BitCast(d32, lanes);
     const auto number = [&](auto upper) {
-      if constexpr (std::is_same_v<StoredType<Element>, BFloat16>) {
+      if constexpr (std::is_same_v<ElementOf<Element>, BFloat16>) {
         const auto wide =
             upper ? hn::And(bits, hn::Set(d32, 0xffff0000u)) : hn::ShiftLeft<16>(bits);
         return factor_of<T, Element>(hn::BitCast(d, wide));
@@ -100,11 +100,11 @@ HWY_INLINE void each_factor(Vec<T> lanes, F f) {
 /// Whether load_split_factors() is faster than load_factors().
 template <class Element>
 inline constexpr bool kIsSplit =
-    std::is_same_v<StoredType<Element>, BFloat16> || std::is_same_v<Element, RoundedFast<float>>;
+    std::is_same_v<ElementOf<Element>, BFloat16> || std::is_same_v<Element, RoundedFast<float>>;
 
 /// The factors of two vectors of contiguous elements, those of even columns and those of odd ones.
 template <class T, class Element>
-HWY_INLINE void load_split_factors(const StoredType<Element>* from, Vec<T>& even, Vec<T>& odd) {
+HWY_INLINE void load_split_factors(const ElementOf<Element>* from, Vec<T>& even, Vec<T>& odd) {
   const Tag<T> d;
   const auto split = [&](auto element, Vec<T> pairs) ATTN_INLINE {
     each_factor<T, typename decltype(element)::type>(

@@ -17,12 +17,12 @@ namespace attn::kernel::HWY_NAMESPACE {
 /// Rows of values in memory, `step` bytes apart.
 template <class Element>
 struct StoredValues {
-  const StoredType<Element>* first;
+  const ElementOf<Element>* first;
   std::size_t step;
 
-  HWY_INLINE const StoredType<Element>* at(std::size_t key, std::size_t column) const {
-    return reinterpret_cast<const StoredType<Element>*>(reinterpret_cast<const std::byte*>(first) +
-                                                        key * step) +
+  HWY_INLINE const ElementOf<Element>* at(std::size_t key, std::size_t column) const {
+    return reinterpret_cast<const ElementOf<Element>*>(reinterpret_cast<const std::byte*>(first) +
+                                                       key * step) +
            column;
   }
 };
@@ -72,7 +72,7 @@ HWY_INLINE void add_keys(std::size_t from, std::size_t to, const WeightRows<T>& 
       for (std::size_t r = 0; r < Rows; ++r)
         unrolled<Vectors>([&](std::size_t j) ATTN_INLINE { part[r][j] = hn::Zero(d); });
   const auto add = [&](std::size_t key, auto chain) ATTN_INLINE {
-    const StoredType<Element>* const row = values.at(key, column);
+    const ElementOf<Element>* const row = values.at(key, column);
     prefetch_elements(reinterpret_cast<const std::byte*>(row) + ahead,
                       Vectors * kLanes<T> * sizeof(*row));
     Vec<T> of_key[Vectors];

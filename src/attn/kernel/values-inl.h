@@ -236,7 +236,7 @@ bool add_values_in_place(const RowGroup<T>& group, const ValueBlock<T>& values, 
   const std::byte* const first = source.start(values.at);
   const auto add_in = [&]<class Order>(Order) {
     return [&]<class Element>(Type<Element>) {
-      const StoredValues<Element> stored{reinterpret_cast<const StoredType<Element>*>(first),
+      const StoredValues<Element> stored{reinterpret_cast<const ElementOf<Element>*>(first),
                                          static_cast<std::size_t>(step)};
       add_stored_values<T, Element, Order>(rows, product, stored, Dv, total, stride);
     };
