@@ -350,7 +350,7 @@ HWY_INLINE void sum_keys(const T* query, std::size_t query_step, std::size_t dep
   KeyCursor<T> cursor(keys);
   sum_parts<T, Rows, kKeyVectors>(
       0, depth, out, out_stride,
-      [&](std::size_t part, std::size_t next, auto f) {
+      [&](std::size_t part, std::size_t next, auto f) ATTN_INLINE {
         multiply_keys<T, Product, Rows>(part / Product::kElements, next / Product::kElements, query,
                                         query_step, keys, cursor, f);
       },
@@ -368,12 +368,13 @@ void score_keys(std::size_t rows, std::size_t vectors, const T* query, const Pan
     const std::size_t depth = panel.depth() * Product::kElements;
     for (std::size_t at = 0; at < vectors * kLanes<T>; at += kKeysAtOnce<T>) {
       const KeyRows<T> keys = panel.in_place_or_copied(at, kMostStepInPlace, kBytesAhead);
-      sum_keys<T, Product, kRows>(query, depth, depth, keys, out + at, out_stride, [&](auto& sums) {
+      sum_keys<T, Product, kRows>(
+          query, depth, depth, keys, out + at, out_stride, [&](auto& sums) ATTN_INLINE {
 #pragma GCC unroll 16
-        for (std::size_t i = 0; i < kRows; ++i)
-          store_scores<T>(sums[i], factor, out + at + i * out_stride,
-                          running_max ? running_max + i * kLanes<T> : nullptr);
-      });
+            for (std::size_t i = 0; i < kRows; ++i)
+              store_scores<T>(sums[i], factor, out + at + i * out_stride,
+                              running_max ? running_max + i * kLanes<T> : nullptr);
+          });
     }
   });
 }
