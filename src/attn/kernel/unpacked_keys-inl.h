@@ -328,11 +328,10 @@ HWY_INLINE void multiply_keys(std::size_t from, std::size_t to, const T* query,
         columns[j][k] = hn::Load(d, elements + j * kLanes<T>);
     }
     Product::add(query, query_step, column * kElements, columns, sums);
-    column += kCount;
   };
   // The first of the remaining elements is of the first chain.
   constexpr std::size_t kStep = Product::kChains > kElements ? Product::kChains / kElements : 1;
-  while (column + kStep <= to) add_rest(Constant<kStep>());
+  for (; column + kStep <= to; column += kStep) add_rest(Constant<kStep>());
   if (kStep > 1 && column < to) add_rest(Constant<1>());
   if constexpr (Product::kChains == 2)
 #pragma GCC unroll 16
