@@ -465,3 +465,23 @@ def test_other_outputs_are_not_taken_as_weights(tmp_path):
     run_bundle(tmp_path, [{**PLAIN, "outputs": ["context"]}] * 2, "--bundle", "2")
     for command in ("stats", "rollout"):
         assert_error(attn(command, "out/bundle-1.npz", cwd=tmp_path), 65, "has no weights, but found 1/context, 2/context")
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+def test_a_resumed_bundle_records_its_jobs_in_their_order(tmp_path, suffix):
+    whole = json.dumps({"Q": [[1]], "K": [[2], [3]], "V": "K", "outputs": ["weights"]})
+    (tmp_path / "jobs").mkdir()
+    for number in range(4):
+        (tmp_path / f"jobs/{number}.json").write_text(whole)
+
+    def run(folder, *flags):
+        attn("batch", "jobs", "--out-dir", folder, "--bundle", "4", "--format", suffix, *flags, cwd=tmp_path)
+        return (tmp_path / folder / f"bundle-1.{suffix}").read_bytes()
+
+    clean = run("clean")
+    for number in (1, 2):
+        (tmp_path / f"jobs/{number}.json").write_text("{")
+    run("out")
+    for number in (1, 2):
+        (tmp_path / f"jobs/{number}.json").write_text(whole)
+    assert run("out", "--resume") == clean

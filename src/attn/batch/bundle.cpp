@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <unordered_map>
 #include <utility>
 
 #include "attn/base/error.h"
@@ -300,6 +301,22 @@ void BundleWriter::fetch_kept_results(const OpenBundle& old) {
     }
   }
   members_ = std::move(members);
+  order_records();
+}
+
+/// As a run of all jobs adds them: in the order of the members.
+void BundleWriter::order_records() {
+  std::unordered_map<std::string_view, std::size_t> places;
+  for (const Member& member : members_) {
+    const std::string_view name = member.spec.name;
+    places.emplace(name.substr(0, name.rfind(kBetween)), places.size());
+  }
+  const auto place = [&](const auto& record) {
+    const auto found = places.find(record.first);
+    return found == places.end() ? places.size() : found->second;
+  };
+  std::stable_sort(records_.begin(), records_.end(),
+                   [&](const auto& a, const auto& b) { return place(a) < place(b); });
 }
 
 void BundleWriter::write(const std::string& path) {

@@ -104,6 +104,7 @@ class BundleWriter {
   void add_result(const Outcome& outcome);
   void add_members(const std::string& output, std::string_view result);
   void add_record(const std::string& job, Record record);
+  void order_records();
   std::string made_by() const;
   FileLayout layout(const std::string& path) const;
   void keep_earlier_result(const Outcome& outcome);
