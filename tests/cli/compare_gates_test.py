@@ -334,3 +334,24 @@ def test_help_lists_metrics_and_presets():
     text = attn("compare", "--help").stdout.decode()
     for name in METRICS + ["abs_or_rel(abs=X, rel=Y)", "flashmla", "llama.cpp", "nmse <= 5e-4"]:
         assert f"  {name}" in text
+
+
+@pytest.mark.parametrize("layout, shape, names", [("bhld", (2, 3, 5, 8), ["batch", "head"]), ("blhd", (2, 5, 3, 8), ["batch", "head"]),
+                                                  ("thd", (5, 3, 8), ["head"])])
+@pytest.mark.parametrize("suffix", ["npz", "safetensors", "json"])
+def test_parts_and_tokens_of_results_with_an_axis_of_heads(tmp_path, layout, shape, names, suffix):
+    rng = np.random.default_rng(4)
+    np.savez(tmp_path / "in.npz", **{name: rng.standard_normal(shape) for name in "QKV"})
+    found = []
+    for number, scale in enumerate((0.3, 0.35)):
+        job = {name: f"in.npz#{name}" for name in "QKV"} | {"layout": layout, "scale": scale, "outputs": ["context"]}
+        (tmp_path / "job.json").write_text(json.dumps(job))
+        assert attn("run", "job.json", "-o", f"{number}.{suffix}", "-o", f"{number}.npy", cwd=tmp_path).returncode == 0
+        found.append(np.load(tmp_path / f"{number}.npy"))
+    run = attn("compare", f"0.{suffix}", f"1.{suffix}", "--json", "--gate", "token_max < 0", cwd=tmp_path)
+    [tensor] = json.loads(run.stdout)["tensors"]
+    a, b = ((x.swapaxes(1, 2) if layout == "bhld" else x).reshape(-1, 24) for x in found)  # tokens
+    errors = np.linalg.norm(a - b, axis=1) / np.linalg.norm(b, axis=1)
+    assert tensor["gates"][0]["values"]["token_max"] == pytest.approx(errors.max(), rel=1e-9)
+    assert list(tensor["parts"][0])[:len(names)] == names
+    assert len(tensor["parts"]) == np.prod([{"batch": 2, "head": 3}[name] for name in names])

@@ -635,7 +635,7 @@ class TestHints:
     @pytest.mark.parametrize("packed, heads, hint", [
         (B.swapaxes(1, 2).reshape(2, 4, 12), B, "A agrees with B if axes 1 and 2 (H and L) of B are swapped, and the result "
                                                 "is reshaped to (2, 4, 12)"),
-        (B[0].swapaxes(0, 1).reshape(4, 12), B[0], "A agrees with B if axes 0 and 1 of B are swapped, and the result is "
+        (B[0].swapaxes(0, 1).reshape(4, 12), B[0], "A agrees with B if axes 0 and 1 (H and L) of B are swapped, and the result is "
                                                    "reshaped to (4, 12)")])
     def test_concatenated_heads(self, hints, packed, heads, hint):
         assert hints("head_context", packed, heads) == [hint]

@@ -1,6 +1,7 @@
 #include "attn/cli/compare.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -19,6 +20,8 @@
 #include "attn/io/format.h"
 #include "attn/io/mapped_file.h"
 #include "attn/io/staged_file.h"
+#include "attn/job/labels.h"
+#include "attn/run/result_file.h"
 
 namespace attn {
 namespace {
@@ -224,18 +227,46 @@ void refuse_strangers(const CompareReport& report) {
                   printable(report.only_in_a[0]) + "=" + printable(report.only_in_b[0]) + ",...");
 }
 
+/// What A and B record about the axes of their tensors; read when a tensor has three or more.
+class Records {
+ public:
+  Records(const CompareArgs& args, TensorFiles& files) : args_(args), files_(files) {}
+
+  /// Of A and of B.
+  const std::array<Json, 2>& made_by() {
+    if (!made_by_)
+      made_by_ = {read_made_by(parse_tensor_ref(args_.a).path, files_),
+                  read_made_by(parse_tensor_ref(args_.b).path, files_)};
+    return *made_by_;
+  }
+
+  /// Those that B records or, if it records none, A.
+  Labels labels(const std::string& name, const Shape& shape) {
+    if (shape.size() < 3) return {};
+    const Json &a = made_by_of(made_by()[0], name), &b = made_by_of(made_by()[1], name);
+    const bool is_of_b = b.find(kAxesMember) != nullptr || a.find(kAxesMember) == nullptr;
+    return labels_in(is_of_b ? b : a, name.substr(name.rfind('/') + 1), shape);
+  }
+
+ private:
+  const CompareArgs& args_;
+  TensorFiles& files_;
+  std::optional<std::array<Json, 2>> made_by_;
+};
+
 /// With `typed`, the tolerance is used for all tensors, otherwise that of their dtypes.
 CompareReport compare_all(const TensorMap& a, const TensorMap& b, const Tolerance& tolerance,
-                          bool typed, const std::vector<Gate>& gates) {
+                          bool typed, const std::vector<Gate>& gates, Records& records) {
   CompareReport report{{}, {}, {}, tolerance, false, {}};
   std::vector<GatedTensor> tensors;
   const auto add = [&](const std::string& name, const Tensor& one, const Tensor& other) {
     tensors.push_back({name, one.dtype()});
     Tolerance used = typed ? tolerance : default_tolerance(one.dtype(), other.dtype());
     used.equal_nan = tolerance.equal_nan;
-    report.pairs.push_back(compared_pair({name, one, other, {}, "", used},
-                                         axes_by_name(name, other.shape()), 0,
-                                         {gates_for(tensors.back(), gates), one.dtype(), {}}));
+    report.pairs.push_back(
+        compared_pair({name, one, other, {}, "", used},
+                      axes_by_labels(records.labels(name, other.shape()), other.shape()), 0,
+                      {gates_for(tensors.back(), gates), one.dtype(), {}}));
   };
   if (a.size() == 1 && b.size() == 1) {
     const std::string& name = a.begin()->first;
@@ -338,13 +369,12 @@ ReadLimits compare_limits(const CompareArgs& args) {
 }
 
 /// Warns about the first pair of tensors whose files record different layers.
-void warn_of_pairs(const CompareReport& report, const CompareArgs& args, TensorFiles& files) {
+void warn_of_pairs(const CompareReport& report, const CompareArgs& args, Records& records) {
   std::vector<ResultFile> results;
   for (const TensorPair& pair : report.pairs) {
     if (!pair.found.same_shape || pair.compared.a.rank() < 3) continue;
     if (results.empty())
-      for (const std::string& file : {args.a, args.b})
-        results.push_back({{}, {}, read_made_by(parse_tensor_ref(file).path, files)});
+      for (const Json& made_by : records.made_by()) results.push_back({{}, {}, made_by});
     std::vector<LayersOfFile> of_files;
     for (ResultFile& result : results) {
       result.tensors.set(pair.compared.name, pair.compared.a);
@@ -382,8 +412,9 @@ int run_compare(const CompareArgs& args) {
     refuse_nameless(a, args.a, b, args.b);
     refuse_nameless(b, args.b, a, args.a);
     require_metrics(gates, false, args.tolerant());
-    report = compare_all(a, b, tolerance, args.tolerant(), gates);
-    warn_of_pairs(report, args, files);
+    Records records(args, files);
+    report = compare_all(a, b, tolerance, args.tolerant(), gates, records);
+    warn_of_pairs(report, args, records);
   }
   if (report.pairs.empty() && report.only_in_a.empty() && report.only_in_b.empty())
     throw Error(ErrorKind::data, printable(args.a) + ": expected a tensor to compare, found none");

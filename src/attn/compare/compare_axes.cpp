@@ -1,9 +1,5 @@
 #include "attn/compare/compare_axes.h"
 
-#include <optional>
-
-#include "attn/problem/output_table.h"
-
 namespace attn {
 namespace {
 
@@ -35,7 +31,9 @@ std::vector<PartAxis> part_axes(const AxisList& letters, const Shape& shape, std
   std::vector<PartAxis> parts;
   for (std::size_t k = 0; k < letters.size(); ++k) {
     const Axis letter = letters[k];
-    if (letter == Axis::B)
+    if (letter == Axis::layer)
+      parts.push_back({"layer", shape[k], stride_of(shape, k)});
+    else if (letter == Axis::B)
       parts.push_back({"batch", shape[k], stride_of(shape, k)});
     else if (is_head(letter))
       parts.push_back({"head", shape[k], stride_of(shape, k)});
@@ -45,22 +43,32 @@ std::vector<PartAxis> part_axes(const AxisList& letters, const Shape& shape, std
   return several(parts);
 }
 
+/// A letter for each word of labels. Features and embeddings have that of any width.
+AxisList letters_of(const std::vector<std::string>& words) {
+  AxisList letters = {};
+  for (const std::string& word : words)
+    letters.insert(letters.size(), word == "layer"   ? Axis::layer
+                                   : word == "batch" ? Axis::B
+                                   : word == "head"  ? Axis::H
+                                   : word == "query" ? Axis::L
+                                   : word == "key"   ? Axis::S
+                                   : word == "token" ? Axis::N
+                                                     : Axis::D);
+  return letters;
+}
+
 }  // namespace
 
 TensorAxes axes_of_output(const PlannedOutput& output, std::size_t heads) {
   return {output.axes, part_axes(output.axes, output.shape, heads)};
 }
 
-TensorAxes axes_by_name(const std::string& name, const Shape& shape) {
-  const std::optional<Output> output = output_named(name);
-  if (output && row_of(*output).axes.size() == shape.size())
-    return {row_of(*output).axes, part_axes(row_of(*output).axes, shape, 0)};
-  std::vector<PartAxis> parts;
-  if (output && row_of(*output).axes.size() + 1 == shape.size()) {  // of several layers
-    parts = part_axes(row_of(*output).axes, Shape(shape.begin() + 1, shape.end()), 0);
-    parts.insert(parts.begin(), {"layer", shape[0], stride_of(shape, 0)});
-    return {{}, several(parts)};
+TensorAxes axes_by_labels(const Labels& labels, const Shape& shape) {
+  if (!labels.axes.empty() && labels.axes.size() == shape.size()) {
+    const AxisList letters = letters_of(labels.axes);
+    return {letters, part_axes(letters, shape, 0)};
   }
+  std::vector<PartAxis> parts;
   for (std::size_t axis = 0; axis + 2 < shape.size(); ++axis)
     parts.push_back({"axis " + std::to_string(axis), shape[axis], stride_of(shape, axis)});
   return {{}, several(parts)};

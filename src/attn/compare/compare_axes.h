@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attn/attention/plan.h"
+#include "attn/job/labels.h"
 #include "attn/metrics/comparison.h"
 #include "attn/problem/axis.h"
 
@@ -20,10 +21,9 @@ struct TensorAxes {
 /// Of an output of a job with this many heads.
 TensorAxes axes_of_output(const PlannedOutput& output, std::size_t heads);
 
-/// Of a tensor without a job: the axes of the output `name` if it has as many axes, or one more,
-/// which is that of layers. Otherwise the
-/// parts are those of all axes but the last two: "axis 0", "axis 1".
-TensorAxes axes_by_name(const std::string& name, const Shape& shape);
+/// Of a tensor of a file. If its axes are not known, the parts are those of all axes but the last
+/// two: "axis 0", "axis 1".
+TensorAxes axes_by_labels(const Labels& labels, const Shape& shape);
 
 /// The axes that number the tokens of a tensor with this many axes: batch items with queries or,
 /// without these, with keys. If the letters are unknown or have neither, all but the last.

@@ -332,9 +332,11 @@ class ReferenceComparison {
   void compare_whole(std::size_t i) {
     Compared compared = compared_with_reference(i);
     suggest_outputs(i, compared);
-    const TensorAxes axes = planned(i).axes.empty()
-                                ? axes_by_name(matches_[i].name, compared.b.shape())
-                                : axes_of_output(planned(i), prepared_.inputs.H);
+    const TensorAxes axes =
+        planned(i).axes.empty()
+            ? axes_by_labels(labels_in({}, matches_[i].name, compared.b.shape()),
+                             compared.b.shape())
+            : axes_of_output(planned(i), prepared_.inputs.H);
     if (needs_baseline(gatings_[i]))
       gatings_[i].baseline = baseline_of(job_.outputs[i], job_, precisions_[i]);
     TensorPair pair = compared_pair(std::move(compared), axes, prepared_.inputs.D, gatings_[i]);
