@@ -318,3 +318,8 @@ def test_nan_warning_names_infinity_in_float16(tmp_path):
     np.savez(tmp_path / "in.npz", Q=q, K=np.eye(4, dtype=np.float16), V=np.eye(4, dtype=np.float16))
     flags = [part for name in "QKV" for part in (f"--{name.lower()}", f"in.npz#{name}")]
     assert_error(attn("run", *flags, cwd=tmp_path), 0, "in.npz#Q: Q holds 1 infinite number, the first at [1, 2]")
+
+
+def test_a_given_option_without_effect_is_named(tmp_path):
+    run = attn("run", *QK, "--window=-1,-1", "--alignment", "bottom-right", cwd=tmp_path)
+    assert_refused(run, 2, "or --relative-bias; this --window has no effect")

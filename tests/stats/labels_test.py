@@ -132,7 +132,8 @@ def test_panels_of_queries_are_not_called_heads(tmp_path):
     run_job(tmp_path, "r.npz", axes=[2, 3], layout="blhd", outputs=["context"])
     run = attn("view", "r.npz", "--of", "context", "--batch", "1", "--width", "60", cwd=tmp_path)
     assert run.returncode == 0 and b"query 2" in run.stdout and b"head 0" not in run.stdout
-    assert_error(attn("view", "r.npz", "--of", "context", "--head", "1", cwd=tmp_path), 2, "--head: context", "has no such axis")
+    assert_error(attn("view", "r.npz", "--of", "context", "--head", "1", cwd=tmp_path), 2,
+                 "--head: context (2, 3, 3, 2) has its heads in rows, which are all drawn")
 
 
 def test_a_batch_is_not_selected_from_heads(tmp_path):

@@ -145,7 +145,8 @@ std::vector<HeatPanel> panels_of(const HeatSource& source, const HeatChoice& cho
   for (const std::string& axis : kLeadingAxes)
     if (!picked_of(axis, choice).empty() && std::find(axes.begin(), end, axis) == end)
       usage("--" + axis + ": " + source.name + " " + to_string(source.tensor.shape()) +
-            " has no such axis");
+            (axis + "s" == source.row_axis ? " has its " + axis + "s in rows, which are all drawn"
+                                           : " has no such axis"));
   std::vector<AxisElements> elements(leading);
   std::vector<std::vector<std::size_t>> indices(leading);
   for (std::size_t k = 0; k < leading; ++k) {

@@ -1149,8 +1149,13 @@ class Checker {
   std::string message_of(const KeyRequirement& requirement) const {
     const auto active = [&](std::string_view key) { return is_active(key); };
     const auto& [when, any_of, none_of, absent, key, words, same_word, fact] = requirement;
-    if (!any_of.empty() && std::none_of(any_of.begin(), any_of.end(), active))
-      return "requires " + join_or(names_of(any_of));
+    if (!any_of.empty() && std::none_of(any_of.begin(), any_of.end(), active)) {
+      const auto given = std::find_if(any_of.begin(), any_of.end(), [&](std::string_view one) {
+        return document_.find(one) != nullptr;
+      });
+      return "requires " + join_or(names_of(any_of)) +
+             (given == any_of.end() ? "" : "; this " + name_of(*given) + " has no effect");
+    }
     if (const auto other = std::find_if(none_of.begin(), none_of.end(), active);
         other != none_of.end())
       return "cannot be combined with " + name_of(*other);
