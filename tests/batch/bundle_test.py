@@ -485,3 +485,11 @@ def test_a_resumed_bundle_records_its_jobs_in_their_order(tmp_path, suffix):
     for number in (1, 2):
         (tmp_path / f"jobs/{number}.json").write_text(whole)
     assert run("out", "--resume") == clean
+
+
+def test_bundles_after_the_end_of_a_shorter_list_are_named(batch, tmp_path):
+    batch(range(9))
+    run = batch(range(5), "--resume")
+    assert run.returncode == 0
+    assert run.stderr.decode().startswith("attn: warning: out/bundle-3.npz: has results of jobs after the end of the list\n")
+    assert b"warning" not in batch(range(9), "--resume").stderr

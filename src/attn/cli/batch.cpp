@@ -326,6 +326,22 @@ Workers workers_of(const BatchArgs& args, const BatchContext& context, Manifest*
 
 namespace {
 
+/// Warns about bundles that an earlier run with a longer list of jobs wrote.
+void warn_of_later_bundles(const BatchContext& context, const ItemSource& source,
+                           BatchReport& report) {
+  const std::optional<std::size_t> jobs = source.count_of_batch();
+  if (context.earlier == nullptr || !jobs) return;
+  const Naming& naming = *context.naming;
+  std::error_code ignored;
+  for (std::size_t number = *jobs == 0 ? 1 : naming.bundle_of(*jobs) + 1;
+       context.earlier->has_output(naming.bundle_file(number)); ++number) {
+    const std::string path = naming.folder + "/" + naming.bundle_file(number);
+    if (std::filesystem::exists(path, ignored))
+      report.print_line("warning: " + printable(path) +
+                        ": has results of jobs after the end of the list");
+  }
+}
+
 /// Results go to files, which `manifest` records, or to standard output if it is nullptr. Returns
 /// the exit code: 3 if some jobs failed, otherwise 0 or that of the error that ended the batch.
 /// Sets `stop` to start no more jobs. Ends the process if threads still compute jobs over their
@@ -370,6 +386,8 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
       else
         bundles->finish();
     });
+  if (!end.fault && bundles && !stop && !args.json && !is_quiet())
+    warn_of_later_bundles(context, source, report);
   if (!end.fault && context.prune_except && !stop)
     end.fault = exception_from([&] { prune(context, manifest, results, report); });
   if (!end.fault)
