@@ -43,20 +43,6 @@ std::vector<PartAxis> part_axes(const AxisList& letters, const Shape& shape, std
   return several(parts);
 }
 
-/// A letter for each word of labels. Features and embeddings have that of any width.
-AxisList letters_of(const std::vector<std::string>& words) {
-  AxisList letters = {};
-  for (const std::string& word : words)
-    letters.insert(letters.size(), word == "layer"   ? Axis::layer
-                                   : word == "batch" ? Axis::B
-                                   : word == "head"  ? Axis::H
-                                   : word == "query" ? Axis::L
-                                   : word == "key"   ? Axis::S
-                                   : word == "token" ? Axis::N
-                                                     : Axis::D);
-  return letters;
-}
-
 }  // namespace
 
 TensorAxes axes_of_output(const PlannedOutput& output, std::size_t heads) {
@@ -65,7 +51,7 @@ TensorAxes axes_of_output(const PlannedOutput& output, std::size_t heads) {
 
 TensorAxes axes_by_labels(const Labels& labels, const Shape& shape) {
   if (!labels.axes.empty() && labels.axes.size() == shape.size()) {
-    const AxisList letters = letters_of(labels.axes);
+    const AxisList letters = letters_of(labels);
     return {letters, part_axes(letters, shape, 0)};
   }
   std::vector<PartAxis> parts;

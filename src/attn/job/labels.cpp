@@ -118,4 +118,17 @@ Labels labels_in(const Json& made_by, const std::string& name, const Shape& shap
   return labels;
 }
 
+AxisList letters_of(const Labels& labels) {
+  AxisList letters = {};
+  for (const std::string& word : labels.axes)
+    letters.insert(letters.size(), word == "layer"   ? Axis::layer
+                                   : word == "batch" ? Axis::B
+                                   : word == "head"  ? Axis::H
+                                   : word == "query" ? Axis::L
+                                   : word == "key"   ? Axis::S
+                                   : word == "token" ? Axis::N
+                                                     : Axis::D);
+  return letters;
+}
+
 }  // namespace attn

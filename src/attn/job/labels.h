@@ -18,6 +18,7 @@
 #include "attn/attention/plan.h"
 #include "attn/io/json_write.h"
 #include "attn/job/recorded_positions.h"
+#include "attn/problem/axis.h"
 
 namespace attn {
 
@@ -36,5 +37,9 @@ void record_labels(const Plan& plan, const std::vector<std::int64_t>& layers, Js
 
 /// The labels of a tensor with this name and shape in a result, recorded or assumed.
 Labels labels_in(const Json& made_by, const std::string& name, const Shape& shape);
+
+/// A letter for each axis, those of the words in record_labels(); any width for features and
+/// embeddings, and new keys for tokens.
+AxisList letters_of(const Labels& labels);
 
 }  // namespace attn

@@ -68,7 +68,7 @@ struct RowGroup {
   Span reached(Span keys) const { return intersection(keys, {reach.first, reach.last}); }
 };
 
-/// Whether keys are read a few at a time: if only one tile of rows uses them, unless scores are no
+/// Whether keys are read a few at a time: if only one tile of rows uses them and scores are
 /// products.
 template <class T>
 bool reads_keys_unpacked(const QueryBlock<T>& block) {
