@@ -119,6 +119,10 @@ HWY_INLINE void load_split_factors(const ElementOf<Element>* from, Vec<T>& even,
     split(Type<Element>(), hn::LoadU(d, reinterpret_cast<const T*>(from)));
 }
 
+/// Whether elements of 16 bits are converted in registers. Targets without vectors gain little from
+/// it, and compile slowly.
+inline constexpr bool kReadsNarrow = HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR;
+
 /// Calls f(Type<Element>()) for the type of the rows' elements and returns true, unless they have
 /// to be converted in memory.
 template <class T, class F>
@@ -129,18 +133,20 @@ HWY_INLINE bool with_element(const Rows<T>& rows, F f) {
     return is_stored;
   };
   if (call(Type<T>())) return true;
-  if constexpr (std::is_same_v<T, float>) {
+  if constexpr (kReadsNarrow && std::is_same_v<T, float>) {
     if (call(Type<BFloat16>())) return true;
     if constexpr (kWidensAll<hwy::float16_t>) return call(Type<Half>());
   }
   return false;
 }
 
-/// The same for factors that are numbers or, if `rounds`, rounded ones.
+/// The same for factors that are numbers or, if `rounds`, rounded ones. Float16 numbers that are
+/// rounded have to be converted.
 template <class T, class F>
 HWY_INLINE bool with_element(const Rows<T>& rows, bool rounds, F f) {
+  if (rounds && rows.is_plain(DType::f16)) return false;
   return with_element(rows, [&]<class Stored>(Type<Stored> stored) {
-    if constexpr (std::is_same_v<T, float>)
+    if constexpr (std::is_same_v<T, float> && !std::is_same_v<Stored, Half>)
       if (rounds) return f(Type<Rounded<Stored>>());
     f(stored);
   });
@@ -148,12 +154,14 @@ HWY_INLINE bool with_element(const Rows<T>& rows, bool rounds, F f) {
 
 #if ATTN_HAS_PAIRS
 /// The same for the products of tiles, which take subnormal numbers as 0.
-template <class F>
-HWY_INLINE bool with_element_as_in_tiles(const Rows<float>& rows, bool rounds, F f) {
+template <bool kRounds, class F>
+HWY_INLINE bool with_element_as_in_tiles(const Rows<float>& rows, F f) {
+  if (rows.is_plain(DType::f16)) return false;
   return with_element(rows, [&]<class Stored>(Type<Stored> stored) {
-    if constexpr (!std::is_same_v<Stored, BFloat16>)
-      if (rounds) return f(Type<RoundedFast<Stored>>());
-    f(stored);
+    if constexpr (kRounds && std::is_same_v<Stored, float>)
+      f(Type<RoundedFast<float>>());
+    else if constexpr (!std::is_same_v<Stored, Half>)
+      f(stored);
   });
 }
 #endif

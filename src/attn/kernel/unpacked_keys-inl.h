@@ -452,7 +452,10 @@ inline HWY_NOINLINE bool score_keys_as_in_tiles(std::size_t rows, std::size_t ve
     else
       sum_keys_as_in_tiles<Element>(rows, vectors, queries, panel, out, out_stride);
   };
-  if (!with_element_as_in_tiles(Rows<float>(panel.k, panel.D), rounds, sum)) return false;
+  const Rows<float> keys(panel.k, panel.D);
+  const bool summed = rounds ? with_element_as_in_tiles<true>(keys, sum)
+                             : with_element_as_in_tiles<false>(keys, sum);
+  if (!summed) return false;
   const Tag<float> d;
   for (std::size_t i = 0; i < rows; ++i)
     for (std::size_t at = 0; at < vectors * kLanes<float>; at += kKeysAtOnce<float>) {

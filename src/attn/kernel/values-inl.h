@@ -247,9 +247,9 @@ bool add_values_in_place(const RowGroup<T>& group, const ValueBlock<T>& values, 
     if (values.factors == FactorForm::tiles) {
       if (rows > kMostRowsAsInTiles) return false;
       const FlushesSubnormals flush;
-      const bool rounds = group.p.bf16_products;
-      added = rounds ? with_element_as_in_tiles(source, true, add_in(AsInTiles<1>()))
-                     : with_element_as_in_tiles(source, false, add_in(AsInTiles<kExactParts>()));
+      added = group.p.bf16_products
+                  ? with_element_as_in_tiles<true>(source, add_in(AsInTiles<1>()))
+                  : with_element_as_in_tiles<false>(source, add_in(AsInTiles<kExactParts>()));
     }
   }
 #endif
