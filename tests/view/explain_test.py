@@ -307,6 +307,7 @@ def test_gradients_of_uniform_weights(explain, outputs, query):
         if f"grad_{name[1:]}" in results:
             np.testing.assert_allclose(results[f"grad_{name[1:]}"], wanted, rtol=1e-5, atol=1e-6)
     assert "see no key are equal, as the option empty\\_rows says" in text
+    assert "their weights are 0, unless the query sees no key" in " ".join(text.split())
     assert "sees no key do not depend on the scores" in text
     numbers_of(text, 15)
 

@@ -251,7 +251,7 @@ Command stats_command() {
                    "together (all); default: file"));
   command.add(flag("--similarity", args->similarity,
                    "compare the heads of each layer instead: cosine, and Jensen-Shannon divergence "
-                   "in nats"));
+                   "in nats; without --by item and --token-ids"));
   command.add(text("-o,--output", args->output, "FILE",
                    "output file ending in .csv, .ndjson or .txt; default: stdout"));
   command.add(flag("--force", args->force, "overwrite FILE if it exists"));

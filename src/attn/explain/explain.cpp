@@ -469,7 +469,11 @@ class Explainer {
     if (adds) text += "Additive masks and biases by distance are added to the scores. ";
     if (caps) text += std::string("The softcap limits the ") + (adds ? "sums. " : "scores. ");
     if (hidden > 0)
-      text += "Keys that a query may not see are set to minus infinity; their weights are 0. ";
+      text += std::string(
+                  "Keys that a query may not see are set to minus infinity; their weights are 0") +
+              (weights_without_keys(from_.matrix(Output::weights)).empty()
+                   ? ". "
+                   : ", unless the query sees no key. ");
     if (!text.empty()) words(text.substr(0, text.size() - 1));
     std::vector<Math> rights;
     if (caps && !adds && hidden == 0)

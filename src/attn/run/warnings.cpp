@@ -108,14 +108,6 @@ std::string with_origin(const Job& job, const std::string& name) {
   return origin.empty() ? name : printable(origin) + ": " + name;
 }
 
-/// Whether only the context and what is computed from it depend on the input.
-bool is_of_values(Input input) {
-  constexpr std::array kInputs = {Input::V,   Input::past_V, Input::memory_V, Input::W_V,
-                                  Input::b_V, Input::bias_V, Input::W_UV,     Input::W_O,
-                                  Input::b_O, Input::gate,   Input::W_gate};
-  return std::find(kInputs.begin(), kInputs.end(), input) != kInputs.end();
-}
-
 /// "; Q.npy: Q holds 1 infinite number, the first at [0, 1]" for each input on which the output
 /// depends, if it has some. Biases and sinks of -inf only hide keys.
 std::string given_infinite(const Job& job, const Request& output) {
@@ -126,7 +118,7 @@ std::string given_infinite(const Job& job, const Request& output) {
   std::string text;
   for (const auto& [name, tensor] : job.tensors) {
     const auto input = input_named(name);
-    if (!input || tensor.rows() != nullptr || (is_of_values(*input) && !reads_values)) continue;
+    if (!input || tensor.rows() != nullptr || (row_of(*input).is_of_values && !reads_values)) continue;
     const bool hides = *input == Input::sinks || std::find(kBiasInputs.begin(), kBiasInputs.end(),
                                                            *input) != kBiasInputs.end();
     const NanCount found = find_infinite(rows_of(tensor), hides ? 0 : -HUGE_VAL);
