@@ -82,3 +82,19 @@ def test_leading_zeros_do_not_mean_octal():
     run = attn("random", "random", "--seed", "1", "--repeat", "010")
     assert run.returncode == 0
     assert run.stdout.count(b"arr_") == 10
+
+
+@pytest.mark.parametrize("command, words, flag", [
+    ("view r.npz", ["--title=", "--log"], "--title"), ("view r.npz", ["--title="], "--title"),
+    ("random randn", ["--seed=", "5"], "--seed"), ("rollout r.npz", ["--heads=", "max"], "--heads"),
+    ("run", ["--view=", "job.json"], "--view"), ("run", ["--causal="], "--causal"),
+    ("examples run zhihu-mha", ["--cells=", "3"], "--cells")])
+def test_empty_value_after_an_equals_sign_is_refused(command, words, flag):
+    """As from an unset variable of a script; the next word is not the value."""
+    run = attn(*command.split(), *words)
+    assert f"attn: {flag}: expected a value, found ''; see 'attn " in run.stderr.decode()
+    assert run.returncode == 2
+
+
+def test_a_value_may_end_in_an_equals_sign():
+    assert b"expected a value" not in attn("view", "r.npz", "--title", "--dark=").stderr

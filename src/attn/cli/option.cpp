@@ -162,13 +162,16 @@ std::vector<std::string> Option::known_values() const {
   return word != nullptr ? word->words : texts().suggestions;
 }
 
+void refuse_empty_value(const Option& option) {
+  throw Error(ErrorKind::usage, option.name() + ": expected a value, found ''");
+}
+
 void store_values(const Option& option, const std::vector<std::string>& values) {
   // An empty value, for example from an unset shell variable, must not be treated as an absent
   // option.
   if (option.takes_value())
     for (const std::string& value : values)
-      if (value.empty())
-        throw Error(ErrorKind::usage, option.name() + ": expected a value, found ''");
+      if (value.empty()) refuse_empty_value(option);
   std::visit(Storer{option, values}, option.value);
 }
 

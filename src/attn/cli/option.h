@@ -100,6 +100,9 @@ struct Option {
 /// "--threads: expected a whole number >= 1, found '0'", "--threads: given twice".
 void store_values(const Option& option, const std::vector<std::string>& values);
 
+/// Throws a usage error for the value "" of an option.
+[[noreturn]] void refuse_empty_value(const Option& option);
+
 /// Whether a switch with these values is on: the last one counts. Errors: usage.
 bool is_switched_on(const Option& option, const std::vector<std::string>& values);
 

@@ -201,7 +201,20 @@ Arguments join_optional_values(const Command& command, Arguments words) {
   return words;
 }
 
+/// Refuses "--seed=", for which CLI11 would take the next word as the value.
+void refuse_empty_values(const Command& command, const Arguments& words) {
+  for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+    if (!words[i].starts_with('-')) continue;
+    const std::size_t end = words[i].find('=');
+    const Option* const option = find_with_subcommands(command, words[i].substr(0, end));
+    if (option == nullptr) continue;
+    if (end + 1 == words[i].size()) refuse_empty_value(*option);
+    if (end == std::string::npos && option->takes_value()) ++i;  // the next word is the value
+  }
+}
+
 void parse_words(const Command& command, const Arguments& words, ParsedCommand& parsed) {
+  refuse_empty_values(command, words);
   CLI::App app;
   const CommandParser parser(command, app, GivenNames(words));
   try {
