@@ -48,6 +48,17 @@ def test_method_of_the_command_line():
     assert np.round(found["weight"], 4).tolist() == [[-0.2354, 0.0191, -0.2867], [0.2177, -0.4919, 0.4232]]
 
 
+def test_probabilities_of_a_file_have_its_width(tmp_path):
+    """torch.manual_seed(42); torch.bernoulli(torch.full((6,), 0.5, dtype=...)) of PyTorch 2.13."""
+    for dtype, drawn in (np.float64, [1, 1, 1, 1, 0, 1]), (np.float32, [0, 0, 1, 0, 1, 0]):
+        np.save(tmp_path / "p.npy", np.full(6, 0.5, dtype))
+        run = attn("random", "bernoulli", "--generator", "torch", "--seed", 42, "--input", tmp_path / "p.npy",
+                   "-o", "drawn.npy", "--force", cwd=tmp_path)
+        assert run.returncode == 0, run.stderr
+        found = np.load(tmp_path / "drawn.npy")
+        assert found.dtype == dtype and found.tolist() == drawn
+
+
 def test_repeated_layers_have_numbered_names():
     found = numbers("Linear", "--seed", 1, "--in-features", 1, "--out-features", 1, "--repeat", 2)
     assert list(found) == ["arr_0.weight", "arr_0.bias", "arr_1.weight", "arr_1.bias"]

@@ -197,6 +197,10 @@ Tensor RandomArguments::values() const {
   return values_ != nullptr ? *values_ : tensor_from_json(need("values"), "values");
 }
 
+DType RandomArguments::dtype_of_values(DType of_list) const {
+  return values_ != nullptr ? values_->dtype() : of_list;
+}
+
 const Json* RandomArguments::find(std::string_view key) const { return json_.find(key); }
 
 const Json& RandomArguments::need(std::string_view key) const {

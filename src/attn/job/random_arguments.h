@@ -53,6 +53,8 @@ class RandomArguments {
   Shape sizes(std::string_view key) const;
   DType dtype(DType fallback) const;
   Tensor values() const;
+  /// The dtype of 'values' from a file, which a list does not have.
+  DType dtype_of_values(DType of_list) const;
 
  private:
   const Json* find(std::string_view key) const;  ///< nullptr when absent

@@ -128,7 +128,10 @@ Tensor torch_randperm(TorchGenerator& torch, Args a) { return torch.randperm(a.c
 Tensor torch_bernoulli(TorchGenerator& torch, Args a) {
   if (a.has("values") == a.has("p"))
     throw Error(ErrorKind::data, "expected either 'p' or 'values'");
-  if (a.has("values")) return torch.bernoulli(cast(a.values(), a.dtype(DType::f32)));
+  if (a.has("values")) {
+    const DType given = a.dtype_of_values(DType::f32) == DType::f64 ? DType::f64 : DType::f32;
+    return torch.bernoulli(cast(a.values(), a.dtype(given)));
+  }
   return torch.bernoulli(a.number("p", 0), a.dtype(DType::f32), a.shape());
 }
 
