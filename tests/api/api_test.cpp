@@ -166,6 +166,13 @@ TEST_CASE("api: comparison with the recomputed job") {
   CHECK(attn_result_code(compare(R"({"atol": 0.01})").get()) == 0);
   CHECK(attn_result_code(compare(R"({"precision": "bf16"})").get()) == 0);
   CHECK(attn_result_code(compare(R"({"precision": "bf16", "rtol": 0.1})").get()) == 2);
+  const attn_tensor misspelt = words.tensor("contxt", out);
+  const OwnedResult refused(
+      attn_compare(&misspelt, 1, nullptr, tensors.data(), tensors.size(), nullptr),
+      attn_result_free);
+  CHECK(attn_result_code(refused.get()) == 2);
+  CHECK(attn_result_text(refused.get()) ==
+        std::string("unknown output 'contxt' (did you mean 'context'?)"));
 }
 
 TEST_CASE("api: several threads at the same time") {

@@ -106,10 +106,13 @@ void run_job(const char* job_text, const attn_tensor* tensors, std::size_t count
 void compare_outputs(const attn_tensor* given, std::size_t given_count, const char* job,
                      const attn_tensor* tensors, std::size_t count, const char* settings_text,
                      attn_result& result) {
-  const CompareSettings settings = compare_settings(settings_text);
+  CompareSettings settings = compare_settings(settings_text);
   TensorFiles files(settings.limits);
   const TensorMap outputs = tensors_of(given, given_count, files.budget(), result.copied);
   if (outputs.empty()) throw Error(ErrorKind::usage, "expected a tensor to compare, found none");
+  settings.reference.origin_of_as = "";
+  for (const auto& [name, tensor] : outputs)
+    if (!name.empty()) settings.reference.as.push_back(name);
   const CompareReport report = compare_to_reference(
       outputs,
       document_of(job, tensors_of(tensors, count, files.budget(), result.copied), files.budget()),

@@ -236,7 +236,7 @@ class ReferenceComparison {
     std::vector<std::string> unmatched;
     matches_ = match_outputs(given_, typed_, job_, unmatched);
     if (!unmatched.empty()) refuse_unmatched(unmatched, given_, prepare_job(job_), job_);
-    request_outputs(matches_, typed_.as.empty() ? "A" : "--as", job_);
+    request_outputs(matches_, typed_.as.empty() ? "A" : typed_.origin_of_as, job_);
     prepared_ = prepare_job(job_);
     if (!may_have_parts || divide()) return;
     job_.tensors = as_read;

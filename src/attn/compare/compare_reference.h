@@ -18,10 +18,11 @@ struct ReferenceOptions {
   std::string precision, sums, weights;
   std::vector<std::string> as;  ///< --as; the given tensors already have these names
   Tolerance tolerance;
-  bool has_tolerance = false;    ///< use `tolerance` instead of the error bounds
-  std::vector<Gate> gates = {};  ///< decide instead, for the tensors that they select
-  SearchLimits search = {};      ///< of the search for what explains a difference
-  bool keeps_elements = false;   ///< for pictures: of the reference and its bounds
+  bool has_tolerance = false;         ///< use `tolerance` instead of the error bounds
+  std::vector<Gate> gates = {};       ///< decide instead, for the tensors that they select
+  SearchLimits search = {};           ///< of the search for what explains a difference
+  bool keeps_elements = false;        ///< for pictures: of the reference and its bounds
+  std::string origin_of_as = "--as";  ///< in messages; "" without flags
 };
 
 /// Matches the tensors of `given` with outputs of the job, computes these in float64 and compares
