@@ -54,8 +54,8 @@ def run(*, threads: int | None = None, max_memory: int | str | None = None, nan:
                 process could use at the first call
     nan         what to do if an output holds NaN: "warn" (the default), "allow" or "refuse"
 
-    The arrays returned own their memory. Outputs of dtype bfloat16 have the dtype of ml_dtypes if an
-    argument had; otherwise they are float32, which holds the same numbers.
+    The arrays returned own their memory. Outputs of dtype bfloat16 have the dtype of ml_dtypes if a
+    NumPy array had; otherwise they are float32, which holds the same numbers.
 
     Raises Error with the message and the exit code of the program, BufferError for an array that is on a
     GPU, and TypeError for a value that JSON cannot express. Warns with AttnWarning.
@@ -74,7 +74,7 @@ def split_job(job: dict[str, Any]) -> tuple[dict[str, Any], list[Tensor]]:
     for key, value in job.items():
         if "\0" in key:
             raise Error(f"unknown key {key!r}", 65)
-        if type(value) is np.ndarray or is_array(value):
+        if is_array(value):
             tensors.append(tensor_of(key, value))
         elif isinstance(value, dict):
             arrays = {name: item for name, item in value.items() if is_array(item)}
@@ -87,9 +87,11 @@ def split_job(job: dict[str, Any]) -> tuple[dict[str, Any], list[Tensor]]:
 
 
 def _plain(value: Any) -> Any:
-    """A number of NumPy as one of Python."""
+    """A number of NumPy as one of Python, and an array of strings as a list."""
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
     raise TypeError(f"{type(value).__name__} is no value of a job")
 
 
@@ -127,7 +129,7 @@ def call(job: bytes | None, tensors: list[Tensor],
             raise Error(LIBRARY.attn_result_text(result).decode(errors="replace"), code)
         text = LIBRARY.attn_result_warnings(result)
         if text:
-            warn(text)
+            warn(text, stacklevel=4)
         copied = LIBRARY.attn_result_copied(result)
         bfloat16 = bfloat16_of(tensors)
         outputs: dict[str, np.ndarray[Any, Any]] = {}
@@ -150,6 +152,6 @@ def bfloat16_of(tensors: list[Tensor]) -> np.dtype[Any] | None:
     return None
 
 
-def warn(text: bytes) -> None:
+def warn(text: bytes, stacklevel: int) -> None:
     for line in text.decode(errors="replace").splitlines():
-        warnings.warn(line, AttnWarning, stacklevel=4)
+        warnings.warn(line.removeprefix("warning: "), AttnWarning, stacklevel=stacklevel)

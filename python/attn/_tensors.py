@@ -28,7 +28,9 @@ class Tensor(NamedTuple):
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value is passed on as a tensor. Everything else is passed on as JSON."""
+    """Whether a value is passed on as a tensor. Everything else, also an array of strings, is passed on as JSON."""
+    if type(value) is np.ndarray:
+        return value.dtype.kind not in "UO"
     if isinstance(value, (str, bytes, int, float, list, tuple, dict, np.generic)) or value is None:
         return False
     if hasattr(value, "__dlpack__") or hasattr(value, "__array_interface__") or hasattr(value, "__array__"):
@@ -48,6 +50,8 @@ def tensor_of(name: str, array: Any) -> Tensor:
     if hasattr(array, "__dlpack_device__"):
         if getattr(array, "requires_grad", False):
             array = array.detach()
+        if getattr(array, "is_neg", bool)():
+            array = array.resolve_neg()  # a view of PyTorch with the other sign, which DLPack does not express
         _require_cpu(name, array)
         return _of_dlpack(name, array)
     if hasattr(array, "__cuda_array_interface__"):

@@ -89,6 +89,28 @@ class _Command(NamedTuple):
     stdin: bytes = b""
 
 
+def _output(command: _Command, arguments: Sequence[str], warns: bool = False) -> bytes:
+    """What the program prints. Warnings are those of the function that makes a drawing."""
+    folder = None if command.stdin else command.folder.path  # a job names files in the current folder
+    run = subprocess.run([_program(), *command.arguments, *arguments], cwd=folder, input=command.stdin, capture_output=True)
+    lines = _messages(run.stderr, str(command.folder.path))
+    if run.returncode != 0 and "-q" not in arguments:
+        return _output(command, [*arguments, "-q"])  # prints the errors alone
+    if run.returncode != 0:
+        raise Error("\n".join(lines), run.returncode)
+    for line in lines if warns else ():
+        if line.startswith("warning: "):
+            warnings.warn(line[len("warning: "):], AttnWarning, stacklevel=5)
+    return run.stdout
+
+
+def _messages(stderr: bytes, folder: str) -> list[str]:
+    """The lines of the program, without the names of temporary files."""
+    names = re.compile(rf"{re.escape(folder)}/[\w.]+#[^:]*: |\.safetensors\b")
+    return [names.sub("", line[len("attn: "):]) for line in stderr.decode(errors="replace").splitlines()
+            if line.startswith("attn: ")]
+
+
 class Drawing:
     """A page, which notebooks show. str() is its text; save() writes it in the format of a file name's suffix."""
 
@@ -98,21 +120,9 @@ class Drawing:
         self._command, self._target = command, target
         self.html = self._file(".html", target.page, warns=True).decode()
 
-    def _run(self, arguments: Sequence[str], warns: bool = False) -> bytes:
-        command = self._command
-        folder = None if command.stdin else command.folder.path  # a job names files in the current folder
-        run = subprocess.run([_program(), *command.arguments, *arguments], cwd=folder, input=command.stdin, capture_output=True)
-        lines = [line[len("attn: "):] for line in run.stderr.decode(errors="replace").splitlines() if line.startswith("attn: ")]
-        if run.returncode != 0:
-            raise Error("\n".join(lines), run.returncode)
-        for line in lines if warns else ():
-            if line.startswith("warning: "):
-                warnings.warn(line[len("warning: "):], AttnWarning, stacklevel=5)
-        return run.stdout
-
     def _file(self, suffix: str, flags: Sequence[str] = (), warns: bool = False) -> bytes:
         path = self._command.folder.path / f"drawn{suffix}"
-        self._run([*(part.format(path) for part in self._target.file), *flags, "--force"], warns)
+        _output(self._command, [*(part.format(path) for part in self._target.file), *flags, "--force"], warns)
         return path.read_bytes()
 
     def save(self, path: str | os.PathLike[str], **options: Any) -> None:
@@ -120,7 +130,7 @@ class Drawing:
         pathlib.Path(path).write_bytes(self._file(pathlib.Path(path).suffix, _flags(options)))
 
     def __str__(self) -> str:
-        return self._run(self._target.text).decode()
+        return _output(self._command, self._target.text).decode()
 
     def _repr_html_(self) -> str:
         """A frame, so that neither the page's styles nor its keys are those of the notebook.
@@ -137,15 +147,13 @@ class View(Drawing):
     """An interactive page, and a picture where no pages are shown, as in PDF."""
 
     _FRAME = 'sandbox="allow-scripts allow-downloads"'  # the page cannot reach the notebook
+    _HAS_PICTURE = True
 
     @functools.cached_property
     def _picture(self) -> bytes | None:
-        if len(self.html) > _LARGE_PAGE:
-            return None  # the picture would take seconds
-        try:
-            return self._file(".png")
-        except Error:  # there is no picture of two results
+        if not self._HAS_PICTURE or len(self.html) > _LARGE_PAGE:  # the picture of a large one would take seconds
             return None
+        return self._file(".png")
 
     def _repr_png_(self) -> bytes | None:
         return self._picture
@@ -156,6 +164,24 @@ class View(Drawing):
             return advice
         width = int.from_bytes(self._picture[16:20], "big") // 2  # 192 pixels per inch
         return f'{advice}<img src="data:image/png;base64,{base64.b64encode(self._picture).decode()}" width="{width}" alt="attn">'
+
+
+class _Comparison(View):
+    """A page of two results and their difference. Its text has both results, one after the other."""
+
+    _HAS_PICTURE = False
+
+    def __init__(self, command: _Command, target: _Target, results: Mapping[str, _Command]) -> None:
+        self._results = results
+        super().__init__(command, target)
+
+    def save(self, path: str | os.PathLike[str], **options: Any) -> None:
+        if pathlib.Path(path).suffix != ".html":
+            raise Error(f"{os.fspath(path)}: two results are saved as a page, NAME.html", 2)
+        super().save(path, **options)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name}: {_output(result, self._target.text).decode()}" for name, result in self._results.items())
 
 
 class _Entry(NamedTuple):
@@ -225,8 +251,12 @@ def _flags(options: Mapping[str, Any]) -> list[str]:
         if value is True:
             flags.append(flag)
         elif value is not None and value is not False:
+            if isinstance(value, (np.ndarray, range)):
+                value = list(value) if isinstance(value, range) else value.tolist()
             if isinstance(value, (list, tuple)):
                 value = json.dumps(value) if name.endswith("tokens") else ",".join(map(str, value))
+            elif name.endswith("tokens") and str(value).startswith("@"):
+                value = "@" + os.path.abspath(value[1:])
             flags.append(f"{flag}={value}")
     return flags
 
@@ -268,7 +298,12 @@ def view(*results: Any, **options: Any) -> View:
         else:
             _write(folder.path / f"{name}.safetensors", _entries_of(result))
             files.append(f"{name}.safetensors")
-    return View(_Command(folder, ["view", *files, *_flags(options)]), _Target(["-o", "{}"], ["--color=never"], page))
+    flags, target = _flags(options), _Target(["-o", "{}"], ["--color=never"], page)
+    command = _Command(folder, ["view", *files, *flags])
+    if len(files) != 2:
+        return View(command, target)
+    single = {name: _Command(folder, ["view", file, *flags]) for name, file in zip(("first", "second"), files)}
+    return _Comparison(command, target, single)
 
 
 def explain(*, query: int | None = None, head: int | None = None, precision: int | None = None, **job: Any) -> Drawing:

@@ -109,7 +109,7 @@ def assert_attention(out: Any, q: Any = None, k: Any = None, v: Any = None, *, p
         text = LIBRARY.attn_result_text(result).decode(errors="replace")
         if code > 1:
             raise Error(text, code)
-        warn(LIBRARY.attn_result_warnings(result))
+        warn(LIBRARY.attn_result_warnings(result), stacklevel=3)
         if code == 1 or missing:
             raise AssertionError("".join(missing) + text)
         report: dict[str, Any] = json.loads(LIBRARY.attn_result_json(result))

@@ -248,7 +248,7 @@ class TestErrors:
         (dict(Q=Q.astype(complex), K=K, V=V), 65, "Q: expected float16, bfloat16, float32, float64, an 8-bit float "
                                                   "such as float8_e4m3fn, int8 to int64, uint8 to uint64 or bool, "
                                                   "found dtype complex128"),
-        (dict(Q=np.array([["x"]]), K=K, V=V), 65, "found dtype str32"),
+        (dict(Q=np.array([["x"]]), K=K, V=V), 65, "expected a number, found the string 'x'"),
         (dict(Q=Q, K=K, V=V, threads=-1), 2, "threads: expected an integer from 0 to 1024, found -1"),
         (dict(Q=Q, K=K, V=V, nan="never"), 2, 'nan: expected allow, refuse or warn, found "never"'),
         (dict(Q=Q, K=K, V=V, max_memory="1K"), 65, "needs "),

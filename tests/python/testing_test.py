@@ -126,6 +126,32 @@ class WithHistory:
         return self.array
 
 
+class Negated(WithHistory):
+    """A tensor of PyTorch with the negative bit: its elements in memory have the other sign."""
+    requires_grad = False
+
+    def is_neg(self):
+        return True
+
+    def resolve_neg(self):
+        return -self.array
+
+
+def test_negative_bit(assert_attention):
+    assert_attention(kernel(Q, -K, V, 8 ** -0.5), Q, Negated(K), V, causal=True)
+
+
+def test_name_that_is_no_output(assert_attention, attn_module):
+    with pytest.raises(attn_module.Error, match=r"^unknown output 'contxt' \(did you mean 'context'\?\)$"):
+        assert_attention({"contxt": kernel(Q, K, V, 8 ** -0.5)}, Q, K, V, causal=True)
+
+
+def test_warning_is_that_of_the_caller(assert_attention, attn_module):
+    with pytest.warns(attn_module.AttnWarning, match="^tokens: expected as many as the 16 queries, found 1;") as caught:
+        assert_attention(kernel(Q, K, V, 8 ** -0.5), Q, K, V, causal=True, tokens=["a"])
+    assert caught[0].filename == __file__
+
+
 def test_history_of_gradients_is_left_out(assert_attention):
     assert_attention(WithHistory(kernel(Q, K, V, 8 ** -0.5)), *map(WithHistory, (Q, K, V)), causal=True)
 

@@ -135,11 +135,30 @@ def test_arrays_of_any_library_and_layout(attn, result):
     assert attn.view(bfloat16(halves)).html == attn.view(halves).html
 
 
-def test_two_results_and_their_difference(attn, result):
+def test_two_results_and_their_difference(attn, result, tmp_path):
     other = {**result, "weights": result["weights"] * 0.5}
-    view = attn.view(result, other)
+    view = attn.view(result, other, head=1)
     assert facts_of(view)["sets"] == ["first.safetensors", "second.safetensors"]
     assert view._repr_png_() is None
+    assert str(view) == f"first: {attn.view(result, head=1)}\nsecond: {attn.view(other, head=1)}"
+    view.save(tmp_path / "both.html")
+    assert "second.safetensors" in (tmp_path / "both.html").read_text()
+    with pytest.raises(attn.Error, match=r"both\.svg: two results are saved as a page, NAME\.html") as error:
+        view.save(tmp_path / "both.svg")
+    assert error.value.exit_code == 2
+
+
+def test_options_of_numpy_and_ranges(attn, result):
+    tokens = list("abcdefgh")[:len(result["weights"][0])]
+    listed = str(attn.view(result, head=[0, 1], tokens=tokens))
+    assert str(attn.view(result, head=range(2), tokens=np.array(tokens))) == listed
+    assert str(attn.view(result, head=np.array([0, 1]), tokens=np.array(tokens, object))) == listed
+
+
+def test_file_of_tokens_is_in_the_current_folder(attn, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "words.txt").write_text("one\ntwo\n")
+    assert str(attn.view(np.eye(2), tokens="@words.txt")) == str(attn.view(np.eye(2), tokens=["one", "two"]))
 
 
 def test_large_pages_fit_into_notebooks(attn):
@@ -185,11 +204,20 @@ def test_explanation_of_arrays_and_groups_of_keys(attn):
 
 
 def test_errors_and_warnings_are_those_of_the_program(attn, result):
-    with pytest.raises(attn.Error, match="has no tensor keys; select one with --of: scores, weights, context") as error:
+    with pytest.raises(attn.Error, match="^result: has no tensor keys; select one with --of: scores, weights, context") as error:
         attn.view(result, of="keys")
     assert error.value.exit_code == 2
-    with pytest.raises(attn.Error, match=r"K: expected \(\*, 8\) to match Q"):
+    with pytest.raises(attn.Error, match=r"^K: expected \(\*, 8\) to match Q"):
         attn.explain(Q=Q, K=K[:, :5], V=V)
+    with pytest.raises(attn.Error, match=r"^--max-html-bytes: the smallest page has \d+ bytes; [^\n]*$"):
+        attn.view(np.random.default_rng(0).random((2, 2, 64, 64)), max_html_bytes="200K")
+    with pytest.raises(attn.Error, match="^--title: expected a value, found ''"):
+        attn.view(result, title="")
+    with pytest.warns(attn.AttnWarning, match=r"^weights \(3, 2, 4, 4\): the axes are taken as batch, head, L, S; if"):
+        attn.view(np.random.default_rng(0).random((3, 2, 4, 4)))
+    with pytest.warns(attn.AttnWarning, match="Q holds 1, the first at") as warned:
+        attn.explain(Q=np.where(np.arange(Q.size).reshape(Q.shape) == 1, np.nan, Q), K=K, V=V)
+    assert "/" not in str(warned[0].message) and warned[0].filename == __file__
     with pytest.warns(attn.AttnWarning, match="tokens"):
         attn.explain(Q=Q, K=K, V=V, tokens=["a", "b"])
 

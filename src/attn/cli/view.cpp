@@ -86,7 +86,7 @@ void set_first_of_four(const ViewArgs& args, HeatSource& source) {
   if (!choice.layer.empty() && choice.batch.empty())
     std::swap(axes[1], *std::find(axes.begin(), axes.end(), "layer"));
   else if (shape[0] > 1 && choice.batch.empty() && render_format(args.output) == RenderFormat::html)
-    note(source.name + " " + to_string(shape) +
+    note("warning: " + source.name + " " + to_string(shape) +
          ": the axes are taken as batch, head, L, S; if the first one is layers, add --layer 0:" +
          std::to_string(shape[0]));
 }
