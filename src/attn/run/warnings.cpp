@@ -118,7 +118,8 @@ std::string given_infinite(const Job& job, const Request& output) {
   std::string text;
   for (const auto& [name, tensor] : job.tensors) {
     const auto input = input_named(name);
-    if (!input || tensor.rows() != nullptr || (row_of(*input).is_of_values && !reads_values)) continue;
+    if (!input || tensor.rows() != nullptr || (row_of(*input).is_of_values && !reads_values))
+      continue;
     const bool hides = *input == Input::sinks || std::find(kBiasInputs.begin(), kBiasInputs.end(),
                                                            *input) != kBiasInputs.end();
     const NanCount found = find_infinite(rows_of(tensor), hides ? 0 : -HUGE_VAL);
