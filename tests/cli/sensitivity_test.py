@@ -50,6 +50,80 @@ def test_figures_are_those_of_numpy(job, name, change):
                                 "seen" if outside >= .5 or ratio.max() >= 10 and outside >= .01 else "barely")
 
 
+def softmax_over(axis, x):
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+POSITIONS = np.arange(40)
+SINK = np.exp(.5)
+SOFTMAX_CASES = [
+    # flags, mistake, weights of the job and of the kernel from the scaled scores (None: not listed)
+    ("--temperature 2", "softmax.over_queries", lambda s: softmax(s / 2), lambda s: softmax_over(-2, s / 2)),
+    ("--temperature 2", "softmax.not_normalised", lambda s: softmax(s / 2),
+     lambda s: np.exp(s / 2 - s.max(-1, keepdims=True) / 2)),
+    ("--temperature 2", "softmax.exp_not_normalised", lambda s: softmax(s / 2), lambda s: np.exp(s / 2)),
+    ("--temperature 2", "softmax.whole_matrix", lambda s: softmax(s / 2), lambda s: softmax_over((-2, -1), s / 2)),
+    ("--normaliser sigmoid", "softmax.exp_not_normalised", None, None),
+    ("--normaliser sigmoid", "softmax.not_normalised", None, None),
+    ("--normaliser sparsemax", "softmax.over_queries", None, None),
+    ("--normaliser top_k --top-k 3", "softmax.whole_matrix", None, None),
+    ("--alibi-slopes [0.3,0.2] --sinks [0.5,0.5]", "bias.alibi_signed",
+     lambda s: with_alibi(s, abs), lambda s: with_alibi(s, lambda x: x)),
+]
+
+
+def with_alibi(scores, distance):
+    """With slopes of 0.3 and 0.2, and a sink of 0.5."""
+    x = scores - np.reshape([.3, .2], (2, 1, 1)) * distance(POSITIONS[:, None] - POSITIONS)
+    return np.exp(x) / (np.exp(x).sum(-1, keepdims=True) + SINK)
+
+
+@pytest.mark.parametrize("flags, name, right, wrong", SOFTMAX_CASES)
+def test_mistakes_of_a_softmax_are_those_of_numpy(job, flags, name, right, wrong):
+    path, q, k, v = job
+    arrays = path.parent / "in.npz"
+    inputs = [word for letter in "qkv" for word in (f"--{letter}", f"{arrays}#{letter.upper()}")]
+    run = attn("sensitivity", *inputs, *flags.split(), "--rtol", "1e-2", "--atol", "1e-2", "--json")
+    assert run.returncode in (0, 1), run.stderr
+    found = {mistake["id"]: mistake for mistake in json.loads(run.stdout)["mistakes"]}
+    if right is None:
+        assert name not in found
+        return
+    s = q @ k.swapaxes(-1, -2) / 4
+    ratio = np.abs(wrong(s) @ v - right(s) @ v) / (1e-2 + 1e-2 * np.abs(right(s) @ v))
+    assert found[name]["of_tolerance"] == pytest.approx(ratio.max(), rel=1e-6)
+
+
+@pytest.mark.parametrize("options", [{"rotary": "half"}, {"qk_norm": "rms", "qk_norm_axis": "all"}], ids=str)
+def test_values_that_are_the_keys(tmp_path, options):
+    """Hypotheses about heads moved V, which such a job does not have."""
+    q, k = np.random.default_rng(4).normal(size=(2, 5, 8))
+    np.savez(tmp_path / "in.npz", Q=q, K=k)
+    (tmp_path / "job.json").write_text(json.dumps(
+        {"Q": "in.npz#Q", "K": "in.npz#K", "V": "K", "heads": 2, **options}))
+    found = mistakes(tmp_path / "job.json")
+    assert found["heads.viewed_before_rotary"]["text"] == "Q, K and V of shape (B, L, H, D) read as (B, H, L, D)"
+
+
+def test_texts_name_flags_that_the_job_has(tmp_path):
+    r = np.random.default_rng(5)
+    for name, rows in ("q", 6), ("k", 9), ("v", 9):
+        np.save(tmp_path / f"{name}.npy", r.normal(size=(rows, 4)))
+
+    def texts(*flags):
+        run = attn("sensitivity", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", *flags, "--json", cwd=tmp_path)
+        assert run.returncode in (0, 1), run.stderr
+        return {mistake["id"]: mistake["text"] for mistake in json.loads(run.stdout)["mistakes"]}
+
+    assert texts("--window", "3,1")["causal.alignment"].startswith("--alignment bottom-right")
+    assert texts("--causal")["causal.alignment"].startswith("--causal=bottom-right")
+    late = ": each query also sees the next key"
+    assert texts("--causal", "--window", "3,-1")["causal.one_late"] == "--window 3,1 instead of --causal --window 3,-1" + late
+    assert texts("--window", "3,0")["causal.one_late"] == "--window 3,1 instead of --window 3,0" + late
+    assert texts("--alibi-slopes", "[0.3]")["bias.alibi_dropped"] == "without ALiBi"
+
+
 def test_a_dropped_softcap_is_not_seen(job):
     assert mistakes(job[0], "--rtol", "1e-2", "--atol", "1e-2")["softcap.dropped"]["verdict"] == "not seen"
 

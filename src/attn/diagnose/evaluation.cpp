@@ -39,6 +39,13 @@ class FullOutputs {
   TensorMap results_;
 };
 
+/// The largest term of each row's softmax, (B, H, rows).
+Tensor largest_of_rows(const FullOutputs& outputs, const Inputs& in) {
+  Tensor largest = outputs.matrices(Output::row_max);
+  for (double& score : largest.mutable_data<double>()) score /= in.options.temperature;
+  return largest;
+}
+
 /// A factor for each row of the weights, (B, H, rows).
 Tensor row_factors(const Variant& variant, const Inputs& in, const FullOutputs& outputs,
                    const std::vector<std::size_t>& rows) {
@@ -51,7 +58,7 @@ Tensor row_factors(const Variant& variant, const Inputs& in, const FullOutputs& 
     return factors;
   }
   if (variant.row_change == RowChange::sink_not_shifted) {
-    const Tensor largest = outputs.matrices(Output::row_max);
+    const Tensor largest = largest_of_rows(outputs, in);
     const Tensor sinks = cast(*variant.find(Input::sinks), DType::f64);
     Variant keys_only = variant;
     keys_only.row_change = RowChange::none;
@@ -67,7 +74,7 @@ Tensor row_factors(const Variant& variant, const Inputs& in, const FullOutputs& 
   }
   Tensor others =
       variant.row_change == RowChange::times_shifted_sum
-          ? outputs.matrices(Output::row_max)
+          ? largest_of_rows(outputs, in)
           : evaluate(without_masks(variant, in), Output::logsumexp, rows, nullptr).values;
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = std::exp(out[i] - others.data<double>()[i]);
   return factors;
@@ -295,9 +302,9 @@ Evaluated evaluate(const Variant& given, Output output, const std::vector<std::s
     multiply_rows(result.values, factors);
     if (result.bounds) multiply_rows(*result.bounds, factors);
   } else if (variant.row_change == RowChange::maximum) {
-    result.values = outputs.matrices(Output::row_max);
+    result.values = largest_of_rows(outputs, in);
   } else if (variant.row_change == RowChange::minus_maximum) {
-    const Tensor largest = outputs.matrices(Output::row_max);
+    const Tensor largest = largest_of_rows(outputs, in);
     const auto out = result.values.mutable_data<double>();
     for (std::size_t i = 0; i < out.size(); ++i) out[i] -= largest.data<double>()[i];
   }

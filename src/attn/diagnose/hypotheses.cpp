@@ -106,11 +106,10 @@ Found with_seen_keys(Variant& variant, const Inputs& in, const std::string& clai
   return words(claim, job);
 }
 
-/// Whether another offset would also change what is added to the scores. The terms of ALiBi change
-/// by the same number in a row, which shows beside sinks.
+/// Whether another offset would also change what is added to the scores.
 bool has_bias_of_positions(const Variant& variant) {
-  return variant.has(Input::relative_bias) || !variant.options.bias_rule.empty() ||
-         (variant.has(Input::alibi_slopes) && variant.has(Input::sinks));
+  return variant.has(Input::relative_bias) || variant.has(Input::alibi_slopes) ||
+         !variant.options.bias_rule.empty();
 }
 
 /// Only the last key that each query sees is another one.
@@ -513,9 +512,13 @@ Found softcap_of_hidden(Variant& variant, const Inputs& in) {
   return claim;
 }
 
+/// Whether weights are exp(score / temperature - logsumexp).
+bool is_softmax(const Inputs& in) { return in.options.normaliser == Normaliser::softmax; }
+
 /// One sum for all queries and keys of a head.
 Found softmax_over_matrix(Variant& variant, const Inputs& in) {
-  if (in.options.softmax_axis == SoftmaxAxis::all || in.L < 2 || variant.has(Input::sinks))
+  if (!is_softmax(in) || in.options.softmax_axis == SoftmaxAxis::all || in.L < 2 ||
+      variant.has(Input::sinks))
     return std::nullopt;
   Options options = in.options;
   report_natural_logsumexp(options);
@@ -537,7 +540,7 @@ Found softmax_over_matrix(Variant& variant, const Inputs& in) {
 /// An online softmax that does not rescale what it summed before the maximum grew.
 template <RowChange change, std::size_t block>
 Found not_rescaled(Variant& variant, const Inputs& in) {
-  if (in.options.normaliser != Normaliser::softmax || in.options.temperature != 1 ||
+  if (!is_softmax(in) || in.options.temperature != 1 ||
       in.options.softmax_axis != SoftmaxAxis::keys || in.E > 0 || in.S <= block ||
       variant.has(Input::sinks) || variant.has(Input::dropout_mask) || variant.has(Input::gate) ||
       variant.has(Input::W_gate))
@@ -553,8 +556,9 @@ Found not_rescaled(Variant& variant, const Inputs& in) {
 /// The weights of each key sum to 1.
 Found softmax_over_queries(Variant& variant, const Inputs& in) {
   constexpr std::size_t kMostScores = std::size_t{1} << 25, kBlock = std::size_t{1} << 20;
-  if (in.L < 2 || in.E > 0) return std::nullopt;
+  if (!is_softmax(in) || in.L < 2 || in.E > 0) return std::nullopt;
   const Claim claim = words("the softmax over the queries instead of the keys");
+  const double temperature = in.options.temperature;
   const std::size_t of_query = std::max<std::size_t>(1, in.B * in.H * in.S);
   if (of_query > kMostScores / in.L) return Claim{claim.kernel, "", false, true};
   const std::size_t columns = in.B * in.H * in.S;
@@ -571,7 +575,7 @@ Found softmax_over_queries(Variant& variant, const Inputs& in) {
     const auto x = scores.data<double>();
     for (std::size_t row = 0; row < in.B * in.H * count; ++row)
       for (std::size_t j = 0; j < in.S; ++j) {
-        const double score = x[row * in.S + j];
+        const double score = x[row * in.S + j] / temperature;
         if (score == kNothing) continue;
         double& most = largest[row / count * in.S + j];
         double& sum = total[row / count * in.S + j];
@@ -582,7 +586,7 @@ Found softmax_over_queries(Variant& variant, const Inputs& in) {
   Tensor sums(DType::f64, {in.B, in.H, 1, in.S});
   for (std::size_t i = 0; i < columns; ++i) {
     const double sum = largest[i] + std::log(total[i]);
-    sums.mutable_data<double>()[i] = std::isfinite(sum) ? -sum : 0;
+    sums.mutable_data<double>()[i] = std::isfinite(sum) ? -sum * temperature : 0;
   }
   add_bias(variant, sums);
   variant.erase({Input::sinks});
@@ -674,8 +678,8 @@ constexpr Hypothesis kAttentionTable[] = {
          return std::nullopt;
        const bool top = in.options.alignment == Alignment::top_left;
        p.options.alignment = top ? Alignment::bottom_right : Alignment::top_left;
-       return flag(top ? "--causal=bottom-right" : "--causal=top-left",
-                   top ? "top-left" : "bottom-right");
+       const std::string name = in.options.causal ? "--causal=" : "--alignment ";
+       return flag(name + (top ? "bottom-right" : "top-left"), top ? "top-left" : "bottom-right");
      }},
     {"causal.cache_ignored", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
@@ -692,10 +696,11 @@ constexpr Hypothesis kAttentionTable[] = {
      [](Variant& p, const Inputs& in) -> Found {
        if (!is_causal(in)) return std::nullopt;
        p.options.causal = false;
-       const std::string job =
-           has_window(in) ? "--window " + window_text(in.options.window) : "--causal";
        p.options.window = {in.options.window.left, 1};
-       return flag("--window " + window_text(p.options.window) + " instead of " + job +
+       const std::string causal = in.options.causal ? " --causal" : "";
+       const std::string window =
+           has_window(in) ? " --window " + window_text(in.options.window) : "";
+       return flag("--window " + window_text(p.options.window) + " instead of" + causal + window +
                        ": each query also sees the next key",
                    "");
      }},
@@ -714,7 +719,7 @@ constexpr Hypothesis kAttentionTable[] = {
      }},
     {"causal.after_softmax", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
-       if (!hides_keys(p, in)) return std::nullopt;
+       if (!is_softmax(in) || !hides_keys(p, in)) return std::nullopt;
        p.row_change = RowChange::over_all_keys;
        return words("the mask applied after the softmax: hidden keys count in the sum");
      }},
@@ -1025,7 +1030,7 @@ constexpr Hypothesis kAttentionTable[] = {
        return words("the bias of head 0 for all heads");
      }, kAllHeads},
     {"bias.alibi_dropped", kAttention,
-     [](Variant& p, const Inputs&) { return without(p, {Input::alibi_slopes}, "without --alibi"); }},
+     [](Variant& p, const Inputs&) { return without(p, {Input::alibi_slopes}, "without ALiBi"); }},
     {"bias.alibi_negated", kAttention,
      [](Variant& p, const Inputs&) {
        return with_mapped(p, Input::alibi_slopes, [](double x) { return -x; },
@@ -1053,17 +1058,13 @@ constexpr Hypothesis kAttentionTable[] = {
      }},
     {"bias.alibi_signed", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
-       // -slope (i - j) is slope j, but for a term that is the same in the whole row.
+       const std::string table = "slopes_of_alibi", name = std::string(kMaskTables) + table;
        const Tensor* slopes = p.find(Input::alibi_slopes);
-       if (slopes == nullptr || is_causal(in) || p.has(Input::bias) || slopes->rank() > 1)
-         return std::nullopt;
-       const std::size_t keys = in.P + in.N;
-       Tensor bias(DType::f64, {1, in.H, 1, keys});
-       const Tensor of_heads = cast(*slopes, DType::f64);
-       for (std::size_t i = 0; i < bias.size(); ++i)
-         bias.mutable_data<double>()[i] =
-             of_heads.data<double>()[i / keys] * static_cast<double>(i % keys);
-       p.set(Input::bias, bias);
+       if (slopes == nullptr || is_causal(in) || p.tensors.contains(name)) return std::nullopt;
+       std::string& rule = p.options.bias_rule;
+       if (!rule.empty()) rule = "(" + rule + ")";
+       rule += " - " + table + (slopes->rank() > 1 ? "[b, h]" : "[h]") + " * (q - k)";
+       p.tensors.set(name, *slopes);
        p.erase({Input::alibi_slopes});
        return words("ALiBi of i - j instead of |i - j|");
      }},
@@ -1289,12 +1290,14 @@ constexpr Hypothesis kAttentionTable[] = {
      }},
 
     {"softmax.not_normalised", kAttention,
-     [](Variant& p, const Inputs&) -> Found {
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!is_softmax(in)) return std::nullopt;
        p.row_change = RowChange::times_shifted_sum;
        return words("weights that are not divided by their sum");
      }},
     {"softmax.exp_not_normalised", kAttention,
-     [](Variant& p, const Inputs&) -> Found {
+     [](Variant& p, const Inputs& in) -> Found {
+       if (!is_softmax(in)) return std::nullopt;
        p.row_change = RowChange::times_sum;
        return words("exp(score) as weights, not divided by their sum");
      }},
@@ -1382,7 +1385,7 @@ constexpr Hypothesis kAttentionTable[] = {
        return words("the context multiplied by --o-scale instead of divided");
      }},
     {"output.gate_dropped", kAttention,
-     [](Variant& p, const Inputs&) { return without(p, {Input::gate}, "without --gate"); }},
+     [](Variant& p, const Inputs&) { return without(p, {Input::gate}, "without the gate"); }},
     {"output.W_O_dropped", kAttention,
      [](Variant& p, const Inputs&) -> Found {
        const Tensor* W = p.find(Input::W_O);

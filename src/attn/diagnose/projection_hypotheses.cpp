@@ -218,8 +218,8 @@ Found viewed_first(Variant& p, const Inputs& in, bool keys) {
   if (in.projected || in.H < 2 || (keys && in.G < 2) || (keys && in.P > 0) || !depends)
     return std::nullopt;
   p.set(Input::Q, viewed_as_heads(*in[Input::Q]));
-  for (const Input input : {Input::K, Input::V})
-    p.set(input, keys ? viewed_as_heads(*in[input]) : *in[input]);
+  for (const Input input : {Input::K, Input::V})  // values that are not given are the keys
+    if (in[input]) p.set(input, keys ? viewed_as_heads(*in[input]) : *in[input]);
   p.options.layout = Layout::bhld;
   p.options.heads = static_cast<std::int64_t>(in.H);
   p.options.kv_heads = static_cast<std::int64_t>(in.G);
