@@ -343,7 +343,8 @@ def test_gradients_of_some_projections_are_explained(explain, names):
 
 
 @pytest.mark.parametrize("job, reason", [
-    ({"softcap": 2}, "a softcap"), ({"sinks": [1]}, "another normaliser than softmax over keys"),
+    ({"softcap": 2}, "a softcap"), ({"sinks": [1]}, "sinks"), ({"temperature": 2}, "a temperature"),
+    ({"normaliser": "sparsemax"}, "another normaliser than softmax over keys, or another softmax.precision"),
     ({"rotary": {"kind": "half"}}, "queries or keys that are clipped"), ({"zero_key": True}, "keys that are appended"),
     ({"grad_logsumexp": [1.0, 2.0, 3.0]}, "grad_logsumexp"),
     ({"mask": [[False] * 4, [True] * 4, [True] * 4], "empty_rows": "nan"}, "a query that sees no key and has weights NaN")])

@@ -265,8 +265,10 @@ std::string unexplained_gradients(const ExplainSource& from) {
     if (from.given(input)) return std::string(name_of(input));
   if (!plain_vectors(from) || options.score != Score::dot || !options.rows.empty())
     return "queries or keys that are clipped, normalised, rotated, selected or compared otherwise";
+  if (from.given(Input::sinks)) return "sinks";
+  if (options.temperature != 1) return "a temperature";
   if (!plain_softmax(from) || options.softmax_axis != SoftmaxAxis::keys)
-    return "another normaliser than softmax over keys";
+    return "another normaliser than softmax over keys, or another softmax.precision";
   if (options.softcap > 0) return "a softcap";
   for (std::size_t i = 0; i < from.matrix(Output::scores).rows; ++i)
     if (options.empty_rows == EmptyRows::nan && from.sees_none(i))
