@@ -12,6 +12,7 @@ import time
 import pytest
 
 from support.attn import ATTN, ROOT, attn
+from support.completing import SHELLS, offers
 from support.help_texts import COMMANDS, EXAMPLES_PARTS, TOPICS, flags_in, text_of
 
 
@@ -97,7 +98,7 @@ def test_bash_offers_files(tmp_path, before):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.parametrize("shell, shown", [("zsh", r"\*--{}(=-)?\["), ("fish", "-l {} ")])
+@pytest.mark.parametrize("shell, shown", [("zsh", r"\*--{}(=-?)?\["), ("fish", "-l {} ")])
 def test_completions_of_other_shells_have_all_flags(shell, shown, name):
     text = text_of("completions", shell)
     flags = flags_in(text_of("help", name))
@@ -156,3 +157,20 @@ def test_tab_completes(tmp_path, shell, line, expected):
         "zsh": (["zsh", "-f", "-i"], f"fpath=({tmp_path} $fpath); autoload -U compinit; "
                                      f"compinit -u -d {tmp_path}/dump")}[shell]
     assert typed(command, setup, line, expected)
+
+
+# What each shell offers.
+
+
+@pytest.mark.parametrize("line, words", [
+    ("attn run --layout=b", {"bhld", "blhd"}),
+    ("attn run --layout b", {"bhld", "blhd"}),
+    ("attn run --q=q", {"q.npy"}),
+    ("attn run --explain=e.", {"e.html"}),
+    ("attn random --generator=t", {"torch"}),
+], ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize("shell", SHELLS)
+def test_shell_offers_exactly(tmp_path, shell, line, words):
+    for name in ("q.npy", "e.html", "job.json"):
+        (tmp_path / name).touch()
+    assert offers(shell, line, tmp_path) == words

@@ -175,12 +175,13 @@ std::string zsh() {
     cases += "    " + offer.name + ") _arguments -S";
     for (const Option& option : offer.options)
       for (const std::string& name : option.names) {
-        const bool equals = !option.takes_value() && name.starts_with("--");
-        std::string spec =
-            "*" + name + (equals ? "=-" : "") + "[" + zsh_text(option.texts().help) + "]";
+        const bool is_long = name.starts_with("--");
+        // "=": the value follows '=' or is the next word; "=-": only the former.
+        const std::string equals = !is_long ? "" : option.takes_value() ? "=" : "=-";
+        std::string spec = "*" + name + equals + "[" + zsh_text(option.texts().help) + "]";
         if (option.takes_value())
           spec += ":" + zsh_text(option.placeholder) + ":" + zsh_values(option);
-        else if (equals)
+        else if (is_long)
           spec += is_boolean(option) ? "::value:(true false)" : "::FILE:_files";
         cases += " \\\n      " + quoted(spec);
       }
