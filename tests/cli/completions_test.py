@@ -168,6 +168,11 @@ def test_tab_completes(tmp_path, shell, line, expected):
     ("attn run --q=q", {"q.npy"}),
     ("attn run --explain=e.", {"e.html"}),
     ("attn random --generator=t", {"torch"}),
+    ("attn run --outputs weights,sca", {"scaled_scores"}),
+    ("attn run --outputs=weights,sca", {"scaled_scores"}),
+    ("attn compare --preset fa", {"fa2", "fa3"}),
+    ("attn compare --preset fa2,fla", {"fla", "flashmla", "flashinfer"}),
+    ("attn batch --statistics mean,ma", {"max"}),
 ], ids=lambda value: value if isinstance(value, str) else "")
 @pytest.mark.parametrize("shell", SHELLS)
 def test_shell_offers_exactly(tmp_path, shell, line, words):

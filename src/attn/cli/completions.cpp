@@ -31,8 +31,6 @@ std::string command_that_lists(const CommandCompletions& offer, const std::strin
   return program + " " + offer.name + " list 2>/dev/null | grep \"^  \" | cut -d\" \" -f3";
 }
 
-bool takes_list(const Option& option) { return option.placeholder == "LIST"; }
-
 /// Whether values of the option are names of files or folders.
 bool takes_file(const Option& option) {
   const std::string& value = option.placeholder;
@@ -103,7 +101,7 @@ std::string bash() {
       for (const std::string& name : option.names)
         values += "    " + quoted(offer.name + " " + name) +
                   ") words=" + quoted(join(option.known_values(), " ")) +
-                  (takes_list(option) ? " list=1" : "") + " ;;\n";
+                  (option.takes_list() ? " list=1" : "") + " ;;\n";
     }
   }
   return "# Completions of attn for bash: source this file, or install it as "
@@ -164,8 +162,8 @@ std::string zsh_values(const Option& option) {
   if (option.known_values().empty()) return takes_file(option) ? "_files" : " ";
   const std::string words = join(option.known_values(), " ");
   // The leading space keeps zsh from adding arguments of its own.
-  return takes_list(option) ? " _values -s , " + option.placeholder + " " + words
-                            : "(" + words + ")";
+  return option.takes_list() ? " _values -s , " + option.placeholder + " " + words
+                             : "(" + words + ")";
 }
 
 std::string zsh() {
@@ -206,9 +204,21 @@ std::string zsh() {
          "if [[ $funcstack[1] == _attn ]]; then _attn \"$@\"; else compdef _attn attn; fi\n";
 }
 
+/// What follows -x of an option in fish.
+std::string fish_values(const Option& option) {
+  const std::string words = join(option.known_values(), " ");
+  return " -a " + quoted(option.takes_list() ? "(__attn_in_list " + words + ")" : words);
+}
+
 std::string fish() {
   std::string text =
-      "# Completions of attn for fish: install as attn.fish in vendor_completions.d.\n";
+      "# Completions of attn for fish: install as attn.fish in vendor_completions.d.\n"
+      "# Prints each word after those of the list at the cursor.\n"
+      "function __attn_in_list\n"
+      "  set -l before (commandline -ct | string replace -r '^--[^=]*=' '' | string match -r "
+      "'.*,')\n"
+      "  printf '%s\\n' \"$before\"$argv\n"
+      "end\n";
   text +=
       "complete -c attn -n __fish_use_subcommand -f -a help -d 'show help for a command or topic'\n"
       "complete -c attn -n '__fish_seen_subcommand_from help' -f -a " +
@@ -229,9 +239,8 @@ std::string fish() {
         text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
       if (option.takes_value())
         text += takes_file(option) && option.known_values().empty() ? " -r"
-                : option.known_values().empty()
-                    ? " -x"
-                    : " -x -a " + quoted(join(option.known_values(), " "));
+                : option.known_values().empty()                     ? " -x"
+                                                                    : " -x" + fish_values(option);
       else if (is_boolean(option))
         text += " -f -a 'true false'";
       text += " -d " + quoted(option.texts().help) + "\n";

@@ -88,6 +88,8 @@ struct Option {
     return !std::holds_alternative<SwitchValue>(value) &&
            !std::holds_alternative<OptionalValue>(value);
   }
+  /// Whether the value is words between commas.
+  bool takes_list() const { return placeholder == "LIST" || placeholder.ends_with(",..."); }
   /// The name in messages: the first long one, or else the first.
   const std::string& name() const;
   bool has_name(const std::string& name) const;

@@ -129,9 +129,7 @@ std::string hint_list(const Command& command, const Arguments& extras, const Arg
   };
   for (std::size_t i = 1; i + 1 < words.size(); ++i) {
     const Option* const option = command.find(words[i - 1]);
-    if (option == nullptr || words[i].starts_with("--") ||
-        !(option->placeholder.ends_with(",...") || option->placeholder == "LIST"))
-      continue;
+    if (option == nullptr || words[i].starts_with("--") || !option->takes_list()) continue;
     std::string list = words[i];
     bool has_extra = false;
     for (std::size_t k = i + 1; k < words.size() && belongs(*option, words[k]); ++k) {
