@@ -10,7 +10,7 @@ import pytest
 
 from support.attn import ATTN, ROOT, assert_error, attn
 from support.checkpoints import write_model
-from support.help_texts import COMMANDS, EXAMPLES_PARTS, TOPICS, flags_in, text_of
+from support.help_texts import COMMANDS, SUBCOMMANDS, TOPICS, flags_in, text_of
 
 
 def examples_in(help_text):
@@ -234,7 +234,7 @@ def files(module_path):
 
 
 @pytest.mark.parametrize("arguments", [["help"], *(["help", name] for name in [*COMMANDS, *TOPICS]),
-                                       *(["examples", part, "--help"] for part in EXAMPLES_PARTS)])
+                                       *([*name.split(), "--help"] for name in SUBCOMMANDS)])
 def test_examples_run(tmp_path, files, arguments):
     """One after another, in one folder."""
     examples = examples_in(text_of(*arguments))

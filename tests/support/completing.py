@@ -107,7 +107,10 @@ SHELLS = [shell for shell in OFFERS if shutil.which(shell)]
 
 
 def offers(shell, line, folder):
-    """What a shell offers at the end of `line` in a folder: words, without the earlier part of --flag=A,B."""
+    """What a shell offers at the end of `line` in a folder: words, without the earlier part of --flag=A,B and the last
+    / or =. Of zsh, without the flags that it offers where no argument can follow."""
     before = re.match("(--[^=]*=)?(.*,)?", line.split(" ")[-1])
-    return {offered.removeprefix(before[1] or "").removeprefix(before[2] or "")
-            for offered in OFFERS[shell](line, folder) if offered}
+    words = {offered.removeprefix(before[1] or "").removeprefix(before[2] or "").rstrip("/=")
+             for offered in OFFERS[shell](line, folder) if offered}
+    only_flags = line.endswith(" ") and all(word.startswith("-") for word in words)
+    return set() if shell == "zsh" and only_flags else words

@@ -14,14 +14,14 @@ def text_of(*arguments):
     return run.stdout.decode()
 
 
-def listed(title):
-    """The names that `attn help` lists below a title."""
-    block = attn("help").stdout.decode().partition(f"{title}:\n")[2].partition("\n\n")[0]
+def listed(title, *command):
+    """The names that `attn help COMMAND` lists below a title."""
+    block = text_of("help", *command).partition(f"\n{title}:\n")[2].partition("\n\n")[0]
     return re.findall(r"^  ([\w-]+) ", block, re.MULTILINE)
 
 
 COMMANDS, TOPICS = listed("Commands"), listed("Topics")
-EXAMPLES_PARTS = ["list", "run", "copy", "check"]
+SUBCOMMANDS = [f"{name} {part}" for name in COMMANDS for part in listed("Subcommands", name)]
 
 
 def flags_in(help_text):

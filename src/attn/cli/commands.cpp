@@ -63,6 +63,14 @@ void add_common_options(Command& command) {
         {{"-f", "--overwrite", "--clobber"}, "use --force to overwrite existing files"});
 }
 
+/// Takes no value, not even =true.
+Option program_option(const std::string& names, const std::string& help) {
+  Option option = flag(names, Store<bool>([](bool) {}), help);
+  option.value =
+      OptionalValue{"", [](const std::string&) {}, [](const std::string&) { return false; }};
+  return option;
+}
+
 }  // namespace
 
 std::span<const CommandEntry> commands() { return kCommands; }
@@ -93,15 +101,22 @@ Command make_command(const CommandEntry& entry, Executor& executor) {
   return command;
 }
 
+std::vector<Option> program_options() {
+  return {
+      program_option("-h,--help", "show this help; after a command, its help: -h is short"),
+      program_option("--version", "show the version; with -v, also kernels, BLAS and processors")};
+}
+
 std::string overview() {
+  constexpr std::size_t kFlagColumn = 17;
   std::string text = std::string(kDescription) + "\nUsage: attn COMMAND [ARGUMENTS]\n\nCommands:\n";
   for (const CommandEntry& entry : kCommands) text += summary_line(entry.name, entry.summary);
   text += "\nTopics:\n";
   for (const Topic& topic : topics()) text += summary_line(topic.name, topic.what);
-  return text +
-         "\nOptions:\n  -h, --help     show this help; after a command, its help: -h is short\n" +
-         "      --version  show the version; with -v, also kernels, BLAS and processors\n" +
-         kFooter;
+  text += "\nOptions:\n";
+  for (const Option& option : program_options())
+    text += help_entry(flags_of(option), option.texts().help, kFlagColumn);
+  return text + kFooter;
 }
 
 }  // namespace attn

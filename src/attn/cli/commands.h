@@ -24,6 +24,9 @@ std::vector<std::string> help_names();  ///< of commands, then of topics
 /// The command with -h and -q, which all commands and subcommands accept.
 Command make_command(const CommandEntry& entry, Executor& executor = local_executor());
 
+/// The flags that can stand in place of a command.
+std::vector<Option> program_options();
+
 /// What `attn --help` prints.
 std::string overview();
 

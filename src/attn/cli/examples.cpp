@@ -210,6 +210,8 @@ int check(const ExampleArgs& args) {
   return agree ? 0 : 1;
 }
 
+constexpr std::string_view kLister = "examples list";  ///< of names of examples
+
 Command list_subcommand(const std::shared_ptr<ExampleArgs>& args) {
   Command command;
   command.name = "list";
@@ -234,7 +236,7 @@ Command run_subcommand(const std::shared_ptr<ExampleArgs>& args) {
       "  attn examples run general-attention --view\n"
       "  attn examples run encoder-decoder --explain -";
   command.options = {
-      positional("NAME", args->names, "names of examples"),
+      listed_by(kLister, positional("NAME", args->names, "names of examples")),
       flag("--all", args->all, "run all examples"),
       flag("--cells", args->cells, "print '# In [20]' before the output of each cell"),
       text("--job", args->job, "FILE", "the example's job to draw or explain; default: all")};
@@ -258,9 +260,10 @@ Command copy_subcommand(const std::shared_ptr<ExampleArgs>& args) {
       "Copies the job files of an example to the folder DIR, which is created. Change the copies, "
       "and run them with 'attn run'.";
   command.example = "  attn examples copy encoder-decoder mine";
-  command.options = {required(positional("NAME", args->name, "name of an example")),
-                     required(positional("DIR", args->target, "folder for the jobs")),
-                     flag("--force", args->force, "overwrite existing files")};
+  command.options = {
+      required(listed_by(kLister, positional("NAME", args->name, "name of an example"))),
+      required(positional("DIR", args->target, "folder for the jobs")),
+      flag("--force", args->force, "overwrite existing files")};
   command.action = [args] { return copy_example(*args); };
   return command;
 }
@@ -276,7 +279,7 @@ Command exercise_subcommand(const std::shared_ptr<ExampleArgs>& args) {
       "of the kind of the example's: integers, or with as many digits.";
   command.example = "  attn examples exercise illustrated-self-attention --seed 7 -o sheet.html";
   command.options = {
-      required(positional("NAME", args->name, "name of an example")),
+      required(listed_by(kLister, positional("NAME", args->name, "name of an example"))),
       required(
           text("-o,--output", exercise.sheet, "FILE",
                "the sheet: FILE.html, .md, .tex or .txt; - is text on stdout, with --solution")),
@@ -300,7 +303,7 @@ Command check_subcommand(const std::shared_ptr<ExampleArgs>& args) {
       "Computes examples and compares them with the expected output. The exit code is 1 if any "
       "differ.";
   command.example = "  attn examples check encoder-decoder head-split";
-  command.options = {positional("NAME", args->names, "names of examples")};
+  command.options = {listed_by(kLister, positional("NAME", args->names, "names of examples"))};
   command.action = [args] { return check(*args); };
   return command;
 }

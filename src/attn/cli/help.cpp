@@ -105,9 +105,6 @@ std::string help_entry(const std::string& name, const std::string& what, std::si
   return line + wrapped(what, column) + "\n";
 }
 
-namespace {
-
-/// "-o, --output PATH", with padding if there is no short name.
 std::string flags_of(const Option& option) {
   if (option.is_positional()) return option.name();
   std::string text = option.names[0].starts_with("--") ? "    " : "";
@@ -115,6 +112,8 @@ std::string flags_of(const Option& option) {
     text += (text.ends_with(' ') || text.empty() ? "" : ", ") + name;
   return text + (option.takes_value() ? " " : "") + option.placeholder;
 }
+
+namespace {
 
 std::string wrapped_paragraphs(const std::string& text) {
   std::string out;

@@ -25,6 +25,9 @@ std::string help_text(const Command& command, const std::string& name);
 /// Without the options that are not common, if the whole text would be long.
 std::string short_help_text(const Command& command, const std::string& name);
 
+/// "-o, --output PATH", with padding if there is no short name.
+std::string flags_of(const Option& option);
+
 /// "  NAME     WHAT" in lines of at most 80 columns. WHAT starts at this column, on the next line
 /// if NAME is too long.
 std::string help_entry(const std::string& name, const std::string& what, std::size_t column);

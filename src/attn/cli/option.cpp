@@ -254,6 +254,16 @@ Option suggesting(Option option, const std::vector<std::string>& values) {
   return option;
 }
 
+Option or_file(Option option) {
+  option.may_be_file = true;
+  return option;
+}
+
+Option listed_by(std::string_view arguments, Option option) {
+  option.listed_by = arguments;
+  return option;
+}
+
 std::vector<Option> in_group(std::string_view group, std::vector<Option> options) {
   for (Option& option : options) option.group = group;
   return options;

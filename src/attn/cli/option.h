@@ -80,7 +80,9 @@ struct Option {
   /// Makes the texts when they are shown, instead of `own_texts`. Most runs show none of them.
   std::function<OptionTexts()> describe = {};
   bool required = false;
-  bool is_common = false;  ///< among those that -h lists if there are many
+  bool is_common = false;           ///< among those that -h lists if there are many
+  bool may_be_file = false;         ///< the value, which can also be one of the suggestions
+  std::string_view listed_by = {};  ///< arguments of attn that list the values: "examples list"
 
   bool is_positional() const { return !names[0].starts_with('-'); }
   bool is_repeatable() const { return std::holds_alternative<ListValue>(value); }
@@ -182,6 +184,8 @@ Option positional(const std::string& name, std::vector<std::string>& target,
 Option required(Option option);
 Option common(Option option);
 Option suggesting(Option option, const std::vector<std::string>& values);
+Option or_file(Option option);
+Option listed_by(std::string_view arguments, Option option);
 std::vector<Option> in_group(std::string_view group, std::vector<Option> options);
 template <std::size_t N>
 std::vector<Option> in_group(std::string_view group, Option (&&options)[N]) {

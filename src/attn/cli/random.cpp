@@ -358,11 +358,11 @@ Command random_command() {
       "  attn random normal --seed 0 --loc 1 --scale 0.02 --shape 512,64 -o w.npy\n"
       "  attn random Linear --generator torch --seed 1 --in-features 3 --out-features 2";
   command.add(
-      {suggesting(
+      {or_file(suggesting(
            positional("METHOD", args->method,
                       "name of the method in its library (--help lists all), or a list of steps: "
                       "FILE.json, or - for standard input"),
-           random_methods()),
+           random_methods())),
        common(text(
            "--seed",
            Store<std::string>([args = args.get()](const std::string& seed) { args->seed = seed; }),
