@@ -965,30 +965,89 @@ class TestText:
         assert not set("$\\{}&") & set(text)
 
 
+# LaTeX.
+
 LATEX_TOKENS = ["\u6771\u4eac", "\u0120the", "\u2581sub", "##x", "<|end|>", "\u00d8re \u20ac", "~^_\\{}$&%",
                 "\U0001f600"]
+EXAMPLES = [path for path in sorted((ROOT / "data/examples").glob("*/*.json")) if '"schema":' in path.read_text()]
 
 
-@pytest.mark.skipif(not shutil.which("pdflatex"), reason="needs pdflatex (scripts/setup tex)")
-@pytest.mark.parametrize("job, query", [
-    *(("notebook", query) for query in (0, 3)), *(("heads", query) for query in (0, 3)),
-    *(("tokens", query) for query in range(8))])
-def test_latex_compiles(tmp_path, job, query):
+def wide_job(**others):
+    """Many columns, of numbers with exponents."""
+    x = np.random.default_rng(3).standard_normal((40, 40)) * 3
+    return {"Q": x.tolist(), "K": x.tolist(), "V": (x * 1e-7).tolist(), "causal": True, **others}
+
+
+def latex_jobs():
+    """(job, query)"""
     x = np.random.default_rng(3).standard_normal((8, 8)).round(3).tolist()
-    path = tmp_path / "job.json"
-    if job == "notebook":
-        path = ROOT / "data/examples/general-attention/job.json"
-    else:
-        path.write_text(json.dumps(
-            {"tokens": LATEX_TOKENS, "Q": x, "K": x, "V": x, "causal": True} if job == "tokens" else
-            {"embeddings": x, "W_Q": x, "W_K": x, "W_V": x, "W_O": x, "heads": 2, "b_Q": x[0]}))
-    attn("run", path, "--explain", "e.tex", "--explain-query", query, cwd=tmp_path)
-    run = subprocess.run(["pdflatex", "-interaction=nonstopmode", "e.tex"], cwd=tmp_path, capture_output=True,
+    tokens = {"Q": x, "K": x, "V": x, "causal": True}
+    heads = {"embeddings": x, "W_Q": x, "W_K": x, "W_V": x, "W_O": x, "heads": 2, "b_Q": x[0]}
+    accents = "e" + "\u0301" * 40
+    return [*((heads, query) for query in (0, 3)),
+            *(({**tokens, "tokens": LATEX_TOKENS}, query) for query in range(8)),
+            *(({**tokens, "tokens": [letter * 80] * 8}, 5) for letter in "aW\u6771"),
+            ({**tokens, "tokens": [accents] * 8}, 5), *((wide_job(), query) for query in (20, 39)),
+            *((wide_job(**options), 30) for options in (
+                {"score": "cosine"}, {"o_scale": 3}, {"print_options": {"precision": 12}},
+                {"tokens": ["\u6771" * 80] * 40}))]
+
+
+@pytest.fixture(scope="module")
+def explained(tmp_path_factory):
+    """Explanations as LaTeX of all examples and of latex_jobs()."""
+    folder = tmp_path_factory.mktemp("explained")
+
+    def explained(arguments):
+        run = attn("run", *arguments, "--explain", "e.tex", "--force", "--outputs", "context", "-q", cwd=folder)
+        assert run.returncode == 0, run.stderr
+        return (folder / "e.tex").read_text()
+    texts = [explained([path]) for path in EXAMPLES]
+    for job, query in latex_jobs():
+        (folder / "job.json").write_text(json.dumps(job))
+        texts.append(explained(["job.json", "--explain-query", str(query)]))
+    return texts
+
+
+def body_of(latex):
+    return latex.partition("\\begin{document}\n")[2].removesuffix("\\end{document}\n")
+
+
+def compiled(folder, latex):
+    """The log of pdflatex, which makes e.pdf."""
+    (folder / "e.tex").write_text(latex)
+    run = subprocess.run(["pdflatex", "-interaction=nonstopmode", "e.tex"], cwd=folder, capture_output=True,
                          timeout=120, stdin=subprocess.DEVNULL)
     log = run.stdout.decode(errors="replace")
     assert run.returncode == 0, log[-900:]
-    assert (tmp_path / "e.pdf").stat().st_size > 10000
-    assert "Overfull" not in log
+    return log
+
+
+needs_pdflatex = pytest.mark.skipif(not shutil.which("pdflatex"), reason="needs pdflatex (scripts/setup tex)")
+
+
+@needs_pdflatex
+def test_latex_fits_the_page(tmp_path, explained):
+    """All explanations in one document, because pdflatex takes a second to start."""
+    preamble = explained[0].partition("\\begin{document}")[0]
+    assert all(text.startswith(preamble) for text in explained)
+    log = compiled(tmp_path, preamble + "\\begin{document}\n" + "\\clearpage\n".join(map(body_of, explained)) +
+                   "\\end{document}\n")
+    assert [line for line in log.splitlines() if "Overfull" in line] == []
+    assert (tmp_path / "e.pdf").stat().st_size > 100000
+
+
+def test_broken_sums_are_those_of_markdown(explain):
+    """Lines end before a "+" or a "="; joined, they are the lines of Markdown, which are not broken."""
+    def joined(text):
+        return re.sub(r" \\\\\[3pt\]\n&(?:\\quad |= )", lambda end: " = " if "=" in end[0] else "", text)
+    latex, markdown = (explain(wide_job(), "--explain-query", "20", suffix=suffix) for suffix in ("tex", "md"))
+    wanted = re.findall(r"^[a-z].*? &= .*?(?= \\\\$|$)", markdown, re.MULTILINE)
+    assert len(wanted) > 30
+    lines = joined(latex).replace(" \\\\[3pt]", "").splitlines()
+    assert [line for line in wanted if line not in lines] == []
+    broken = re.findall(r"^c_\{20,\d+\} &= .*(?:\n&\\quad \+.*)+\n&= ", latex, re.MULTILINE)
+    assert len(broken) == 6
 
 
 # --precision.

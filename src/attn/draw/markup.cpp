@@ -16,16 +16,27 @@
 namespace attn {
 namespace {
 
-/// Signs and names with a LaTeX command.
-constexpr std::pair<std::string_view, std::string_view> kCommands[] = {
-    {"·", "\\cdot "},  {"×", "\\times "}, {"Σ", "\\sum "},   {"…", "\\dots "}, {"⋮", "\\vdots "},
-    {"⋱", "\\ddots "}, {"−", "-"},        {"∞", "\\infty "}, {"∈", "\\in "},   {"|", "\\vert "},
-    {"max", "\\max "}, {"cos", "\\cos "}, {"⊙", "\\odot "},  {"δ", "\\delta "}};
+/// A sign, or a name that is written as one: its LaTeX command and its width in digits, with the
+/// space around it.
+struct LatexSign {
+  std::string_view text, command;
+  double width;
+};
+constexpr LatexSign kLatexSigns[] = {
+    {"·", "\\cdot ", 1.5},  {"×", "\\times ", 2.5}, {"Σ", "\\sum ", 3.3},  {"…", "\\dots ", 3},
+    {"⋮", "\\vdots ", 0.6}, {"⋱", "\\ddots ", 2.6}, {"−", "-", 2.5},       {"+", "+", 2.5},
+    {"∞", "\\infty ", 2},   {"∈", "\\in ", 2.5},    {"|", "\\vert ", 0.6}, {"max", "\\max ", 4},
+    {"cos", "\\cos ", 3.1}, {"⊙", "\\odot ", 2.5},  {"δ", "\\delta ", 1}};
+
+const LatexSign* find_sign(const std::string& text) {
+  const auto* const found = std::find_if(std::begin(kLatexSigns), std::end(kLatexSigns),
+                                         [&](const LatexSign& sign) { return sign.text == text; });
+  return found == std::end(kLatexSigns) ? nullptr : found;
+}
 
 std::string command_for(const std::string& text) {
-  for (const auto& [sign, command] : kCommands)
-    if (text == sign) return std::string(command);
-  return text;
+  const LatexSign* const sign = find_sign(text);
+  return sign == nullptr ? text : std::string(sign->command);
 }
 
 /// Whether pdfLaTeX with T1 fonts has the character: Latin letters and some signs.
@@ -40,11 +51,11 @@ bool latex_has(std::uint32_t c) {
   return c < 0x80 || (c >= 0xA0 && c < 0x180 && !holds(kNotInT1)) || holds(kSigns);
 }
 
-/// A replacement for a character that LaTeX lacks: "U+6771".
+/// A replacement for a character that LaTeX lacks: "U+6771". A line may end after it.
 std::string latex_code(std::uint32_t c) {
   char text[16];
   std::snprintf(text, sizeof text, "U+%04X", c);
-  return std::string("\\texttt{") + text + "}";
+  return std::string("\\texttt{") + text + "}\\allowbreak{}";
 }
 
 std::string latex_label(const std::string& label) {
@@ -215,38 +226,74 @@ void set_decimals(Math& math, int decimals) {
 
 }  // namespace math
 
-double width(const Math& math) {
-  constexpr double kIndexScale = 0.7, kColumnGap = 2;
-  std::vector<double> columns(std::max<std::size_t>(math.columns, 1));
-  double sum = 0, max = 0;
+namespace {
+
+constexpr double kWidestLetter = 1.6;  // of most words, in digits
+
+/// Of a name, a number or a sign.
+double width_of_text(const Math& math) {
+  if (const LatexSign* const sign = find_sign(math.text)) return sign->width;
+  double sum = 0;
+  for (const char c : math.text)
+    sum += c == '.' || c == '\''  ? 0.6
+           : c == '(' || c == ')' ? 0.8
+           : c >= '0' && c <= '9' ? 1
+                                  : kWidestLetter;
+  return sum;
+}
+
+double width_of_label(const std::string& label) {
+  constexpr double kCode = 6.3;  // "U+6771"
+  double sum = 0;
+  for (std::size_t i = 0; i < label.size(); i += std::max<std::size_t>(utf8_length(label, i), 1))
+    sum += latex_has(code_point(label, i)) ? kWidestLetter : kCode;
+  return sum;
+}
+
+double width_of_matrix(const Math& math) {
+  constexpr double kColumnGap = 2, kBrackets = 2.2;
+  std::vector<double> columns(math.columns);
   for (std::size_t i = 0; i < math.parts.size(); ++i) {
-    const double part = width(math.parts[i]);
-    sum += part;
-    max = std::max(max, part);
-    double& column = columns[i % columns.size()];
-    column = std::max(column, part + kColumnGap);
+    double& column = columns[i % math.columns];
+    column = std::max(column, latex_width(math.parts[i]) + kColumnGap);
   }
+  double labels = 0;
+  for (const std::string& label : math.row_labels) labels = std::max(labels, width_of_label(label));
+  return std::accumulate(columns.begin(), columns.end(), labels + kBrackets);
+}
+
+double width_of_parts(const Math& math) {
+  double sum = 0;
+  for (const Math& part : math.parts) sum += latex_width(part);
+  return sum;
+}
+
+}  // namespace
+
+double latex_width(const Math& math) {
+  constexpr double kIndexScale = 0.8, kFractionSpace = 0.5, kRootSign = 2, kTallParentheses = 3.5;
   switch (math.kind) {
     case Math::Kind::name:
     case Math::Kind::number:
-      return static_cast<double>(math.text.size());
     case Math::Kind::sign:
-      return 1;
+      return width_of_text(math);
     case Math::Kind::superscript:
     case Math::Kind::subscript:
-      return width(math.parts[0]) + kIndexScale * width(math.parts[1]);
+      return latex_width(math.parts[0]) + kIndexScale * latex_width(math.parts[1]);
     case Math::Kind::fraction:
-      return max;
+      return std::max(latex_width(math.parts[0]), latex_width(math.parts[1])) + kFractionSpace;
+    case Math::Kind::root:
+      return width_of_parts(math) + kRootSign;
+    case Math::Kind::parentheses:
+      return width_of_parts(math) + kTallParentheses;
     case Math::Kind::blank:
       return 4;
-    case Math::Kind::matrix: {
-      std::size_t label = 0;
-      for (const std::string& text : math.row_labels) label = std::max(label, columns_of(text));
-      return std::accumulate(columns.begin(), columns.end(), static_cast<double>(label));
-    }
-    default:
-      return sum + 1;
+    case Math::Kind::matrix:
+      return width_of_matrix(math);
+    case Math::Kind::row:
+      break;
   }
+  return width_of_parts(math);
 }
 
 std::string latex(const Math& math) {

@@ -65,11 +65,11 @@ struct Equation {
   enum class Given { none, zeros, all } given = Given::none;
 };
 
-/// Approximate width in digits.
-double width(const Math& math);
-
 /// Labels of rows are set beside the matrix; those of columns are omitted.
 std::string latex(const Math& math);
+
+/// The width of latex() in digits of its font, or a little more.
+double latex_width(const Math& math);
 
 /// Root signs and brackets are drawn with the styles of draw/page/steps.css, because browsers
 /// without a mathematical font cannot stretch them.

@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "attn/base/text.h"
 #include "attn/problem/score_scale.h"
 
 namespace attn {
@@ -74,7 +73,7 @@ class GradientStages {
   std::string key_name() const {
     const auto& tokens = from_.key_tokens();
     return "key " + std::to_string(key_) +
-           (tokens.size() == k_.rows ? " (" + printable(tokens[key_]) + ")" : "");
+           (tokens.size() == k_.rows ? " (" + token_label(tokens[key_]) + ")" : "");
   }
 
   Math of_queries(const FormulaMatrix& x) const { return layout_.of_queries(x); }

@@ -17,19 +17,23 @@ bool has_gap(std::size_t previous, std::size_t index) { return index != previous
 /// The labels of the indices that are shown, with `dots` where others are left out.
 std::vector<std::string> labels_shown(const std::vector<std::string>& labels, std::size_t count,
                                       const std::vector<std::size_t>& indices, const char* dots) {
-  constexpr std::size_t kWidest = 12;
   std::vector<std::string> shown;
   if (labels.size() != count) return shown;
   std::size_t next = 0;
   for (const std::size_t i : indices) {
     if (i != next) shown.emplace_back(dots);
-    shown.push_back(cut_to_columns(printable(labels[i]), kWidest));
+    shown.push_back(token_label(labels[i]));
     next = i + 1;
   }
   return shown;
 }
 
 }  // namespace
+
+std::string token_label(const std::string& token) {
+  constexpr std::size_t kWidest = 12;
+  return cut_to_columns(printable(token), kWidest);
+}
 
 double FormulaMatrix::operator[](std::size_t index) const {
   return visit(elements.dtype(),

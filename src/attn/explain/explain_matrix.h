@@ -32,14 +32,17 @@ FormulaMatrix filled(std::size_t rows, std::size_t columns,
 /// The indices 0 to count - 1; if there are more than six, the first and last three, and `also`.
 std::vector<std::size_t> edges(std::size_t count, const std::vector<std::size_t>& also = {});
 
-/// Labels of the rows and columns of a matrix; ignored if their number does not match.
+/// A token, cut to 12 columns.
+std::string token_label(const std::string& token);
+
+/// Tokens of the rows and columns of a matrix; ignored if their number does not match.
 struct MatrixLabels {
   std::vector<std::string> rows = {}, columns = {};
   std::vector<std::size_t> shown_rows = {}, shown_columns = {};  ///< also if the matrix is large
 };
 
 /// The matrix in brackets; a large one is abbreviated with dots, but not its `shown_rows` and
-/// `shown_columns`. Labels are cut to 12 columns. One without elements is the word "empty".
+/// `shown_columns`. One without elements is the word "empty".
 Math matrix_math(const FormulaMatrix& matrix, const MatrixLabels& labels = {});
 
 /// s_{i,j}

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "attn/base/error.h"
-#include "attn/base/text.h"
 #include "attn/problem/mask.h"
 #include "attn/problem/score_scale.h"
 #include "attn/tensor/rearrange.h"
@@ -65,7 +64,7 @@ std::string ExplainSource::query_name() const {
   const std::int64_t at = query_index_ < 0 ? query_index_ + count : query_index_;
   std::string name = "query " + std::to_string(query_index_);
   if (at >= 0 && at < count)
-    name += " (" + printable(job_.tokens[static_cast<std::size_t>(at)]) + ")";
+    name += " (" + token_label(job_.tokens[static_cast<std::size_t>(at)]) + ")";
   return name;
 }
 

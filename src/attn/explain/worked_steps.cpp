@@ -11,6 +11,7 @@
 #include "attn/draw/markup.h"
 #include "attn/draw/page.h"
 #include "attn/draw/svg.h"
+#include "attn/explain/latex_lines.h"
 
 namespace attn {
 namespace {
@@ -25,32 +26,8 @@ std::string markdown_text(const std::string& text) {
   return out;
 }
 
-/// The text between two lines and the greatest width of a line.
-struct LatexLayout {
-  std::string end;
-  double max_width;
-};
 const LatexLayout kMarkdownLayout{" \\\\\n", std::numeric_limits<double>::infinity()};
-const LatexLayout kPageLayout{" \\\\[3pt]\n", 88};  // digits on a page without margins
-
-/// Breaks a line that is too wide before its last "=".
-std::string latex_line(const Equation& line, const LatexLayout& layout) {
-  double wide = width(line.left);
-  for (const Math& right : line.rights) wide += width(right) + 3;
-  std::string text = latex(line.left);
-  for (std::size_t r = 0; r < line.rights.size(); ++r) {
-    const bool broken = r > 0 && r + 1 == line.rights.size() && wide > layout.max_width;
-    text += (broken ? layout.end + "&= " : r == 0 ? " &= " : " = ") + latex(line.rights[r]);
-  }
-  return text;
-}
-
-std::string latex_lines(const Derivation& derivation, const LatexLayout& layout) {
-  std::string text = "\\begin{aligned}\n";
-  for (std::size_t i = 0; i < derivation.lines.size(); ++i)
-    text += (i == 0 ? "" : layout.end) + latex_line(derivation.lines[i], layout);
-  return text + "\n\\end{aligned}";
-}
+const LatexLayout kPageLayout{" \\\\[3pt]\n", 96};  // digits between the margins of a page
 
 std::string mathml_lines(const Derivation& derivation) {
   std::string rows;
@@ -100,10 +77,15 @@ struct Latex {
   }
   std::string operator()(const Paragraph& block) const { return latex_text(block.text) + "\n"; }
   std::string operator()(const Derivation& block) const {
-    return "\\[\n" + latex_lines(block, kPageLayout) + "\n\\]\n\n";
+    return "\\[\n\\fitted{" + latex_lines(block, kPageLayout) + "}\n\\]\n\n";
   }
   std::string operator()(const HeatMap&) const { return ""; }
 };
+
+/// A formula, made smaller if it is wider than the text.
+constexpr std::string_view kFitted =
+    "\\newcommand{\\fitted}[1]{\\sbox0{$\\displaystyle#1$}\\ifdim\\wd0>\\linewidth\n"
+    "  \\resizebox{\\linewidth}{!}{\\usebox0}\\else\\usebox0\\fi}\n";
 
 template <class Writer>
 std::string written_blocks(const WorkedSteps& steps, const Writer& writer) {
@@ -133,10 +115,11 @@ std::string html_of(const WorkedSteps& steps) {
 std::string latex_of(const WorkedSteps& steps) {
   return "\\documentclass{article}\n\\usepackage[utf8]{inputenc}\n\\usepackage[T1]{fontenc}\n"
          "\\IfFileExists{lmodern.sty}{\\usepackage{lmodern}}{}\n"
-         "\\usepackage{amsmath}\n\\usepackage[margin=2cm]{geometry}\n\\setlength{\\parindent}{0pt}"
-         "\n"
-         "\\setcounter{MaxMatrixCols}{20}\n\\begin{document}\n\\section*{\\LARGE " +
-         latex_text(steps.title) + "}\n" + written_blocks(steps, Latex{}) + "\\end{document}\n";
+         "\\usepackage{amsmath}\n\\usepackage{graphicx}\n\\usepackage[margin=2cm]{geometry}\n"
+         "\\setlength{\\parindent}{0pt}\n\\setlength{\\emergencystretch}{\\textwidth}\n"
+         "\\setcounter{MaxMatrixCols}{20}\n" +
+         std::string(kFitted) + "\\begin{document}\n\\section*{\\LARGE " + latex_text(steps.title) +
+         "}\n" + written_blocks(steps, Latex{}) + "\\end{document}\n";
 }
 
 }  // namespace attn
