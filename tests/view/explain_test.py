@@ -1009,8 +1009,13 @@ def explained(tmp_path_factory):
     return texts
 
 
-def body_of(latex):
-    return latex.partition("\\begin{document}\n")[2].removesuffix("\\end{document}\n")
+def one_document(texts):
+    """The documents, each on pages of its own, because pdflatex takes long to start."""
+    begin, end = "\\begin{document}\n", "\\end{document}\n"
+    preamble = texts[0].partition(begin)[0]
+    assert all(text.startswith(preamble + begin) for text in texts)
+    return preamble + begin + "\\clearpage\n".join(
+        text.removeprefix(preamble + begin).removesuffix(end) for text in texts) + end
 
 
 def compiled(folder, latex):
@@ -1028,13 +1033,24 @@ needs_pdflatex = pytest.mark.skipif(not shutil.which("pdflatex"), reason="needs 
 
 @needs_pdflatex
 def test_latex_fits_the_page(tmp_path, explained):
-    """All explanations in one document, because pdflatex takes a second to start."""
-    preamble = explained[0].partition("\\begin{document}")[0]
-    assert all(text.startswith(preamble) for text in explained)
-    log = compiled(tmp_path, preamble + "\\begin{document}\n" + "\\clearpage\n".join(map(body_of, explained)) +
-                   "\\end{document}\n")
+    log = compiled(tmp_path, one_document(explained))
     assert [line for line in log.splitlines() if "Overfull" in line] == []
     assert (tmp_path / "e.pdf").stat().st_size > 100000
+
+
+PRINTED_TOKENS = ["--", "---", "''", "``", "<<", ">>", ",,", "'", "`", '""', '"', "^", "~~", "?`", "!`", "a--b", "it's",
+                  "\u2019\u2019", "\u2013-", "\u2423", "\\", "{}$&%#_"]
+
+
+@needs_pdflatex
+@pytest.mark.skipif(not shutil.which("pdftotext"), reason="needs pdftotext (Debian: poppler-utils)")
+def test_latex_prints_the_characters_of_tokens(explain, tmp_path):
+    """Not the dashes and quotation marks that LaTeX makes of some, as its ligatures."""
+    x = [[1, 0]] * len(PRINTED_TOKENS)
+    compiled(tmp_path, one_document([explain({"Q": x, "K": x, "tokens": PRINTED_TOKENS}, "--explain-query", str(query),
+                                             suffix="tex") for query in range(len(x))]))
+    run = subprocess.run(["pdftotext", "e.pdf", "-"], cwd=tmp_path, capture_output=True, check=True)
+    assert re.findall(r"for query \d+ \((.*?)\), row", run.stdout.decode()) == PRINTED_TOKENS
 
 
 def test_broken_sums_are_those_of_markdown(explain):

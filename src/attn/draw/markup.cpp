@@ -58,6 +58,36 @@ std::string latex_code(std::uint32_t c) {
   return std::string("\\texttt{") + text + "}\\allowbreak{}";
 }
 
+/// Characters that are special in LaTeX, or that LaTeX prints as others: ' and ` as quotation
+/// marks.
+constexpr std::pair<std::string_view, std::string_view> kLatexCharacters[] = {
+    {"\\", "\\textbackslash{}"},
+    {"~", "\\textasciitilde{}"},
+    {"^", "\\textasciicircum{}"},
+    {"'", "\\textquotesingle{}"},
+    {"`", "\\textasciigrave{}"},
+    {"␣", "\\textvisiblespace{}"},
+    {"{", "\\{"},
+    {"}", "\\}"},
+    {"$", "\\$"},
+    {"&", "\\&"},
+    {"#", "\\#"},
+    {"%", "\\%"},
+    {"_", "\\_"}};
+
+/// One character of a text for LaTeX.
+std::string latex_character(const std::string& character, std::uint32_t code) {
+  for (const auto& [special, command] : kLatexCharacters)
+    if (character == special) return std::string(command);
+  return latex_has(code) ? character : latex_code(code);
+}
+
+/// Whether T1 fonts join the character with the next one: "--" to a dash, "<<" to a quotation mark.
+bool forms_ligatures(const std::string& character) {
+  constexpr std::string_view kSome[] = {"-", "–", "<", ">", ",", "‘", "’"};
+  return std::find(std::begin(kSome), std::end(kSome), character) != std::end(kSome);
+}
+
 std::string latex_label(const std::string& label) {
   return label == "⋮" ? "\\vdots" : "\\text{" + latex_text(label) + "}";
 }
@@ -421,21 +451,14 @@ std::string plain_text(const Math& math) {
 
 std::string latex_text(const std::string& text) {
   std::string out;
+  bool may_join = false;
   for (std::size_t i = 0; i < text.size();) {
     const std::string letter = text.substr(i, std::max<std::size_t>(utf8_length(text, i), 1));
-    const std::uint32_t code = code_point(text, i);
-    const char c = text[i];
+    const bool joins = forms_ligatures(letter);
+    if (may_join && joins) out += "{}";
+    out += latex_character(letter, code_point(text, i));
+    may_join = joins;
     i += letter.size();
-    if (!latex_has(code))
-      out += latex_code(code);
-    else if (c == '\\')
-      out += "\\textbackslash{}";
-    else if (c == '~' || c == '^')
-      out.append("\\").append(1, c).append("{}");
-    else if (std::string_view("{}$&#%_").find(c) != std::string_view::npos)
-      out.append("\\").append(1, c);
-    else
-      out += letter;
   }
   return out;
 }

@@ -78,8 +78,8 @@ std::string mathml(const Math& math);
 /// On one line: "e^(s - 2) / 3", with the matrix as "[2 x 3]".
 std::string plain_text(const Math& math);
 
-/// Text for LaTeX: special characters are escaped; those that pdfLaTeX with T1 fonts lacks are
-/// written as "U+6771".
+/// Text for LaTeX: special characters are escaped, and ligatures such as "--" prevented; characters
+/// that pdfLaTeX with T1 fonts lacks are written as "U+6771".
 std::string latex_text(const std::string& text);
 
 /// `text` as content or attribute value of HTML and XML: & < > " ' become references; what XML does

@@ -115,7 +115,8 @@ std::string html_of(const WorkedSteps& steps) {
 std::string latex_of(const WorkedSteps& steps) {
   return "\\documentclass{article}\n\\usepackage[utf8]{inputenc}\n\\usepackage[T1]{fontenc}\n"
          "\\IfFileExists{lmodern.sty}{\\usepackage{lmodern}}{}\n"
-         "\\usepackage{amsmath}\n\\usepackage{graphicx}\n\\usepackage[margin=2cm]{geometry}\n"
+         "\\usepackage{textcomp}\n\\usepackage{amsmath}\n\\usepackage{graphicx}\n\\usepackage["
+         "margin=2cm]{geometry}\n"
          "\\setlength{\\parindent}{0pt}\n\\setlength{\\emergencystretch}{\\textwidth}\n"
          "\\setcounter{MaxMatrixCols}{20}\n" +
          std::string(kFitted) + "\\begin{document}\n\\section*{\\LARGE " + latex_text(steps.title) +
