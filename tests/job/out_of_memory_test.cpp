@@ -90,7 +90,7 @@ void run(const std::string& json, const std::string& folder, const std::vector<s
   for (const std::string& path : to) targets.push_back(parse_target(path));
   ResultWriter writer(targets, names_of(job.outputs), {.digest = true});
   const Result result = execute({job, prepared, &files, job.outputs, NanPolicy::warn}).result;
-  if (to.empty()) explain(job, result.outputs, {});
+  if (to.empty()) explain(job, prepared.inputs, result.outputs, {});
   writer.write(result);
   writer.commit();
 }

@@ -1150,6 +1150,52 @@ def test_explanation_adds_no_outputs_to_the_result(tmp_path):
         assert result.files == ["weights"]
 
 
+UNDEFINED = {"NaN": "The score of a key that this query sees is not a number (NaN).",
+             "-Infinity": "The scores of all keys that this query sees are minus infinity.",
+             "Infinity": "The largest score of the keys that this query sees is infinite."}
+
+
+@pytest.mark.parametrize("number, words", UNDEFINED.items(), ids=UNDEFINED)
+@pytest.mark.parametrize("options, hidden", [
+    ({}, ""), ({"causal": True}, "01"), ({"mask": [[True, True], [False, True]]}, "10"),
+    ({"bias": [["-Infinity", 0], [0, 0]]}, "00"), ({"mask": [[False, False], [True, True]]}, "00 01"),
+    ({"mask": [[False, False], [True, True]], "empty_rows": "nan"}, "00 01"),
+    ({"query_lengths": 1, "rows": [1, 0]}, "00 01")],
+    ids=lambda value: json.dumps(value) if isinstance(value, dict) else "")
+def test_scores_that_are_not_finite_are_not_hidden(explain, number, words, options, hidden):
+    """Those of query 0, or 1 if there are rows; `hidden` are pairs of a row and a key."""
+    first = [number, 2]
+    job = {"Q": [[1, 2], first] if "rows" in options else [first, [1, 2]], "K": [[1, 2], [3, 4]], **options}
+    text = explain(job, "--explain-query", str(int("rows" in options)), suffix="txt")
+    drawn = [re.findall("╱+|[^ ]+", line)[1:] for line in text.split("queries down, keys across")[1].splitlines()[3:5]]
+    cells = [["", ""] if row == ["╱" * 16] else row for row in drawn]  # two hidden cells are adjacent
+    assert {f"{i}{j}" for i, row in enumerate(cells) for j, cell in enumerate(row) if not cell.strip("╱")} == {
+        *hidden.split()}
+    text = " ".join(text.split())
+    sees_none = hidden == "00 01"
+    assert ("This query sees no key." in text) == sees_none
+    assert (words in text) == (not sees_none)
+    assert ("Keys that a query may not see" in text) == (hidden != "")
+    if number != "NaN" and not sees_none:
+        sign = "−" if number[0] == "-" else ""
+        assert f"= {sign}∞ − {'(−∞)' if sign else '∞'} = NaN" in text
+
+
+@pytest.mark.parametrize("head", [0, 1])
+def test_hidden_keys_of_a_head_whose_scores_are_not_finite(explain, head):
+    """Head 1 hides the key 0, and both have scores of minus infinity."""
+    q, mask = [[["-Infinity", 2]]] * 2, [[[True, True]], [[False, True]]]
+    text = explain({"Q": [q], "K": [[[[1, 2], [3, 4]]] * 2], "mask": [mask]}, "--explain-head", str(head), suffix="txt")
+    assert "This query sees no key." not in text
+    assert ("╱" in text) == ("Mask" in text) == (head == 1)
+
+
+def test_scores_of_the_whole_matrix_that_are_not_finite(explain):
+    job = {"Q": [["NaN", 2], [1, 2]], "K": [[1, 2], [3, 4]], "softmax": {"axis": "all"}}
+    assert "The score of a key that queries see is not a number (NaN)." in explain(job)
+    assert "No query sees a key." in explain(job | {"mask": [[False, False], [False, False]]})
+
+
 @pytest.mark.parametrize("number", ["NaN", "Infinity"])
 def test_numbers_that_are_not_finite_make_no_mask(number):
     job = {"Q": [[1, number], [0, 1]], "K": [[1, 0], [0, 1]], "V": [[1], [2]]}

@@ -13,6 +13,7 @@
 #include "attn/io/tensor_file.h"
 #include "attn/job/document.h"
 #include "attn/job/job.h"
+#include "attn/problem/inputs.h"
 #include "attn/random/generator.h"
 #include "attn/run/output_target.h"
 
@@ -63,8 +64,9 @@ void write_exercise(const std::string& name, const std::string& job_file,
     if (!has_equal_rows(outputs.at(std::string(name_of(Output::scores))))) break;
   }
   const std::string of_example = std::to_string(args.seed) + " (" + name + ")";
-  WorkedSteps sheet = exercise(job, outputs, args.choice),
-              steps = explain(job, outputs, args.choice);
+  const Inputs in = make_inputs(job);
+  WorkedSteps sheet = exercise(job, in, outputs, args.choice),
+              steps = explain(job, in, outputs, args.choice);
   sheet.title = "Exercise " + of_example;
   steps.title = "Solution of exercise " + of_example;
   sheet_file.write(steps_text(sheet, sheet_format));

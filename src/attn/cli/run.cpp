@@ -39,12 +39,13 @@
 namespace attn {
 namespace {
 
-/// The memory of an explanation, which contains the heat map of one head.
+/// The memory of an explanation, which contains the heat map of one head, and of visible_keys().
 std::size_t bytes_of_steps(const PlannedOutput& weights, const Job& job, StepsFormat format) {
   const Shape one_head{*(weights.shape.end() - 2), weights.shape.back()};
   const RenderFormat drawn = format == StepsFormat::html ? RenderFormat::svg : RenderFormat::text;
   const std::size_t picture = rendering_bytes(one_head, weights.dtype, job, drawn, {});
-  return picture + picture / 2;  // and a copy while the page is built
+  return picture + picture / 2  // and a copy while the page is built
+         + element_count(weights.shape) * sizeof(bool);
 }
 
 }  // namespace
@@ -149,7 +150,7 @@ std::string RunViews::flags() const {
 
 void RunViews::write(const Job& job, const Inputs& in, const Result& result, bool streams) {
   if (explain_ && explain_streams_ == streams) {
-    const WorkedSteps steps = explain(job, result.outputs, args_.choice);
+    const WorkedSteps steps = explain(job, in, result.outputs, args_.choice);
     explain_->write(steps_text(steps, steps_format("--explain", args_.explain),
                                args_.explain == "-"
                                    ? terminal_style(args_.style.colour, args_.style.width)

@@ -457,14 +457,15 @@ class Explainer {
   void mask() {
     const FormulaMatrix before = from_.matrix(Output::scaled_scores),
                         result = from_.matrix(Output::masked_scores);
-    if (equal(result, before)) return;
+    std::size_t hidden = 0;
+    for (std::size_t i = 0; i < result.rows; ++i)
+      for (std::size_t j = 0; j < result.columns; ++j) hidden += from_.hides(i, j) ? 1 : 0;
+    if (hidden == 0 && equal(result, before)) return;
     heading("Mask");
     const std::string letter = scores_letter_;
     scores_letter_ = "s''";
     const Options& options = from_.options();
     const bool adds = from_.adds_to_scores(), caps = caps_after_mask(options);
-    std::size_t hidden = 0;
-    for (std::size_t k = 0; k < result.size(); ++k) hidden += is_hidden(result[k]) ? 1 : 0;
     std::string text;
     if (adds) text += "Additive masks and biases by distance are added to the scores. ";
     if (caps) text += std::string("The softcap limits the ") + (adds ? "sums. " : "scores. ");
@@ -502,7 +503,7 @@ class Explainer {
             shape("A", weights));
       lines({{name("A"), {of_queries_and_keys(weights)}}});
     }
-    picture(scores, weights);
+    picture(weights);
   }
 
   /// Which weights are not quotients of exponentials; "" if these are 0.
@@ -514,6 +515,42 @@ class Explainer {
     return std::string(" The weights of queries that see no key are ") +
            (empty_rows == EmptyRows::uniform ? "equal" : "NaN") +
            ", as the option empty_rows says.";
+  }
+
+  /// The scores, after the mask, of keys that are seen.
+  struct SeenScores {
+    bool any = false, has_nan = false;
+    double max = -std::numeric_limits<double>::infinity();  ///< of those that are numbers
+  };
+  SeenScores seen_scores(const FormulaMatrix& scores, std::size_t begin, std::size_t count) const {
+    SeenScores seen;
+    for (std::size_t k = begin; k < begin + count; ++k) {
+      if (from_.hides(k / scores.columns, k % scores.columns)) continue;
+      seen.any = true;
+      seen.has_nan = seen.has_nan || std::isnan(scores[k]);
+      seen.max = std::max(seen.max, scores[k]);
+    }
+    return seen;
+  }
+
+  /// Why the weights of keys that are seen are not numbers. `s` is the letter of the scores.
+  void undefined_weights(const SeenScores& seen, const Math& s) {
+    const bool whole = from_.options().softmax_axis == SoftmaxAxis::all;
+    const std::string sees = whole ? " that queries see" : " that this query sees";
+    const std::string weights = "the weights of all keys" + sees;
+    if (seen.has_nan)
+      return words("The score of a key" + sees +
+                   " is not a number (NaN). So are the sum, which includes its exponential, and " +
+                   weights + ".");
+    words((is_hidden(seen.max) ? "The scores of all keys" + sees + " are minus infinity."
+                               : "The largest score of the keys" + sees + " is infinite.") +
+          " The largest minus itself is not a number (NaN), and so are the sum and " + weights +
+          ".");
+    const Math largest = row({sign("max"), s}), max = number(seen.max);
+    lines({{largest, {max}},
+           {row({largest, sign("−"), largest}),
+            {row({max, sign("−"), math::factor(seen.max)}),
+             number(std::numeric_limits<double>::quiet_NaN())}}});
   }
 
   void work_out_softmax(const FormulaMatrix& scores, const FormulaMatrix& weights) {
@@ -528,9 +565,11 @@ class Explainer {
     const Math s = name(scores_letter_);
     const Math terms = superscript(name("e"), row({s, sign("−"), sign("max"), s}));
     lines({{name("A"), {fraction(terms, row({sign("Σ"), terms})), of_queries_and_keys(weights)}}});
-    double max = -std::numeric_limits<double>::infinity(), total = 0;
-    for (std::size_t k = 0; k < count; ++k) max = std::max(max, scores[begin + k]);
-    if (is_hidden(max)) return words("This query sees no key.");
+    const SeenScores seen = seen_scores(scores, begin, count);
+    if (!seen.any) return words(whole ? "No query sees a key." : "This query sees no key.");
+    if (seen.has_nan || std::isinf(seen.max)) return undefined_weights(seen, s);
+    const double max = seen.max;
+    double total = 0;
     for (std::size_t k = 0; k < count; ++k) total += std::exp(scores[begin + k] - max);
     const auto power = [&](double score) {
       return is_hidden(score) ? number(0) : power_of_e(score - max);
@@ -549,11 +588,11 @@ class Explainer {
     lines(std::move(worked));
   }
 
-  void picture(const FormulaMatrix& scores, const FormulaMatrix& weights) {
+  void picture(const FormulaMatrix& weights) {
     HeatSource source;
     source.name = name_of(Output::weights);
     source.tensor = weights.elements;
-    source.masked = scores.elements;
+    source.masked = from_.marks_of_hidden();
     source.column_tokens = from_.key_tokens();
     source.row_tokens = from_.row_tokens();
     steps_.blocks.emplace_back(make_heat_map(source, {}));
@@ -691,13 +730,15 @@ std::vector<Request> explained_outputs(const Job& job) {
   return outputs;
 }
 
-WorkedSteps explain(const Job& job, const TensorMap& outputs, const ExplainChoice& choice) {
-  const ExplainSource source(job, outputs, choice);
+WorkedSteps explain(const Job& job, const Inputs& in, const TensorMap& outputs,
+                    const ExplainChoice& choice) {
+  const ExplainSource source(job, in, outputs, choice);
   return Explainer(source, choice.decimals).steps();
 }
 
-WorkedSteps exercise(const Job& job, const TensorMap& outputs, const ExplainChoice& choice) {
-  const ExplainSource source(job, outputs, choice);
+WorkedSteps exercise(const Job& job, const Inputs& in, const TensorMap& outputs,
+                     const ExplainChoice& choice) {
+  const ExplainSource source(job, in, outputs, choice);
   return Explainer(source, choice.decimals).exercise();
 }
 

@@ -9,8 +9,14 @@
 #include "attn/tensor/rearrange.h"
 
 namespace attn {
+namespace {
 
-ExplainSource::ExplainSource(const Job& job, const TensorMap& outputs, const ExplainChoice& choice)
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+ExplainSource::ExplainSource(const Job& job, const Inputs& in, const TensorMap& outputs,
+                             const ExplainChoice& choice)
     : job_(job), outputs_(outputs), heads_(heads_of(Output::scores)) {
   if (at(outputs, Output::scores).size() == 0)
     throw Error(ErrorKind::data, "--explain: there are no queries or no keys");
@@ -18,6 +24,11 @@ ExplainSource::ExplainSource(const Job& job, const TensorMap& outputs, const Exp
     throw Error(ErrorKind::usage, "--explain-head " + std::to_string(choice.head) +
                                       ": expected 0 to " + std::to_string(heads_ - 1));
   head_ = static_cast<std::size_t>(choice.head);
+  masked_scores_ = matrix(Output::masked_scores);
+  if (has_doubtful_scores()) {
+    const Tensor of_heads = visible_keys(in).at(0);
+    visible_ = matrix_of(of_heads.at(of_heads.shape()[0] == 1 ? 0 : head_));
+  }
   choose_query(choice);
 }
 
@@ -121,11 +132,32 @@ bool ExplainSource::adds_to_scores() const {
          std::any_of(kBiasInputs.begin(), kBiasInputs.end(), adds);
 }
 
+/// Whether some scores may be minus infinity although their key is seen.
+bool ExplainSource::has_doubtful_scores() const {
+  const FormulaMatrix before = matrix(Output::scaled_scores);
+  const bool adds = adds_to_scores();
+  std::size_t k = 0;
+  while (k < before.size() &&
+         !(masked_scores_[k] == -kInfinity && (adds || before[k] == -kInfinity)))
+    ++k;
+  return k < before.size();
+}
+
+bool ExplainSource::hides(std::size_t row, std::size_t key) const {
+  return visible_ ? visible_->at(row, key) == 0 : masked_scores_.at(row, key) == -kInfinity;
+}
+
+Tensor ExplainSource::marks_of_hidden() const {
+  if (!visible_) return masked_scores_.elements;
+  return filled(visible_->rows, visible_->columns,
+                [&](std::size_t i, std::size_t j) { return hides(i, j) ? -kInfinity : 0; })
+      .elements;
+}
+
 bool ExplainSource::sees_none(std::size_t row) const {
-  const FormulaMatrix scores = matrix(Output::masked_scores);
   std::size_t j = 0;
-  while (j < scores.columns && scores.at(row, j) == -std::numeric_limits<double>::infinity()) ++j;
-  return j == scores.columns;
+  while (j < masked_scores_.columns && hides(row, j)) ++j;
+  return j == masked_scores_.columns;
 }
 
 std::optional<FormulaMatrix> ExplainSource::weights_of(Output weight_heads) const {

@@ -16,7 +16,8 @@ namespace attn {
 class ExplainSource {
  public:
   /// `job` and `outputs` must outlive this object. Errors: as explain().
-  ExplainSource(const Job& job, const TensorMap& outputs, const ExplainChoice& choice);
+  ExplainSource(const Job& job, const Inputs& in, const TensorMap& outputs,
+                const ExplainChoice& choice);
 
   bool has(Output output) const { return contains(outputs_, output); }
   bool given(Input input) const { return contains(job_.tensors, input); }
@@ -44,7 +45,12 @@ class ExplainSource {
   std::optional<double> head_scale() const;
   /// Whether biases or additive masks are added to the scores.
   bool adds_to_scores() const;
-  /// Whether all masked scores of a row are minus infinity.
+  /// Whether the query of this row may not see a key. Scores do not say so: that of a key that is
+  /// seen may be minus infinity, too.
+  bool hides(std::size_t row, std::size_t key) const;
+  /// One element for each query and key: minus infinity if it is hidden.
+  Tensor marks_of_hidden() const;
+  /// Whether all keys are hidden.
   bool sees_none(std::size_t row) const;
   /// This head's columns of W_Q, W_K or W_V, if the job has them.
   std::optional<FormulaMatrix> weights_of(Output weight_heads) const;
@@ -56,10 +62,14 @@ class ExplainSource {
   FormulaMatrix first_item(const Tensor& tensor) const;
   void choose_query(const ExplainChoice& choice);
   std::size_t default_query() const;
+  bool has_doubtful_scores() const;
 
   const Job& job_;
   const TensorMap& outputs_;
   std::size_t heads_ = 1, head_ = 0, query_ = 0;
+  FormulaMatrix masked_scores_;
+  /// Of this head; nullopt if the scores of hidden keys, and no others, are minus infinity.
+  std::optional<FormulaMatrix> visible_;
   std::int64_t query_index_ = 0;  ///< from 0 to L - 1
 };
 
