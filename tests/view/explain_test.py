@@ -469,6 +469,31 @@ class TestLabels:
         assert "<b>" not in explain(job)
 
 
+class TestLabelsOfBlankTokens:
+    """Everywhere those of heat maps, as docs/viewing.md has them."""
+    TOKENS = ["", " ", "  a b "]
+    LABELS = ['""', "\u2423", "\u2423\u2423a b\u2423"]
+    JOB = {"Q": Q.tolist(), "K": Q.tolist(), "V": GRAD.tolist(), "grad_context": GRAD.tolist(), "tokens": TOKENS}
+
+    @pytest.mark.parametrize("query", range(3))
+    @pytest.mark.parametrize("suffix", ["txt", "md", "html"])
+    def test_in_the_text(self, explain, query, suffix):
+        text = explain(self.JOB, "--explain-query", str(query), "--outputs", "grad_Q", suffix=suffix)
+        text = " ".join(text.replace("&#34;", '"').split())
+        key = int(re.search(r"those of key (\d)", text)[1])
+        assert f"for query {query} ({self.LABELS[query]}), row" in text
+        assert f"those of key {key} ({self.LABELS[key]})" in text
+
+    def test_of_matrices(self, explain):
+        labels = {name for columns, rows, _ in tables(explain(self.JOB, suffix="html")) for name in columns + rows}
+        assert labels == {*self.LABELS}
+
+    def test_in_latex(self, explain):
+        text = explain(self.JOB, "--explain-query", "1", suffix="tex")
+        assert "for query 1 (\\textvisiblespace{}), row" in text
+        assert '\\text{""}' in text
+
+
 # Heads.
 
 

@@ -106,18 +106,6 @@ std::vector<std::size_t> selected_indices(const std::string& typed, const AxisEl
   return indices;
 }
 
-/// An empty token as "", and each space at the beginning and at the end of a token as ␣.
-std::string visible_label(const std::string& token) {
-  if (token.empty()) return "\"\"";
-  const std::size_t first = std::min(token.find_first_not_of(' '), token.size());
-  const std::size_t end = token.find_last_not_of(' ') + 1;
-  std::string label;
-  for (std::size_t i = 0; i < first; ++i) label += "␣";
-  label += printable(token.substr(first, std::max(first, end) - first));
-  for (std::size_t i = std::max(first, end); i < token.size(); ++i) label += "␣";
-  return label;
-}
-
 std::vector<std::string> labels_of(const std::vector<std::string>& tokens, std::size_t count,
                                    const std::vector<std::size_t>& indices) {
   std::vector<std::string> labels;
@@ -396,6 +384,17 @@ std::string title_of(const HeatSource& source, const std::vector<HeatPanel>& pan
 }
 
 }  // namespace
+
+std::string visible_label(const std::string& token) {
+  if (token.empty()) return "\"\"";
+  const std::size_t first = std::min(token.find_first_not_of(' '), token.size());
+  const std::size_t end = token.find_last_not_of(' ') + 1;
+  std::string label;
+  for (std::size_t i = 0; i < first; ++i) label += "␣";
+  label += printable(token.substr(first, std::max(first, end) - first));
+  for (std::size_t i = std::max(first, end); i < token.size(); ++i) label += "␣";
+  return label;
+}
 
 HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice, std::size_t threads) {
   const Shape shape = at_least_2d(source);

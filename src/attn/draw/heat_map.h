@@ -150,6 +150,9 @@ struct HeatSource {
   std::vector<std::string> row_tokens, column_tokens;  ///< ignored if their number does not match
 };
 
+/// The label of a token, printable(): an empty one as "", each space at its ends as ␣.
+std::string visible_label(const std::string& token);
+
 /// Maps without negative values and with more than 64 columns have a square-root scale, because
 /// most weights of many keys are small. Errors: usage, for an index out of range or invalid limits
 /// (NaN, or low >= high); data, for a tensor that is empty or has more than five axes.

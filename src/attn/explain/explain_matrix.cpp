@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "attn/base/text.h"
 #include "attn/base/utf8.h"
+#include "attn/draw/heat_map.h"
 
 namespace attn {
 namespace {
@@ -32,7 +32,7 @@ std::vector<std::string> labels_shown(const std::vector<std::string>& labels, st
 
 std::string token_label(const std::string& token) {
   constexpr std::size_t kWidest = 12;
-  return cut_to_columns(printable(token), kWidest);
+  return cut_to_columns(visible_label(token), kWidest);
 }
 
 double FormulaMatrix::operator[](std::size_t index) const {

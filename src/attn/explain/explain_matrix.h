@@ -32,7 +32,7 @@ FormulaMatrix filled(std::size_t rows, std::size_t columns,
 /// The indices 0 to count - 1; if there are more than six, the first and last three, and `also`.
 std::vector<std::size_t> edges(std::size_t count, const std::vector<std::size_t>& also = {});
 
-/// A token, cut to 12 columns.
+/// visible_label(), cut to 12 columns.
 std::string token_label(const std::string& token);
 
 /// Tokens of the rows and columns of a matrix; ignored if their number does not match.
