@@ -165,6 +165,7 @@ TEST_CASE("kernel: products in bfloat16 of every width and number of rows", "[ke
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
     for (const std::size_t rows : {1, 2, 5, 6, 7, 13, 16, 17, 50, 100}) {
       check_bf16({1, 2, 1, rows, 70, 31 + rows, 8}, dtype, 1);
+      if (rows > 17 && dtype != DType::bf16) continue;  // many keys for many rows take long
       check_bf16({1, 1, 1, rows, 600, rows % 2 == 0 ? 129u : 64u, 3 + 21 * rows % 140}, dtype, 0.5);
     }
 }
