@@ -454,9 +454,16 @@ test('a block is one entry, not one for each of its cells', () => {
 
 test('the difference of two blocks is no bound of those of their cells', () => {
   const [a, b] = [[[.5, .25]], [[.25, 1]]].map(blocks => ({step: 2, blockNumber: (i, j) => blocks[i][j], error: () => 0}));
-  const row = rowOf(new Difference(a, b), 1, 4);
+  const row = rowOf(new Difference(a, b, true), 1, 4);
   assert.deepEqual([row.isBound, row.note, [0, 1].map(row.value)], [false, 'difference of the largest of 2 × 2', [.25, -.75]]);
   assert.deepEqual([rowOf(inBlocks([[.5, .25]]), 1, 4)].map(({isBound, note}) => [isBound, note]), [[true, 'largest of 2 × 2']]);
+});
+
+test('a key that one result hides differs by its weight in the other one', () => {
+  const [a, b] = [[[.5, null, .5, null]], [[.25, .75, null, null]]].map(rows => ({step: 1, blockNumber: (i, j) => rows[i][j], error: () => 0}));
+  const values = areWeights => [0, 1, 2, 3].map(j => new Difference(a, b, areWeights).value(0, j));
+  assert.deepEqual(values(true), [.25, -.75, .5, null]);
+  assert.deepEqual(values(false), [.25, null, null, null], 'a difference of scores is infinite');
 });
 
 test('copied rows and CSV have one number for each block', async () => {

@@ -720,6 +720,18 @@ class TestTwoResults:
         level, (tall, wide) = found.overview(2, 29, 144), found.facts["overview"]
         assert np.unravel_index(level.argmax(), level.shape) == (66 // tall, 3 // wide)
 
+    @pytest.mark.parametrize("output, largest", [("weights", "weight"), ("masked_scores", "score")])
+    def test_a_key_that_one_result_hides_differs(self, tmp_path, output, largest):
+        """As a mask that leaks: its weight is the difference. That of scores would be infinite."""
+        x = [[0.0], [0.0], [4.0]]
+        for name, rule in ("right", "k <= q"), ("leak", "k <= q or k == 2"):
+            (tmp_path / "job.json").write_text(json.dumps({"Q": [[1.0]] * 3, "K": x, "V": x, "mask_rule": rule, "outputs": [output]}))
+            assert attn("run", "job.json", "-o", f"{name}.npz", cwd=tmp_path).returncode == 0
+        found = Numbers(page(tmp_path, "right.npz", "leak.npz", "--of", output)[0])
+        leaked = np.exp(4) / (np.exp(4) + 1)
+        want = leaked if largest == "weight" else 0
+        np.testing.assert_allclose(found.statistic("difference")[0], [want], rtol=1e-6)
+
     def test_must_have_the_same_shape(self, tmp_path):
         run = attn("view", "a.npz", "c.npz", "-o", "no.html", cwd=tmp_path)
         assert run.returncode == 2

@@ -57,7 +57,8 @@ class ElementsWriter {
         of_sets.push_back(sets_[s].map.row(sets_[s].map.panels[p], i));
         values[s].add(of_sets[s]);
       }
-      if (sets_.size() == 2) of_sets.push_back(row_difference(of_sets[0], of_sets[1]));
+      if (sets_.size() == 2)
+        of_sets.push_back(row_difference(of_sets[0], of_sets[1], are_weights(sets_)));
       for (std::size_t s = 0; s < of_sets.size(); ++s) {
         strength_codes(of_sets[s], layout_.unit, codes);
         for (PageLevel& level : levels[s]) add_row(level, i, codes);

@@ -114,7 +114,7 @@ PageSurvey survey_of(const std::vector<PageSet>& sets, kernel::ThreadPool& pool)
         parts[worker].add(of_sets[s], i);
       }
       if (sets.size() == 2)
-        for (const double value : row_difference(of_sets[0], of_sets[1]).values)
+        for (const double value : row_difference(of_sets[0], of_sets[1], are_weights(sets)).values)
           most_different = std::max(most_different, std::abs(value));
     }
     for (std::size_t s = 0; s < sets.size(); ++s)
@@ -129,17 +129,25 @@ PageSurvey survey_of(const std::vector<PageSet>& sets, kernel::ThreadPool& pool)
   return survey;
 }
 
-HeatRow row_difference(const HeatRow& a, const HeatRow& b) {
+HeatRow row_difference(const HeatRow& a, const HeatRow& b, bool are_weights) {
   HeatRow row{std::vector<double>(a.values.size(), 0), a.kinds};
+  const auto number = [](const HeatRow& of, std::size_t j) {
+    return of.kinds[j] == CellKind::hidden ? 0 : of.values[j];
+  };
   for (std::size_t j = 0; j < a.values.size(); ++j) {
     const auto either = [&](CellKind kind) { return a.kinds[j] == kind || b.kinds[j] == kind; };
-    row.values[j] = a.values[j] - b.values[j];
-    row.kinds[j] = either(CellKind::hidden)                             ? CellKind::hidden
+    const bool is_hidden = either(CellKind::hidden) && (!are_weights || a.kinds[j] == b.kinds[j]);
+    row.values[j] = number(a, j) - number(b, j);
+    row.kinds[j] = is_hidden                                            ? CellKind::hidden
                    : either(CellKind::nan) || std::isnan(row.values[j]) ? CellKind::nan
                                                                         : CellKind::value;
     if (row.kinds[j] != CellKind::value) row.values[j] = 0;
   }
   return row;
+}
+
+bool are_weights(const std::vector<PageSet>& sets) {
+  return std::all_of(sets.begin(), sets.end(), [](const PageSet& set) { return set.is_weights; });
 }
 
 }  // namespace attn

@@ -38,7 +38,11 @@ PageSurvey survey_of(const std::vector<PageSet>& sets, kernel::ThreadPool& pool)
 /// the largest difference.
 std::size_t opening_matrix(const PageSurvey& survey);
 
-/// a - b. A cell is hidden if it is hidden in either.
-HeatRow row_difference(const HeatRow& a, const HeatRow& b);
+/// a - b. A cell that is hidden in both is hidden. One that only one of them hides counts as 0 if
+/// `are_weights`, and is hidden otherwise.
+HeatRow row_difference(const HeatRow& a, const HeatRow& b, bool are_weights);
+
+/// Whether both of two sets are weights.
+bool are_weights(const std::vector<PageSet>& sets);
 
 }  // namespace attn

@@ -166,13 +166,25 @@ export class Matrix {
   }
 }
 
-/** The first result minus the second. A cell is hidden if it is hidden in either. */
+/**
+ * A number of the first result minus that of the second; null: hidden, in both or, unless these are weights, in one of them.
+ * @param {number | null} a
+ * @param {number | null} b
+ * @param {boolean} areWeights
+ */
+export function differenceOf(a, b, areWeights) {
+  const isHidden = areWeights ? a === null && b === null : a === null || b === null;
+  return isHidden ? null : (a ?? 0) - (b ?? 0);
+}
+
+/** The first result minus the second. */
 export class Difference {
   /**
    * @param {Matrix} a
    * @param {Matrix} b
+   * @param {boolean} areWeights
    */
-  constructor(a, b) { this.a = a; this.b = b; this.step = a.step; this.single = a.single; }
+  constructor(a, b, areWeights) { this.a = a; this.b = b; this.areWeights = areWeights; this.step = a.step; this.single = a.single; }
   row() { return NaN; }
   /**
    * @param {number} i
@@ -187,8 +199,7 @@ export class Difference {
    * @param {number} j
    */
   blockValue(i, j) {
-    const a = this.a.blockNumber(i, j), b = this.b.blockNumber(i, j);
-    return a === null || b === null ? null : a - b;
+    return differenceOf(this.a.blockNumber(i, j), this.b.blockNumber(i, j), this.areWeights);
   }
   /** @param {number} i */
   error(i) { return this.a.error(i) + this.b.error(i); }
@@ -368,8 +379,8 @@ export class Data {
     if (this.tiles && this.tile(head)) return /** @type {Promise<any>} */ (this.tiles.matrix(head));
     return this.matrices.get(`${set}-${head}`, async () => {
       if (set !== kDifference) return new Matrix(this.facts, set, head, await this.bytes(`values-${set}-${head}`));
-      return new Difference(.../** @type {[Matrix, Matrix]} */ (
-          await Promise.all([this.matrix(0, head), this.matrix(1, head)])));
+      const [a, b] = /** @type {[Matrix, Matrix]} */ (await Promise.all([this.matrix(0, head), this.matrix(1, head)]));
+      return new Difference(a, b, this.hasSums);
     });
   }
 

@@ -2,7 +2,7 @@
 
 import {blockNote, isSingle, sumAndEntropy} from './cells.mjs';
 import {FileNumbers, matrixCsv, rowText} from './copies.mjs';
-import {Difference, Matrix, StageMatrix, blankName, kDifference, kSum} from './data.mjs';
+import {Difference, Matrix, StageMatrix, blankName, differenceOf, kDifference, kSum} from './data.mjs';
 import {written} from './scale.mjs';
 import {errorOf} from './tiles.mjs';
 
@@ -66,8 +66,11 @@ export class ShownNumbers {
       }
     }
     const [first, second] = this.data.compares ? [this.fileRow(0), this.fileRow(1)] : [];
-    if (first && second && !this.fileRow(kDifference))
-      rows[kDifference] = {files: this.files(kDifference), matrix: this.matrix(kDifference), row: this.state.row, values: first.map((a, j) => a - second[j])};
+    if (first && second && !this.fileRow(kDifference)) {
+      const seen = (/** @type {number} */ x) => x === -Infinity ? null : x;  // hidden
+      const values = first.map((a, j) => differenceOf(seen(a), seen(second[j]), this.data.hasSums) ?? -Infinity);
+      rows[kDifference] = {files: this.files(kDifference), matrix: this.matrix(kDifference), row: this.state.row, values};
+    }
     return rows.some((one, set) => one !== before[set] && this.fileRow(set) !== null);
   }
 
