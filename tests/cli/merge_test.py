@@ -209,3 +209,20 @@ def test_a_file_with_one_unnamed_array_has_no_names_to_suggest(tmp_path):
     run = attn("merge", "a.npy", "b.npy", "-o", "all.npz", cwd=tmp_path)
     assert_error(run, 65, "a.npy: logsumexp: missing")
     assert b"uses one of" not in run.stderr
+
+
+def test_only_one_part_may_have_sinks(tensors, tmp_path):
+    """A sink in two parts counts twice. The reference has it once."""
+    tensors = {name: tensors[name] for name in "QKV"}
+    halves = [{**tensors, "K": tensors["K"][:, :, keys], "V": tensors["V"][:, :, keys]} for keys in (slice(4), slice(4, 9))]
+    sinks = "[0.5, 1, 1.5, 2]"
+    run_part(tmp_path, "whole.npz", tensors, "--sinks", sinks)
+    run_part(tmp_path, "a.npz", halves[0], "--sinks", sinks)
+    run_part(tmp_path, "b.npz", halves[1])
+    merged = merge(tmp_path, "a.npz", "b.npz")
+    with np.load(tmp_path / "whole.npz") as whole:
+        assert is_close(merged["head_context"], whole["head_context"])
+    run_part(tmp_path, "b.npz", halves[1], "--sinks", sinks)
+    run = attn("merge", "a.npz", "b.npz", "-o", "no.npz", cwd=tmp_path)
+    assert_error(run, 65, "a.npz and b.npz: only one part may have sinks, which would count for each")
+    assert not (tmp_path / "no.npz").exists()

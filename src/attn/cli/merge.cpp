@@ -83,8 +83,7 @@ void convert_logsumexp(Partial& part, const ResultFile& file, const std::string&
 
 /// The logsumexp, the context of each head and the weights, if any. `context` is used if there is
 /// no head_context: they are equal if heads are an axis or if there is only one head.
-Partial read_part(const std::string& path, const MergeArgs& args, TensorFiles& files) {
-  const ResultFile file = read_result(path, files);
+Partial partial_of(const ResultFile& file, const std::string& path, const MergeArgs& args) {
   TensorMap tensors = renamed(file.tensors, args.as, path);
   const std::string head_context(name_of(Output::head_context));
   if (const Tensor* context = find(tensors, Output::context);
@@ -124,11 +123,16 @@ int run_merge(const MergeArgs& args) {
   check_as(args.as);
   TensorFiles files(reading_limits(args.limits, FileAccess::read));
   std::vector<Partial> parts;
-  std::vector<std::string> names;
+  std::vector<std::string> names, with_sinks;
   for (const std::string& path : args.parts) {
-    parts.push_back(read_part(path, args, files));
+    const ResultFile file = read_result(path, files);
+    if (file.job("sinks") != nullptr) with_sinks.push_back(printable(path));
+    parts.push_back(partial_of(file, path, args));
     names.push_back(printable(path));
   }
+  if (with_sinks.size() > 1)
+    throw Error(ErrorKind::data, join(with_sinks, " and ") +
+                                     ": only one part may have sinks, which would count for each");
   Partial merged = merge(parts, names, args.lse_base);
   if (args.is_empty_positive) replace_infinity(merged.logsumexp, -1);
   warn_coarse_logsumexp(parts, names);
