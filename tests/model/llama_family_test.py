@@ -273,6 +273,8 @@ def test_gpt_oss_has_sinks_and_alternating_windows(tmp_path, rng):
     ({"rope_type": "yarn", "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 0.5},
      {"scaling": "yarn", "factor": 4.0, "original_length": 64,
       "attention_factor": (0.1 * np.log(4) + 1) / (0.05 * np.log(4) + 1)}),
+    ({"rope_type": "yarn", "factor": 0.5},  # transformers: no magnitude of factors below 1
+     {"scaling": "yarn", "factor": 0.5, "original_length": 64, "attention_factor": 1.0}),
     ({"type": "su", "short_factor": [1.0, 2.0, 3.0], "long_factor": [4.0, 5.0, 6.0],
       "original_max_position_embeddings": 16},
      {"scaling": "longrope", "factor": 4.0, "original_length": 16, "short_factor": [1.0, 2.0, 3.0],

@@ -89,6 +89,8 @@ void set_yarn(LayerJob& job, const Rope& rope) {
   else if (mscale != 0 && all != 0)
     job.set("rotary.attention_factor",
             Json{yarn_magnitude(factor, mscale) / yarn_magnitude(factor, all)});
+  else if (factor < 1)
+    job.set("rotary.attention_factor", Json{yarn_magnitude(factor, 1)});
 }
 
 void set_longrope(LayerJob& job, const Rope& rope) {
