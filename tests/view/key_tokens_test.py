@@ -51,6 +51,14 @@ def test_of_strings_in_an_npz_job(tmp_path):
     assert labels_of(attn("view", "result.npz", cwd=tmp_path).stdout) == (KEYS, QUERIES)
 
 
+@pytest.mark.parametrize("memory", [False, True])
+def test_of_strings_beside_embeddings(tmp_path, memory):
+    x = np.eye(3)
+    np.savez(tmp_path / "job.npz", embeddings=x, **({"memory": x} if memory else {}), tokens=np.array(QUERIES),
+             key_tokens=np.array(KEYS))
+    assert labels_of(attn("run", "job.npz", "--view", cwd=tmp_path).stdout) == (KEYS, QUERIES)
+
+
 def test_of_strings_in_an_npz_file_of_weights(tmp_path):
     np.savez(tmp_path / "w.npz", weights=np.eye(3), tokens=np.array(QUERIES), key_tokens=np.array(KEYS))
     assert labels_of(attn("view", "w.npz", cwd=tmp_path).stdout) == (KEYS, QUERIES)

@@ -454,10 +454,10 @@ std::size_t bytes_to_read(const Document& document, TensorFiles& files) {
 
 namespace {
 
-/// The names of the rows of an input in a .csv file, or the strings of this name in its .npz file;
-/// empty if there are none, for a part of a tensor, and for another format.
-std::vector<std::string> row_names_of(const Entry* entry, TensorFiles& files,
-                                      std::string_view name = "tokens") {
+/// The strings of this name in an input's .npz file, or if `of_rows`, the names of its rows in a
+/// .csv file; empty if there are none, for a part of a tensor, and for another format.
+std::vector<std::string> labels_of(const Entry* entry, TensorFiles& files, std::string_view name,
+                                   bool of_rows) {
   if (entry == nullptr) return {};
   const auto text = entry->value.get<std::string>();
   if (text == nullptr) return {};
@@ -467,7 +467,7 @@ std::vector<std::string> row_names_of(const Entry* entry, TensorFiles& files,
   if (format == nullptr) return {};
   const bool has_tokens = format->index == FormatRow::Index::directory;
   if (!(format->names_rows || has_tokens) || !files.named_part(ref).part.empty()) return {};
-  if (format->names_rows && name == "tokens") return files.csv_names(path).rows;
+  if (format->names_rows && of_rows) return files.csv_names(path).rows;
   if (!has_tokens) return {};
   for (const auto& [key, json] : files.metadata(path))
     if (key == name) {
@@ -477,17 +477,16 @@ std::vector<std::string> row_names_of(const Entry* entry, TensorFiles& files,
   return {};
 }
 
-/// The tokens of a job that gives none: the names of the rows of its embeddings, or of its queries
-/// if the keys have the same names.
+/// The tokens of a job that gives none: those of its embeddings, or of its queries if the keys have
+/// the same. Rows of embeddings beside a memory have names that may be those of one side only.
 std::vector<std::string> default_tokens(const Job& job, TensorFiles& files) {
-  const auto names_of = [&](Input input) {
-    return row_names_of(job.document.find(attn::name_of(input)), files);
+  const auto names_of = [&](Input input, bool of_rows) {
+    return labels_of(job.document.find(attn::name_of(input)), files, "tokens", of_rows);
   };
   if (find(job.tensors, Input::embeddings) != nullptr)
-    return find(job.tensors, Input::memory) == nullptr ? names_of(Input::embeddings)
-                                                       : std::vector<std::string>();
-  std::vector<std::string> names = names_of(Input::Q);
-  if (!names.empty() && names != names_of(Input::K)) names.clear();
+    return names_of(Input::embeddings, find(job.tensors, Input::memory) == nullptr);
+  std::vector<std::string> names = names_of(Input::Q, true);
+  if (!names.empty() && names != names_of(Input::K, true)) names.clear();
   return names;
 }
 
@@ -498,9 +497,9 @@ void set_key_tokens(Job& job, TensorFiles& files) {
     job.key_tokens = strings_of(given->value);
     return;
   }
-  for (const Input keys : {Input::K, Input::memory})
+  for (const Input keys : {Input::K, Input::memory, Input::embeddings})
     if (job.key_tokens.empty())
-      job.key_tokens = row_names_of(job.document.find(name_of(keys)), files, kName);
+      job.key_tokens = labels_of(job.document.find(name_of(keys)), files, kName, false);
   if (!job.key_tokens.empty())
     job.document.set({std::string(kName), json_strings(job.key_tokens), "", "", false});
 }
