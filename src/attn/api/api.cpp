@@ -1,6 +1,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -141,6 +142,8 @@ attn_result* result_of(const Act& act) noexcept {
       fail(*result, static_cast<int>(error.kind()), joined_lines(error.lines()));
     } catch (const std::bad_alloc& fault) {
       fail(*result, static_cast<int>(ErrorKind::data), message_of(fault));
+    } catch (const std::length_error&) {  // more elements than a container can have
+      fail(*result, static_cast<int>(ErrorKind::data), message_of(std::bad_alloc()));
     } catch (const std::exception& error) {
       fail(*result, static_cast<int>(ErrorKind::internal),
            std::string("internal error: ") + error.what());

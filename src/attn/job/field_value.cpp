@@ -41,9 +41,10 @@ std::string expectation(const Field& field, bool from_flag) {
       text = "true or false";
       break;
     case FieldType::integers:
-      text = field.length   ? std::to_string(*field.length) + " whole numbers"
-             : field.single ? "one or more whole numbers"
-                            : "whole numbers";
+      text = field.length         ? std::to_string(*field.length) + " whole numbers"
+             : field.single       ? "one or more whole numbers"
+             : field.may_be_empty ? "whole numbers"
+                                  : "a list of one whole number or more";
       text += bound;
       break;
     case FieldType::strings:
@@ -91,7 +92,7 @@ bool is_integer_list(const Field& field, const Json& value) {
     return value.as_number(one) && in_bounds(field, one);
   const auto empty = value.get<JsonArray>();
   const auto floats = value.get<JsonFloats>();
-  if (empty != nullptr) return empty->empty() && !field.length;
+  if (empty != nullptr) return empty->empty() && field.may_be_empty && !field.length;
   if (!value.is_array() || (floats != nullptr && !are_whole(*floats))) return false;
   const std::vector<std::int64_t> list = integers_of(value);
   if (field.length && list.size() != *field.length) return false;

@@ -27,7 +27,7 @@ enum class FieldType {
   word,      ///< one of `words` only
   text,      ///< a string
   integers,  ///< a list of integers
-  strings,   ///< a list of strings
+  strings,   ///< a list
   seed,      ///< an integer or a list of them, of any size (digits in a string)
   draws,     ///< a list of steps (job/draws.h)
 };
