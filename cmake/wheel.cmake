@@ -4,10 +4,10 @@ option(ATTN_BUNDLE "Put OpenBLAS, licences and a bill of materials into the whee
 
 if(ATTN_BUNDLE)
   set(bundle ${SKBUILD_DATA_DIR}/lib/attn)
-  set(scripts ${PROJECT_SOURCE_DIR}/scripts)
+  set(source ${PROJECT_SOURCE_DIR})
   install(CODE "
-    execute_process(COMMAND ${scripts}/bundle-libraries ${bundle} COMMAND_ERROR_IS_FATAL ANY)
-    execute_process(COMMAND ${scripts}/sbom --linking static --bundled ${bundle}
+    execute_process(COMMAND ${source}/scripts/release/bundle-libraries ${bundle} COMMAND_ERROR_IS_FATAL ANY)
+    execute_process(COMMAND ${source}/scripts/release/sbom --linking static --bundled ${bundle}
                             --licenses ${SKBUILD_METADATA_DIR}/licenses
                             ${SKBUILD_METADATA_DIR}/sboms/attn.cdx.json
                     COMMAND_ERROR_IS_FATAL ANY)")
