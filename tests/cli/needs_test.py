@@ -312,6 +312,14 @@ def test_nan_warning_names_inputs_with_infinity_if_none_has_nan():
     assert b"infinite" not in run_job(job).stderr
 
 
+@pytest.mark.parametrize("flags", [[], ["-o", "n.npz"], ["-o", "n.json"], ["--view"], ["--explain", "-"]], ids=str)
+def test_errors_of_a_rule_name_the_job(tmp_path, flags):
+    (tmp_path / "job.json").write_text(json.dumps(
+        {"Q": [[1.0]], "K": [[1]] * 4, "V": "K", "mask_rule": "t[k] == 1", "mask_tables": {"t": [1, 0, 1]}}))
+    run = attn("run", "job.json", *flags, cwd=tmp_path)
+    assert_error(run, 65, "attn: job.json: mask_rule: index 3 of t is not in [0, 3) at character 1 for ")
+
+
 def test_nan_warning_names_infinity_in_float16(tmp_path):
     q = np.ones((3, 4), np.float16)
     q[1, 2] = np.inf

@@ -303,17 +303,6 @@ bool is_alignment_given(const Document& document) {
          (causal != nullptr && causal->value.get<std::string>() != nullptr);
 }
 
-/// Returns compute(), and applies located_error() to the errors about the job that it throws.
-template <class Compute>
-auto with_origins(const Job& job, Compute&& compute) {
-  try {
-    return compute();
-  } catch (const Error& error) {
-    if (!is_of_job(error)) throw;
-    throw located_error(job, error);
-  }
-}
-
 const std::string& origin_of(const Job& job, Input input) {
   return job.origins.at(std::string(name_of(input)));
 }

@@ -106,4 +106,15 @@ inline bool is_of_job(const Error& error) {
 /// them.
 Error located_error(const Job& job, const Error& error);
 
+/// Returns compute(), and applies located_error() to the errors about the job that it throws.
+template <class Compute>
+auto with_origins(const Job& job, Compute&& compute) {
+  try {
+    return compute();
+  } catch (const Error& error) {
+    if (!is_of_job(error)) throw;
+    throw located_error(job, error);
+  }
+}
+
 }  // namespace attn

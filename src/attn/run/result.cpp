@@ -55,21 +55,20 @@ Json provenance(const Job& job, const Inputs& in, const Plan& plan, Document doc
 
 Result describe_job(const Job& job, const Inputs& in, const Plan& plan, Document document,
                     const TensorFiles& files, const std::vector<std::int64_t>& layers) {
-  return {.outputs = {},
-          .streamed = {},
-          .tokens = job.tokens,
-          .made_by = provenance(job, in, plan, std::move(document), files, layers),
-          .overflows = {}};
+  return with_origins(job, [&] {
+    return Result{.outputs = {},
+                  .streamed = {},
+                  .tokens = job.tokens,
+                  .made_by = provenance(job, in, plan, std::move(document), files, layers),
+                  .overflows = {}};
+  });
 }
 
 void compute_job(const Job& job, const PreparedJob& prepared, Result& result,
                  const RowConsumers& consumers) {
-  try {
+  with_origins(job, [&] {
     result.outputs = attend(prepared.inputs, job.outputs, consumers, &result.overflows);
-  } catch (const Error& error) {
-    if (!is_of_job(error)) throw;
-    throw located_error(job, error);
-  }
+  });
 }
 
 }  // namespace attn
