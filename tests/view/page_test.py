@@ -152,6 +152,21 @@ class Numbers:
 # Numbers.
 
 
+@pytest.mark.parametrize("limit, bits", [("2M", 64), ("900K", 32), ("550K", 16), ("400K", 8)])
+@pytest.mark.parametrize("large", [1e60, -1e300, np.inf])
+def test_numbers_beyond_float32_leave_their_row_readable(tmp_path, limit, bits, large):
+    x = np.random.default_rng(0).standard_normal((300, 300)) + 2
+    x[3, 3] = large
+    np.save(tmp_path / "x.npy", x)
+    found = Numbers(page(tmp_path, "x.npy", "--max-html-bytes", limit)[0])
+    assert found.facts["bits"] == bits
+    matrix = found.matrix("0-0")[0].copy()
+    is_kept = bits == 64 or (bits == 32 and np.isinf(large))
+    np.testing.assert_array_equal(matrix[3, 3], large if is_kept else np.nan)
+    x[3, 3] = matrix[3, 3] = 0
+    np.testing.assert_allclose(matrix, x, atol={64: 0, 32: 1e-6, 16: 1e-3, 8: 0.1}[bits])
+
+
 class TestNumbers:
     """Three heads, causal, with one NaN; --max-html-bytes makes each page a byte too small for the
     precision of the one before."""

@@ -17,6 +17,10 @@ constexpr double kPageNan = std::numeric_limits<double>::quiet_NaN();
 /// Whether the page stores a value or NaN for the cell.
 bool has_number(CellKind kind) { return kind == CellKind::value || kind == CellKind::nan; }
 
+bool is_finite_float(double value) {
+  return std::abs(value) <= double{std::numeric_limits<float>::max()};
+}
+
 struct RowFacts {
   double sum = kPageNan, entropy = kPageNan;
   float min = std::numeric_limits<float>::infinity(), max = -min;
@@ -31,6 +35,7 @@ RowFacts facts_of(const HeatRow& row, bool sums) {
     if (row.kinds[j] == CellKind::nan) sums = false;
     if (row.kinds[j] != CellKind::value) continue;
     negative = negative || value < 0;
+    if (!is_finite_float(value)) continue;
     facts.min = std::min(facts.min, static_cast<float>(value));
     facts.max = std::max(facts.max, static_cast<float>(value));
   }
@@ -53,7 +58,7 @@ void append_bytes(std::vector<std::byte>& bytes, Unsigned bits) {
 std::uint32_t code_of(double value, CellKind kind, const RowFacts& facts, int bits) {
   const std::uint32_t top = (1u << bits) - 1;
   if (!has_number(kind)) return top;
-  if (kind == CellKind::nan) return top - 1;
+  if (kind == CellKind::nan || !is_finite_float(value)) return top - 1;
   const double low = facts.min, high = facts.max;
   if (!(low < high)) return 0;
   const double share = std::clamp((value - low) / (high - low), 0.0, 1.0);
@@ -65,9 +70,11 @@ void append_row(std::vector<std::byte>& bytes, const HeatRow& row, std::size_t f
                 std::size_t end, const RowFacts& facts, int bits) {
   for (std::size_t j = first; j < end; ++j) {
     const CellKind kind = row.kinds[j];
-    const double value = !has_number(kind)       ? kPageHidden
-                         : kind == CellKind::nan ? kPageNan
-                                                 : row.values[j];
+    const bool is_lost =
+        bits == 32 && std::isfinite(row.values[j]) && !is_finite_float(row.values[j]);
+    const double value = !has_number(kind)                  ? kPageHidden
+                         : kind == CellKind::nan || is_lost ? kPageNan
+                                                            : row.values[j];
     if (bits >= 32)
       append_float(bytes, value, bits);
     else if (bits == 16)

@@ -23,7 +23,8 @@ struct PagePrecision {
 /// 8 bits each.
 ///
 /// 64 and 32 bits: floats, hidden cells are -inf. 16 and 8 bits: a step of the row's range, 0 for
-/// the least and 2^bits - 3 for the greatest value; the two codes above mean NaN and hidden. Sums
+/// the least and 2^bits - 3 for the greatest value; the two codes above mean NaN and hidden. Values
+/// beyond float32 become NaN, with 16 and 8 bits also infinite ones. Sums
 /// and entropies (weight_sum and entropy of attention/row_statistics.h) are NaN if a value is NaN
 /// or `step` is not 1 (rows were merged) or the values are not weights; entropies also if a value
 /// is negative or the sum is 0 or infinite.
