@@ -59,6 +59,15 @@ def test_of_strings_beside_embeddings(tmp_path, memory):
     assert labels_of(attn("run", "job.npz", "--view", cwd=tmp_path).stdout) == (KEYS, QUERIES)
 
 
+@pytest.mark.parametrize("own", [{}, {"key_tokens": np.array(["x", "y", "z"])}])
+def test_are_not_those_of_another_file(tmp_path, own):
+    """The file of the embeddings has labels, that of the memory has none."""
+    np.savez(tmp_path / "x.npz", x=np.eye(3), tokens=np.array(QUERIES), **own)
+    np.save(tmp_path / "m.npy", np.eye(3))
+    flags = ["--embeddings", "x.npz#x", "--memory", "m.npy"]
+    assert labels_of(attn("run", *flags, "--view", cwd=tmp_path).stdout) == (["0", "1", "2"],) * 2
+
+
 def test_of_strings_in_an_npz_file_of_weights(tmp_path):
     np.savez(tmp_path / "w.npz", weights=np.eye(3), tokens=np.array(QUERIES), key_tokens=np.array(KEYS))
     assert labels_of(attn("view", "w.npz", cwd=tmp_path).stdout) == (KEYS, QUERIES)

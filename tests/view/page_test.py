@@ -745,6 +745,7 @@ class TestTwoResults:
         found = Numbers(page(tmp_path, "right.npz", "leak.npz", "--of", output)[0])
         leaked = np.exp(4) / (np.exp(4) + 1)
         want = leaked if largest == "weight" else 0
+        assert found.facts["areWeights"] == (output == "weights"), "what the page's own differences go by"
         np.testing.assert_allclose(found.statistic("difference")[0], [want], rtol=1e-6)
 
     def test_must_have_the_same_shape(self, tmp_path):

@@ -224,7 +224,7 @@ std::string facts(const std::vector<PageSet>& sets, const PagePrecision& precisi
     return "[" + join(sets, ",", [&](const PageSet& set) { return truth(set.map.*has); }) + "]";
   };
   text += member("hidden", each(&HeatMap::has_hidden)) + member("zeros", each(&HeatMap::has_zeros));
-  text += member("nan", each(&HeatMap::has_nans));
+  text += member("nan", each(&HeatMap::has_nans)) + member("areWeights", truth(are_weights(sets)));
   text += member("limits", "[" + python_repr(scale.low) + "," + python_repr(scale.high) + "]");
   text += member("signed", truth(scale.is_signed)) +
           member("curve", "\"" + curve_name(scale.curve) + "\"");

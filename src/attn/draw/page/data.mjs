@@ -14,7 +14,7 @@ import {Scores, vectorsOf} from './why.mjs';
  *   rows: string[], columns: string[], heads: string[], groups: string[], groupEnds: number[],
  *   bits: number, step: number, first: number[], end: number[],
  *   sources: {file: string, size: number, dtype: string, offset: number, packed: number[] | null, places: number[]}[] | null,
- *   hidden: boolean[], zeros: boolean[], nan: boolean[], limits: number[], signed: boolean, curve: 'linear' | 'root' | 'log', chosenLimits: boolean,
+ *   hidden: boolean[], zeros: boolean[], nan: boolean[], areWeights: boolean, limits: number[], signed: boolean, curve: 'linear' | 'root' | 'log', chosenLimits: boolean,
  *   maps: {paper: string, night: string, diverging: string, divergingNight: string},
  *   unit: number, largest: (number | null)[][], overview: number[], opening: number, gradient: boolean, chunk: number, pyramid: number[][],
  *   statistics: {name: string, title: string, note: string, of: (number | null)[][]}[], why: import('./why.mjs').Why | string | null}} Facts
@@ -167,7 +167,7 @@ export class Matrix {
 }
 
 /**
- * A number of the first result minus that of the second; null: hidden, in both or, unless these are weights, in one of them.
+ * A number of the first result minus that of the second; null if hidden in both, or, unless these are weights, in either.
  * @param {number | null} a
  * @param {number | null} b
  * @param {boolean} areWeights
@@ -380,7 +380,7 @@ export class Data {
     return this.matrices.get(`${set}-${head}`, async () => {
       if (set !== kDifference) return new Matrix(this.facts, set, head, await this.bytes(`values-${set}-${head}`));
       const [a, b] = /** @type {[Matrix, Matrix]} */ (await Promise.all([this.matrix(0, head), this.matrix(1, head)]));
-      return new Difference(a, b, this.hasSums);
+      return new Difference(a, b, this.facts.areWeights);
     });
   }
 

@@ -68,7 +68,7 @@ export class ShownNumbers {
     const [first, second] = this.data.compares ? [this.fileRow(0), this.fileRow(1)] : [];
     if (first && second && !this.fileRow(kDifference)) {
       const seen = (/** @type {number} */ x) => x === -Infinity ? null : x;  // hidden
-      const values = first.map((a, j) => differenceOf(seen(a), seen(second[j]), this.data.hasSums) ?? -Infinity);
+      const values = first.map((a, j) => differenceOf(seen(a), seen(second[j]), this.facts.areWeights) ?? -Infinity);
       rows[kDifference] = {files: this.files(kDifference), matrix: this.matrix(kDifference), row: this.state.row, values};
     }
     return rows.some((one, set) => one !== before[set] && this.fileRow(set) !== null);
