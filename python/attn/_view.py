@@ -87,6 +87,7 @@ class _Command(NamedTuple):
     folder: _Folder
     arguments: Sequence[str]
     stdin: bytes = b""
+    is_of_run: bool = False  # the arrays are results of attn.run(), whose axes are known
 
 
 def _output(command: _Command, arguments: Sequence[str], warns: bool = False) -> bytes:
@@ -99,15 +100,15 @@ def _output(command: _Command, arguments: Sequence[str], warns: bool = False) ->
     if run.returncode != 0:
         raise Error("\n".join(lines), run.returncode)
     for line in lines if warns else ():
-        if line.startswith("warning: "):
+        if line.startswith("warning: ") and not (command.is_of_run and ": the axes are taken as batch" in line):
             warnings.warn(line[len("warning: "):], AttnWarning, stacklevel=5)
     return run.stdout
 
 
 def _messages(stderr: bytes, folder: str) -> list[str]:
     """The lines of the program, without the names of temporary files."""
-    names = re.compile(rf"{re.escape(folder)}/[\w.]+#[^:]*: |\.safetensors\b")
-    return [names.sub("", line[len("attn: "):]) for line in stderr.decode(errors="replace").splitlines()
+    names = re.compile(rf"{re.escape(folder)}/[\w.]+#[^:]*: |(?<![^ ])(first|second|result)\.safetensors\b")
+    return [names.sub(lambda found: found[1] or "", line[len("attn: "):]) for line in stderr.decode(errors="replace").splitlines()
             if line.startswith("attn: ")]
 
 
@@ -120,14 +121,23 @@ class Drawing:
         self._command, self._target = command, target
         self.html = self._file(".html", target.page, warns=True).decode()
 
+    def _path(self, suffix: str) -> pathlib.Path:
+        return self._command.folder.path / f"drawn{suffix}"
+
     def _file(self, suffix: str, flags: Sequence[str] = (), warns: bool = False) -> bytes:
-        path = self._command.folder.path / f"drawn{suffix}"
+        path = self._path(suffix)
         _output(self._command, [*(part.format(path) for part in self._target.file), *flags, "--force"], warns)
         return path.read_bytes()
 
     def save(self, path: str | os.PathLike[str], **options: Any) -> None:
         """The options are flags of the format, such as dpi=600."""
-        pathlib.Path(path).write_bytes(self._file(pathlib.Path(path).suffix, _flags(options)))
+        suffix = pathlib.Path(path).suffix
+        try:
+            drawn = self._file(suffix, _flags(options))
+        except Error as error:
+            message = str(error).replace(str(self._path(suffix)), os.fspath(path))
+            raise Error(message, error.exit_code) from None
+        pathlib.Path(path).write_bytes(drawn)
 
     def __str__(self) -> str:
         return _output(self._command, self._target.text).decode()
@@ -170,10 +180,7 @@ class _Comparison(View):
     """A page of two results and their difference. Its text has both results, one after the other."""
 
     _HAS_PICTURE = False
-
-    def __init__(self, command: _Command, target: _Target, results: Mapping[str, _Command]) -> None:
-        self._results = results
-        super().__init__(command, target)
+    _results: Mapping[str, _Command]  # the commands that draw them alone, by name
 
     def save(self, path: str | os.PathLike[str], **options: Any) -> None:
         if pathlib.Path(path).suffix != ".html":
@@ -299,11 +306,14 @@ def view(*results: Any, **options: Any) -> View:
             _write(folder.path / f"{name}.safetensors", _entries_of(result))
             files.append(f"{name}.safetensors")
     flags, target = _flags(options), _Target(["-o", "{}"], ["--color=never"], page)
-    command = _Command(folder, ["view", *files, *flags])
+    is_of_run = all(isinstance(result, Mapping) and ("context" in result or "scores" in result) for result in results)
+    command = _Command(folder, ["view", *files, *flags], is_of_run=is_of_run)
     if len(files) != 2:
         return View(command, target)
     single = {name: _Command(folder, ["view", file, *flags]) for name, file in zip(("first", "second"), files)}
-    return _Comparison(command, target, single)
+    comparison = _Comparison(command, target)
+    comparison._results = single
+    return comparison
 
 
 def explain(*, query: int | None = None, head: int | None = None, precision: int | None = None, **job: Any) -> Drawing:

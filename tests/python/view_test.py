@@ -6,6 +6,8 @@ import html.parser
 import json
 import os
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -213,6 +215,17 @@ def test_errors_and_warnings_are_those_of_the_program(attn, result):
         attn.view(np.random.default_rng(0).random((2, 2, 64, 64)), max_html_bytes="200K")
     with pytest.raises(attn.Error, match="^--title: expected a value, found ''"):
         attn.view(result, title="")
+    with pytest.raises(attn.Error, match="nofile.safetensors: No such file or directory"):
+        attn.view("nofile.safetensors")
+    with pytest.raises(attn.Error, match=r"^a\.jpg: expected a name that ends in"):
+        attn.view(result).save("a.jpg")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        batch = {name: np.random.default_rng(6).random((2, 3, 4, 8)) for name in "QKV"}
+        attn.view(attn.run(**batch, outputs=["weights", "context"]))
+    with pytest.warns(attn.AttnWarning, match="tokens") as warned:
+        attn.view(result, result, tokens=["a"])
+    assert {warning.filename for warning in warned} == {__file__}
     with pytest.warns(attn.AttnWarning, match=r"^weights \(3, 2, 4, 4\): the axes are taken as batch, head, L, S; if"):
         attn.view(np.random.default_rng(0).random((3, 2, 4, 4)))
     with pytest.warns(attn.AttnWarning, match="Q holds 1, the first at") as warned:
