@@ -467,13 +467,16 @@ std::vector<std::string> labels_of(const Entry* entry, TensorFiles& files, std::
 }
 
 /// The tokens of a job that gives none: those of its embeddings, or of its queries if the keys have
-/// the same. Rows of embeddings beside a memory have names that may be those of one side only.
+/// the same. Beside a memory, they are labels of queries alone, so that keys need their own.
 std::vector<std::string> default_tokens(const Job& job, TensorFiles& files) {
   const auto names_of = [&](Input input, bool of_rows) {
     return labels_of(job.document.find(attn::name_of(input)), files, "tokens", of_rows);
   };
-  if (find(job.tensors, Input::embeddings) != nullptr)
-    return names_of(Input::embeddings, find(job.tensors, Input::memory) == nullptr);
+  if (find(job.tensors, Input::embeddings) != nullptr) {
+    const bool has_memory = find(job.tensors, Input::memory) != nullptr;
+    if (has_memory && job.key_tokens.empty()) return {};
+    return names_of(Input::embeddings, !has_memory);
+  }
   std::vector<std::string> names = names_of(Input::Q, true);
   if (!names.empty() && names != names_of(Input::K, true)) names.clear();
   return names;
@@ -486,7 +489,8 @@ void set_key_tokens(Job& job, TensorFiles& files) {
     job.key_tokens = strings_of(given->value);
     return;
   }
-  for (const Input keys : {Input::K, Input::memory, Input::embeddings})
+  const bool has_memory = find(job.tensors, Input::memory) != nullptr;
+  for (const Input keys : {Input::K, has_memory ? Input::memory : Input::embeddings})
     if (job.key_tokens.empty())
       job.key_tokens = labels_of(job.document.find(name_of(keys)), files, kName, false);
   if (!job.key_tokens.empty())
@@ -529,9 +533,9 @@ Job make_job(Document given, TensorFiles& files) {
   job.ambiguous_weights = ambiguous_weights(job);
   for (const Entry& entry : document.entries)
     if (use_of_table(entry, document) == TableUse::warning) job.unused_tables.push_back(entry.key);
+  set_key_tokens(job, files);
   const Entry* const tokens = document.find("tokens");
   job.tokens = tokens == nullptr ? default_tokens(job, files) : strings(tokens);
-  set_key_tokens(job, files);
   check_key_requirements(job);
   if (has_stored(job)) with_origins(job, [&] { decode_stored(job, files); });
   if (is_flashmla(job.options.k_type) && job.options.value_width == 0)
