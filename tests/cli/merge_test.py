@@ -224,5 +224,5 @@ def test_only_one_part_may_have_sinks(tensors, tmp_path):
         assert is_close(merged["head_context"], whole["head_context"])
     run_part(tmp_path, "b.npz", halves[1], "--sinks", sinks)
     run = attn("merge", "a.npz", "b.npz", "-o", "no.npz", cwd=tmp_path)
-    assert_error(run, 65, "a.npz and b.npz: only one part may have sinks, which would count for each")
+    assert_error(run, 65, "a.npz and b.npz: only one part may have sinks, which would be counted once per part")
     assert not (tmp_path / "no.npz").exists()

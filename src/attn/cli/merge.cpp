@@ -131,8 +131,9 @@ int run_merge(const MergeArgs& args) {
     names.push_back(printable(path));
   }
   if (with_sinks.size() > 1)
-    throw Error(ErrorKind::data, join(with_sinks, " and ") +
-                                     ": only one part may have sinks, which would count for each");
+    throw Error(ErrorKind::data,
+                join(with_sinks, " and ") +
+                    ": only one part may have sinks, which would be counted once per part");
   Partial merged = merge(parts, names, args.lse_base);
   if (args.is_empty_positive) replace_infinity(merged.logsumexp, -1);
   warn_coarse_logsumexp(parts, names);

@@ -44,7 +44,7 @@ std::string expectation(const Field& field, bool from_flag) {
       text = field.length         ? std::to_string(*field.length) + " whole numbers"
              : field.single       ? "one or more whole numbers"
              : field.may_be_empty ? "whole numbers"
-                                  : "a list of one whole number or more";
+                                  : "a non-empty list of whole numbers";
       text += bound;
       break;
     case FieldType::strings:
