@@ -24,7 +24,7 @@ std::vector<std::string> help_names();  ///< of commands, then of topics
 /// The command with -h and -q, which all commands and subcommands accept.
 Command make_command(const CommandEntry& entry, Executor& executor = local_executor());
 
-/// The flags that can stand in place of a command.
+/// The flags of attn without a command: --help and --version.
 std::vector<Option> program_options();
 
 /// What `attn --help` prints.

@@ -21,8 +21,9 @@ struct CompletedCommand {
 
   /// The names of those flags for which `accepts` is true.
   std::vector<std::string> flags_with(bool (*accepts)(const Option& flag)) const;
-  /// Of an argument: its number, from `first`, or `any` for one that takes all further words. The
-  /// last one does if the value of a flag can be the next word: a shell counts it as an argument.
+  /// The number of an argument, counted from `first`, or `any` if it takes all further words. So
+  /// does the last argument if a flag may have its value as the next word, which a shell counts,
+  /// too.
   std::string place_of(const Option& argument, std::ptrdiff_t first, const std::string& any) const;
 };
 

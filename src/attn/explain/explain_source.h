@@ -45,8 +45,8 @@ class ExplainSource {
   std::optional<double> head_scale() const;
   /// Whether biases or additive masks are added to the scores.
   bool adds_to_scores() const;
-  /// Whether the query of this row may not see a key. Scores do not say so: that of a key that is
-  /// seen may be minus infinity, too.
+  /// Whether a mask hides this key from the query of this row. Scores do not say so: that of a
+  /// visible key may be minus infinity, too.
   bool hides(std::size_t row, std::size_t key) const;
   /// One element for each query and key: minus infinity if it is hidden.
   Tensor marks_of_hidden() const;
