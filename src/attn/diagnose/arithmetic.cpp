@@ -6,8 +6,8 @@
 
 #include "attn/attention/score.h"
 #include "attn/base/error.h"
-#include "attn/diagnose/hidden_keys.h"
 #include "attn/diagnose/rounded_weights.h"
+#include "attn/diagnose/row_changes.h"
 #include "attn/problem/layout.h"
 
 namespace attn {
@@ -70,9 +70,8 @@ bool holds_only(const Tensor& result) {
 void test_rounded_weights(Search& search) {
   ComparedSample& sample = search.sample();
   if (sample.evidence().precision == nullptr || search.is_over() ||
-      !may_count_hidden_keys(sample.base(), sample.in()) ||
-      (sample.output() != Output::context && sample.output() != Output::head_context) ||
-      sample.base().has(Input::dropout_mask))
+      !may_change_rows(RowChange::none, sample.base(), sample.in()) ||
+      (sample.output() != Output::context && sample.output() != Output::head_context))
     return;
   constexpr double kMostRows = 0.9;
   std::vector<WeightRounding> left = weight_roundings();

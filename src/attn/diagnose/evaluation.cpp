@@ -11,6 +11,7 @@
 #include "attn/base/error.h"
 #include "attn/diagnose/changes.h"
 #include "attn/diagnose/hidden_keys.h"
+#include "attn/diagnose/row_changes.h"
 #include "attn/problem/layout.h"
 #include "attn/tensor/gathered_rows.h"
 
@@ -109,12 +110,7 @@ void add_value_of_key_0(Evaluated& context, const Variant& variant, const Inputs
   }
 }
 
-bool lacks_rescaling(RowChange change) {
-  return change == RowChange::sums_not_rescaled || change == RowChange::context_not_rescaled ||
-         change == RowChange::divisor_not_rescaled;
-}
-
-/// Replaces masked scores (B, H, rows, S) by the weights of a softmax that lacks_rescaling().
+/// Replaces masked scores (B, H, rows, S) by the weights of an online softmax.
 void replace_by_weights(Tensor& scores, const Variant& variant) {
   const auto all = scores.mutable_data<double>();
   const std::size_t S = scores.shape().back();
@@ -154,12 +150,6 @@ Tensor sums_of_rows(const Tensor& weights) {
     from += shape[3];
   }
   return sums;
-}
-
-bool changes_weights(RowChange change) {
-  return lacks_rescaling(change) || counts_hidden_keys(change) || change == RowChange::times_sum ||
-         change == RowChange::times_shifted_sum || change == RowChange::over_all_keys ||
-         change == RowChange::sink_reads_key_0 || change == RowChange::sink_not_shifted;
 }
 
 /// x (B, H, rows, Dv) W (H * Dv, Mo) + b: (B, 1, rows, Mo).
@@ -256,7 +246,8 @@ Evaluated evaluate(const Variant& given, Output output, const std::vector<std::s
   Variant variant = given;
   if (given.row_change != RowChange::none) report_natural_logsumexp(variant.options);
   const Inputs in = inputs_of_rows(variant, rows);
-  const bool changes = changes_weights(variant.row_change);
+  const RowChangeKind kind = kind_of(variant.row_change);
+  const bool changes = kind != RowChangeKind::none && kind != RowChangeKind::logsumexp;
   const bool projects = changes && output == Output::output;
   const Output wanted = projects ? Output::head_context : same_numbers_as(output);
   std::vector<Request> requests = {wanted};
@@ -264,8 +255,8 @@ Evaluated evaluate(const Variant& given, Output output, const std::vector<std::s
     if (wanted != Output::logsumexp) requests.emplace_back(Output::logsumexp);
     requests.emplace_back(Output::row_max);
   }
-  const bool counts_hidden = counts_hidden_keys(variant.row_change);
-  if (lacks_rescaling(variant.row_change)) {
+  const bool counts_hidden = kind == RowChangeKind::hidden_keys;
+  if (kind == RowChangeKind::online) {
     requests.emplace_back(Output::masked_scores);
     requests.emplace_back(Output::present_V);
   }
@@ -286,11 +277,11 @@ Evaluated evaluate(const Variant& given, Output output, const std::vector<std::s
     result.bounds = outputs.matrices(wanted, expected_error(wanted, in, *precision, known));
   if (counts_hidden) {
     result = evaluate_with_hidden(variant, wanted, rows, precision, known);
-  } else if (variant.row_change == RowChange::sink_reads_key_0) {
+  } else if (kind == RowChangeKind::value_of_sink) {
     if (wanted != Output::head_context)
       throw Error(ErrorKind::usage, "a change without effect on this output");
     add_value_of_key_0(result, variant, in, outputs.matrices(Output::logsumexp), precision);
-  } else if (lacks_rescaling(variant.row_change)) {
+  } else if (kind == RowChangeKind::online) {
     Tensor weights = outputs.matrices(Output::masked_scores);
     replace_by_weights(weights, variant);
     if (result.bounds) multiply_rows(*result.bounds, sums_of_rows(weights));

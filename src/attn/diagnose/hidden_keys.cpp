@@ -152,17 +152,6 @@ Tensor relative_bounds(const Tensor& bounds, const Tensor& of) {
 
 }  // namespace
 
-bool counts_hidden_keys(RowChange change) {
-  return SoftmaxWeights::is_set_or_added(change) || change == RowChange::hidden_only ||
-         change == RowChange::twice || change == RowChange::twice_masked;
-}
-
-bool may_count_hidden_keys(const Variant& variant, const Inputs& in) {
-  return in.options.normaliser == Normaliser::softmax && in.options.temperature == 1 &&
-         in.options.softmax_axis == SoftmaxAxis::keys && in.E == 0 && in.S > 0 &&
-         !variant.has(Input::gate) && !variant.has(Input::W_gate);
-}
-
 Evaluated evaluate_with_hidden(const Variant& variant, Output output,
                                const std::vector<std::size_t>& rows, const Precision* precision,
                                InputErrors* known) {

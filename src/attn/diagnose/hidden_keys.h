@@ -10,13 +10,8 @@
 
 namespace attn {
 
-/// Whether evaluate_with_hidden() computes this change.
-bool counts_hidden_keys(RowChange change);
-
-/// Whether it can for this variant: softmax over keys, without appended keys and gates.
-bool may_count_hidden_keys(const Variant& variant, const Inputs& in);
-
-/// As evaluate(), for head_context and weights. A bound is the share of the result without masks
+/// As evaluate(), for head_context and weights of a change of the kind hidden_keys
+/// (diagnose/row_changes.h). A bound is the share of the result without masks
 /// that its own bound is, times the magnitudes of the terms. Errors: data; usage for another
 /// output.
 Evaluated evaluate_with_hidden(const Variant& variant, Output output,

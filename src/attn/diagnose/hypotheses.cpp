@@ -12,7 +12,7 @@
 #include "attn/attention/attention.h"
 #include "attn/base/number_text.h"
 #include "attn/diagnose/changes.h"
-#include "attn/diagnose/hidden_keys.h"
+#include "attn/diagnose/row_changes.h"
 #include "attn/diagnose/rule_hypotheses.h"
 #include "attn/problem/mask.h"
 #include "attn/problem/position_bias.h"
@@ -279,7 +279,7 @@ Found inverted_masks(Variant& variant, const Inputs& in) {
                               !variant.has(Input::key_lengths) && !variant.has(Input::key_starts) &&
                               !in.key_lists;
   if (!hides_keys(variant, in) || is_only_causal || hides_by_mask_alone(variant, in) ||
-      !may_count_hidden_keys(variant, in))
+      !may_change_rows(RowChange::hidden_only, variant, in))
     return std::nullopt;
   variant.row_change = RowChange::hidden_only;
   return words("all masks inverted: each query sees the hidden keys only");
@@ -290,10 +290,12 @@ Found hidden_set_to_0(Variant& variant, const Inputs& in) {
   return with_hidden_scores(variant, in, change, 0);
 }
 
-Found softmax_twice(Variant& variant, const Inputs& in, RowChange change) {
-  if (!may_count_hidden_keys(variant, in)) return std::nullopt;
+/// What evaluate() does with the rows, where its formula holds.
+template <RowChange change>
+Found with_row_change(Variant& variant, const Inputs& in, const std::string& kernel) {
+  if (!may_change_rows(change, variant, in)) return std::nullopt;
   variant.row_change = change;
-  return words("the softmax applied twice");
+  return words(kernel);
 }
 
 // ---- output projection ----
@@ -512,13 +514,10 @@ Found softcap_of_hidden(Variant& variant, const Inputs& in) {
   return claim;
 }
 
-/// Whether weights are exp(score / temperature - logsumexp).
-bool is_softmax(const Inputs& in) { return in.options.normaliser == Normaliser::softmax; }
-
 /// One sum for all queries and keys of a head.
 Found softmax_over_matrix(Variant& variant, const Inputs& in) {
-  if (!is_softmax(in) || in.options.softmax_axis == SoftmaxAxis::all || in.L < 2 ||
-      variant.has(Input::sinks))
+  if (!may_change_rows(RowChange::times_sum, variant, in) ||
+      in.options.softmax_axis == SoftmaxAxis::all || in.L < 2 || variant.has(Input::sinks))
     return std::nullopt;
   Options options = in.options;
   report_natural_logsumexp(options);
@@ -540,23 +539,22 @@ Found softmax_over_matrix(Variant& variant, const Inputs& in) {
 /// An online softmax that does not rescale what it summed before the maximum grew.
 template <RowChange change, std::size_t block>
 Found not_rescaled(Variant& variant, const Inputs& in) {
-  if (!is_softmax(in) || in.options.temperature != 1 ||
-      in.options.softmax_axis != SoftmaxAxis::keys || in.E > 0 || in.S <= block ||
-      variant.has(Input::sinks) || variant.has(Input::dropout_mask) || variant.has(Input::gate) ||
-      variant.has(Input::W_gate))
-    return std::nullopt;
-  variant.row_change = change, variant.block = block;
-  return words("an online softmax in blocks of " + text(block) + " keys that does not rescale " +
-               (change == RowChange::sums_not_rescaled      ? "the sums"
-                : change == RowChange::context_not_rescaled ? "the context"
-                                                            : "the sum of the weights") +
-               " of earlier blocks");
+  if (in.S <= block) return std::nullopt;
+  variant.block = block;
+  return with_row_change<change>(
+      variant, in,
+      "an online softmax in blocks of " + text(block) + " keys that does not rescale " +
+          (change == RowChange::sums_not_rescaled      ? "the sums"
+           : change == RowChange::context_not_rescaled ? "the context"
+                                                       : "the sum of the weights") +
+          " of earlier blocks");
 }
 
 /// The weights of each key sum to 1.
 Found softmax_over_queries(Variant& variant, const Inputs& in) {
   constexpr std::size_t kMostScores = std::size_t{1} << 25, kBlock = std::size_t{1} << 20;
-  if (!is_softmax(in) || in.L < 2 || in.E > 0) return std::nullopt;
+  if (!may_change_rows(RowChange::times_sum, variant, in) || in.L < 2 || in.E > 0)
+    return std::nullopt;
   const Claim claim = words("the softmax over the queries instead of the keys");
   const double temperature = in.options.temperature;
   const std::size_t of_query = std::max<std::size_t>(1, in.B * in.H * in.S);
@@ -596,6 +594,7 @@ Found softmax_over_queries(Variant& variant, const Inputs& in) {
 
 // ---- the table ----
 constexpr auto kAttention = Stage::attention;
+constexpr const char* kTwice = "the softmax applied twice";
 constexpr auto kAllHeads = Hypothesis::Reads::all_heads;
 constexpr auto kAllScores = Hypothesis::Reads::all_scores;
 
@@ -719,9 +718,9 @@ constexpr Hypothesis kAttentionTable[] = {
      }},
     {"causal.after_softmax", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
-       if (!is_softmax(in) || !hides_keys(p, in)) return std::nullopt;
-       p.row_change = RowChange::over_all_keys;
-       return words("the mask applied after the softmax: hidden keys count in the sum");
+       if (!hides_keys(p, in)) return std::nullopt;
+       return with_row_change<RowChange::over_all_keys>(
+           p, in, "the mask applied after the softmax: hidden keys count in the sum");
      }},
 
     {"window.added", kAttention,
@@ -1108,18 +1107,15 @@ constexpr Hypothesis kAttentionTable[] = {
      }, kAllHeads},
     {"sink.value_of_key_0", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
-       if (!p.has(Input::sinks) || in.E > 0 || p.has(Input::dropout_mask) || p.has(Input::gate) ||
-           in.P + in.N == 0)
-         return std::nullopt;
+       if (!may_change_rows(RowChange::sink_reads_key_0, p, in)) return std::nullopt;
        p.row_change = RowChange::sink_reads_key_0;
        return words("the weight of the sink multiplied with the value of key 0",
                     "a sink without a value");
      }},
     {"sink.not_shifted", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!p.has(Input::sinks) || in.options.temperature != 1) return std::nullopt;
-       p.row_change = RowChange::sink_not_shifted;
-       return words("exp(sink) in the denominator without the largest score subtracted");
+     [](Variant& p, const Inputs& in) {
+       return with_row_change<RowChange::sink_not_shifted>(
+           p, in, "exp(sink) in the denominator without the largest score subtracted");
      }},
     {"sink.added", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
@@ -1290,22 +1286,23 @@ constexpr Hypothesis kAttentionTable[] = {
      }},
 
     {"softmax.not_normalised", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!is_softmax(in)) return std::nullopt;
-       p.row_change = RowChange::times_shifted_sum;
-       return words("weights that are not divided by their sum");
+     [](Variant& p, const Inputs& in) {
+       return with_row_change<RowChange::times_shifted_sum>(
+           p, in, "weights that are not divided by their sum");
      }},
     {"softmax.exp_not_normalised", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!is_softmax(in)) return std::nullopt;
-       p.row_change = RowChange::times_sum;
-       return words("exp(score) as weights, not divided by their sum");
+     [](Variant& p, const Inputs& in) {
+       return with_row_change<RowChange::times_sum>(
+           p, in, "exp(score) as weights, not divided by their sum");
      }},
     {"softmax.twice", kAttention,
-     [](Variant& p, const Inputs& in) { return softmax_twice(p, in, RowChange::twice); }},
+     [](Variant& p, const Inputs& in) {
+       return with_row_change<RowChange::twice>(p, in, kTwice);
+     }},
     {"softmax.twice_masked", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
-       return hides_keys(p, in) ? softmax_twice(p, in, RowChange::twice_masked) : Found();
+       if (!hides_keys(p, in)) return std::nullopt;
+       return with_row_change<RowChange::twice_masked>(p, in, kTwice);
      }},
     {"softmax.sums_not_rescaled_16", kAttention, not_rescaled<RowChange::sums_not_rescaled, 16>},
     {"softmax.sums_not_rescaled_32", kAttention, not_rescaled<RowChange::sums_not_rescaled, 32>},
@@ -1362,14 +1359,14 @@ constexpr Hypothesis kAttentionTable[] = {
        return is_negative ? flag("--lse-empty inf", "-inf") : flag("--lse-empty=-inf", "inf");
      }},
     {"logsumexp.maximum", kAttention,
-     [](Variant& p, const Inputs&) -> Found {
-       p.row_change = RowChange::maximum;
-       return words("the largest score of each row instead of its logsumexp");
+     [](Variant& p, const Inputs& in) {
+       return with_row_change<RowChange::maximum>(
+           p, in, "the largest score of each row instead of its logsumexp");
      }},
     {"logsumexp.minus_maximum", kAttention,
-     [](Variant& p, const Inputs&) -> Found {
-       p.row_change = RowChange::minus_maximum;
-       return words("the logsumexp without the largest score");
+     [](Variant& p, const Inputs& in) {
+       return with_row_change<RowChange::minus_maximum>(
+           p, in, "the logsumexp without the largest score");
      }},
 
     {"output.o_scale_dropped", kAttention,
@@ -1459,7 +1456,7 @@ Found with_hidden_scores(Variant& variant, const Inputs& in, RowChange change, d
   const bool is_added = change == RowChange::hidden_added;
   const bool is_capped_last = in.options.softcap != 0 && has_bias(variant) &&
                               in.options.softcap_order == SoftcapOrder::after_mask;
-  if (!hides_keys(variant, in) || !may_count_hidden_keys(variant, in) ||
+  if (!hides_keys(variant, in) || !may_change_rows(change, variant, in) ||
       variant.has(Input::documents) || variant.has(Input::cu_seqlens_q))
     return std::nullopt;
   if (change == RowChange::hidden_set_biased && (!has_bias(variant) || is_capped_last))
