@@ -193,4 +193,75 @@ Tensor viewed_as_heads(const Tensor& x) {
   });
 }
 
+Found with_mapped(Variant& variant, Input input, const std::function<double(double)>& f,
+                  const std::string& kernel) {
+  const Tensor* x = variant.find(input);
+  if (x == nullptr) return std::nullopt;
+  variant.set(input, mapped(*x, f));
+  return words(kernel);
+}
+
+Found with_product(Variant& variant, Input input, double factor, const std::string& kernel) {
+  return with_mapped(
+      variant, input, [&](double x) { return x * factor; }, kernel);
+}
+
+bool has_window(const Inputs& in) {
+  return in.options.window.left >= 0 || in.options.window.right >= 0;
+}
+
+bool is_causal(const Inputs& in) { return in.options.causal || in.options.window.right == 0; }
+
+bool hides_keys(const Variant& variant, const Inputs& in) {
+  return in.options.causal || has_window(in) || variant.has(Input::mask) ||
+         variant.has(Input::key_mask) || variant.has(Input::key_lengths) ||
+         variant.has(Input::key_starts) || in.key_lists;
+}
+
+bool has_empty_rows(const Inputs& in) {
+  if (in.key_ranges && !in[Input::mask] && !in[Input::key_mask])
+    return std::any_of(in.key_ranges->begin(), in.key_ranges->end(), [](const auto& range) {
+      return !range.padding && range.begin >= range.end;
+    });
+  if (in.B * in.H * in.rows.size() > (std::size_t{1} << 24) / std::max<std::size_t>(1, in.S))
+    return true;
+  const Tensor visible = visible_keys(in).reshaped(shape_of_visible_keys(in));
+  const auto keys = visible.data<bool>();
+  for (std::size_t from = 0; in.S > 0 && from < keys.size(); from += in.S)
+    if (std::find(&keys[from], &keys[from] + in.S, true) == &keys[from] + in.S) return true;
+  return in.S == 0;
+}
+
+void add_bias(Variant& variant, const Tensor& bias) {
+  const Tensor* given = variant.find(Input::bias);
+  if (given == nullptr) return variant.set(Input::bias, bias);
+  Shape shape = given->shape();
+  for (std::size_t axis = 0; axis < 4; ++axis)
+    if (shape[axis] == 1) shape[axis] = bias.shape()[axis];
+  Tensor sum(DType::f64, shape);
+  const auto out = sum.mutable_data<double>();
+  if (out.empty()) return variant.set(Input::bias, sum);
+  for (const Tensor& part : {cast(*given, DType::f64), bias}) {
+    const Shape& of = part.shape();
+    const auto x = part.data<double>();
+    const std::size_t step = of[3] > 1 ? 1 : 0;
+    for (std::size_t row = 0; row < shape[0] * shape[1] * shape[2]; ++row) {
+      const std::size_t b = row / (shape[1] * shape[2]), h = row / shape[2] % shape[1],
+                        i = row % shape[2];
+      const std::size_t head = (of[0] > 1 ? b : 0) * of[1] + (of[1] > 1 ? h : 0);
+      const double* from = &x[(head * of[2] + (of[2] > 1 ? i : 0)) * of[3]];
+      double* to = &out[row * shape[3]];
+      for (std::size_t j = 0; j < shape[3]; ++j) to[j] += from[j * step];
+    }
+  }
+  variant.set(Input::bias, sum);
+}
+
+Found with_row_change(Variant& variant, const Inputs& in, RowChange change,
+                      const std::string& kernel) {
+  if (!may_change_rows(change, variant, in)) return std::nullopt;
+  variant.row_change = change;
+  return words(kernel);
+}
+
 }  // namespace attn

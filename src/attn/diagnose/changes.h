@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "attn/base/number_text.h"
 #include "attn/diagnose/hypotheses.h"
 #include "attn/diagnose/variant.h"
 #include "attn/problem/inputs.h"
@@ -14,6 +15,18 @@
 namespace attn {
 
 using Found = std::optional<Claim>;
+
+/// Numbers in claims.
+inline std::string in_words(std::int64_t number) { return std::to_string(number); }
+inline std::string in_words(std::size_t number) { return std::to_string(number); }
+inline std::string in_words(double number) { return python_repr(number); }
+
+inline constexpr auto kAttention = Hypothesis::Stage::attention;
+inline constexpr auto kAllHeads = Hypothesis::Reads::all_heads;
+inline constexpr auto kAllScores = Hypothesis::Reads::all_scores;
+
+/// The smallest page of a cache that hypotheses try.
+inline constexpr std::int64_t kSmallestPage = 8;
 
 /// The variant without these tensors; nullopt if it has none of them. `kernel`: "without --mask".
 Found without(Variant& variant, std::initializer_list<Input> inputs, const std::string& kernel);
@@ -23,6 +36,19 @@ Found with_transposed(Variant& variant, Input input);
 
 /// f(x) for each element, in f64.
 Tensor mapped(const Tensor& tensor, const std::function<double(double)>& f);
+
+/// f(x), or factor * x, for each element x of the input; nullopt if it is not given.
+Found with_mapped(Variant& variant, Input input, const std::function<double(double)>& f,
+                  const std::string& kernel);
+Found with_product(Variant& variant, Input input, double factor, const std::string& kernel);
+
+/// Adds numbers that broadcast to (B, H, queries, keys) to the scores.
+void add_bias(Variant& variant, const Tensor& bias);
+
+/// The variant with this change of rows; nullopt if its formula does not hold for it
+/// (diagnose/row_changes.h).
+Found with_row_change(Variant& variant, const Inputs& in, RowChange change,
+                      const std::string& kernel);
 
 /// A tensor of the same shape, whose block i of `block` elements is block source(i) of `tensor`.
 Tensor reordered(const Tensor& tensor, std::size_t block,
@@ -73,5 +99,16 @@ std::optional<std::int64_t> common_offset(const Inputs& in);
 
 /// Whether something is added to the scores.
 bool has_bias(const Variant& variant);
+
+bool has_window(const Inputs& in);
+
+/// Whether a query sees no key after its position.
+bool is_causal(const Inputs& in);
+
+/// Whether some keys are hidden from some queries.
+bool hides_keys(const Variant& variant, const Inputs& in);
+
+/// Whether some query sees no key; true for a large job with a mask.
+bool has_empty_rows(const Inputs& in);
 
 }  // namespace attn

@@ -91,14 +91,22 @@ std::optional<Claim> with_factors(Variant& variant, const Inputs& in,
 /// The variant whose softcap is this number, for the same stage.
 std::optional<Claim> with_other_softcap(Variant& variant, const Inputs& in, double softcap);
 
-/// Those about projections, norms and rotary positions.
-std::span<const Hypothesis> projection_hypotheses();
-
-/// Those about how Q, K and V are stored (cache/stored_rows.h).
-std::span<const Hypothesis> storage_hypotheses();
-
-/// Those about the tables and lengths of a cache in pages (cache/pages.h).
-std::span<const Hypothesis> page_hypotheses();
+/// The tables, by the file that has them.
+using Hypotheses = std::span<const Hypothesis>;
+Hypotheses storage_hypotheses();     // how Q, K and V are stored (cache/stored_rows.h)
+Hypotheses page_hypotheses();        // tables and lengths of a cache in pages (cache/pages.h)
+Hypotheses projection_hypotheses();  // projections, norms, rotary positions
+Hypotheses output_hypotheses();      // projection_hypotheses.cpp: gates, output projection
+Hypotheses scale_hypotheses();       // score_hypotheses.cpp
+Hypotheses softcap_hypotheses();     // score_hypotheses.cpp
+Hypotheses bias_hypotheses();        // score_hypotheses.cpp
+Hypotheses causal_hypotheses();      // mask_hypotheses.cpp: causality and windows
+Hypotheses mask_hypotheses();
+Hypotheses head_hypotheses();     // operand_hypotheses.cpp
+Hypotheses operand_hypotheses();  // which queries, keys and values are read
+Hypotheses cache_hypotheses();
+Hypotheses sink_hypotheses();     // softmax_hypotheses.cpp
+Hypotheses softmax_hypotheses();  // softmax, dropout, logsumexp
 
 /// Which slots of pages that have keys hold NaN behind the last key of a sequence: a line of text,
 /// or "" if none does, or the job has no pages, or packed sequences.

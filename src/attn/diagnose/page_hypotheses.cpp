@@ -332,7 +332,7 @@ constexpr Hypothesis kPageTable[] = {
 
 }  // namespace
 
-std::span<const Hypothesis> page_hypotheses() { return kPageTable; }
+Hypotheses page_hypotheses() { return kPageTable; }
 
 std::string nan_behind_keys(const Variant& given) {
   for (const Input input : {Input::K, Input::V})

@@ -480,8 +480,69 @@ constexpr Hypothesis kProjectionTable[] = {
      }},
 };
 
+// ---- the gate and the output projection, after attention ----
+
+Found with_join(Variant& variant, const Inputs& in, Join join, const std::string& kernel) {
+  if (!variant.has(Input::W_O) || variant.has(Input::W_UV) || in.H < 2 || in.L < 2)
+    return std::nullopt;
+  if (join == Join::viewed_as_heads && in.H == in.L) return std::nullopt;  // the same as viewed
+  variant.join = join;
+  return words(kernel);
+}
+
+constexpr Hypothesis kOutputTable[] = {
+    {"output.o_scale_dropped", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.options.o_scale == 1) return std::nullopt;
+       p.options.o_scale = 1;
+       return flag("without --o-scale", in_words(in.options.o_scale));
+     }},
+    {"output.o_scale_inverted", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.options.o_scale == 1) return std::nullopt;
+       p.options.o_scale = 1 / in.options.o_scale;
+       return words("the context multiplied by --o-scale instead of divided");
+     }},
+    {"output.gate_dropped", kAttention,
+     [](Variant& p, const Inputs&) { return without(p, {Input::gate}, "without the gate"); }},
+    {"output.W_O_dropped", kAttention,
+     [](Variant& p, const Inputs&) -> Found {
+       const Tensor* W = p.find(Input::W_O);
+       if (W == nullptr || W->shape()[0] != W->shape()[1]) return std::nullopt;
+       Tensor identity(DType::f64, W->shape());
+       for (std::size_t i = 0; i < W->shape()[0]; ++i)
+         identity.mutable_data<double>()[i * W->shape()[0] + i] = 1;
+       p.erase({Input::b_O});
+       p.set(Input::W_O, identity);
+       return flag("without --w-o: A is the context");
+     }},
+    {"output.W_O_transposed", kAttention,
+     [](Variant& p, const Inputs&) { return with_transposed(p, Input::W_O); }},
+    {"output.viewed_before_W_O", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return with_join(p, in, Join::viewed,
+                        "the contexts (B, H, L, Dv) read as (B, L, H, Dv) before W_O");
+     }},
+    {"output.viewed_as_heads_before_W_O", kAttention,
+     [](Variant& p, const Inputs& in) {
+       return with_join(p, in, Join::viewed_as_heads,
+                        "the contexts (B, L, H, Dv) read as (B, H, L, Dv) before W_O");
+     }},
+    {"output.viewed_as_inputs_before_W_O", kAttention,
+     [](Variant& p, const Inputs& in) -> Found {
+       if (in.G < 2 || in.P > 0) return std::nullopt;
+       for (const Input input : {Input::Q, Input::K, Input::V})
+         p.set(input, viewed_as_heads(*p.find(input)));
+       return with_join(p, in, Join::viewed,
+                        "Q, K and V of shape (B, L, H, D) read as (B, H, L, D), and contexts back");
+     }},
+    {"output.b_O_dropped", kAttention,
+     [](Variant& p, const Inputs&) { return without(p, {Input::b_O}, "without --b-o"); }},
+};
+
 }  // namespace
 
-std::span<const Hypothesis> projection_hypotheses() { return kProjectionTable; }
+Hypotheses projection_hypotheses() { return kProjectionTable; }
+Hypotheses output_hypotheses() { return kOutputTable; }
 
 }  // namespace attn

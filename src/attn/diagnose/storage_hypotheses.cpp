@@ -237,6 +237,6 @@ constexpr Hypothesis kTable[] = {
 
 }  // namespace
 
-std::span<const Hypothesis> storage_hypotheses() { return kTable; }
+Hypotheses storage_hypotheses() { return kTable; }
 
 }  // namespace attn
