@@ -142,8 +142,8 @@ std::vector<Hypothesis> gradient_hypotheses(const Request& of) {
   return all;
 }
 
-std::optional<Claim> Hypothesis::apply(Variant& variant, const Inputs& in) const {
-  std::optional<Claim> claim = change(variant, in);
+Found Hypothesis::apply(Variant& variant, const Inputs& in) const {
+  Found claim = change(variant, in);
   if (!claim || pass == Pass::both) return claim;
   if (pass == Pass::both_chained) {
     variant.backward.insert(C::chained_sinks);

@@ -1,10 +1,13 @@
 #include "attn/diagnose/changes.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
+#include "attn/diagnose/row_changes.h"
+#include "attn/problem/mask.h"
 #include "attn/tensor/gathered_rows.h"
 #include "attn/tensor/rearrange.h"
 #include "attn/tensor/transposed.h"
@@ -17,6 +20,13 @@ Found without(Variant& variant, std::initializer_list<Input> inputs, const std::
   if (!has) return std::nullopt;
   variant.erase(inputs);
   return flag(kernel);
+}
+
+Found without(Variant& variant, Input input) {
+  std::string kernel = "without --";
+  for (const char c : name_of(input))
+    kernel += c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return without(variant, {input}, kernel);
 }
 
 Found with_transposed(Variant& variant, Input input) {

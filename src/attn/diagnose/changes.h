@@ -14,8 +14,6 @@
 
 namespace attn {
 
-using Found = std::optional<Claim>;
-
 /// Numbers in claims.
 inline std::string in_words(std::int64_t number) { return std::to_string(number); }
 inline std::string in_words(std::size_t number) { return std::to_string(number); }
@@ -30,6 +28,14 @@ inline constexpr std::int64_t kSmallestPage = 8;
 
 /// The variant without these tensors; nullopt if it has none of them. `kernel`: "without --mask".
 Found without(Variant& variant, std::initializer_list<Input> inputs, const std::string& kernel);
+
+/// The variant without this tensor, whose flag has its name.
+Found without(Variant& variant, Input input);
+
+template <Input input>
+Found dropped(Variant& variant, const Inputs&) {
+  return without(variant, input);
+}
 
 /// The variant with this square matrix transposed; nullopt if it has none.
 Found with_transposed(Variant& variant, Input input);

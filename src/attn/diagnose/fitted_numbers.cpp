@@ -126,7 +126,7 @@ void FittedNumbers::test_masks() {
   const auto offset = common_offset(sample_.in());
   if (!offset || queries.empty()) return;
   const auto test = [&](const char* id, std::int64_t from, std::int64_t to,
-                        std::optional<Claim> (*change)(Variant&, const Inputs&, std::int64_t)) {
+                        Found (*change)(Variant&, const Inputs&, std::int64_t)) {
     const auto number = fitted_number(from, to, change);
     return number && search_.test_fit(id, [&](Variant& variant) {
       return change(variant, sample_.in(), *number);
@@ -146,9 +146,9 @@ void FittedNumbers::test_masks() {
   test("causal.prefix", prefix, std::min(2 * prefix, keys), with_prefix);
 }
 
-std::optional<std::int64_t> FittedNumbers::fitted_number(
-    std::int64_t from, std::int64_t to,
-    std::optional<Claim> (*change)(Variant&, const Inputs&, std::int64_t)) {
+std::optional<std::int64_t> FittedNumbers::fitted_number(std::int64_t from, std::int64_t to,
+                                                         Found (*change)(Variant&, const Inputs&,
+                                                                         std::int64_t)) {
   std::optional<std::int64_t> best;
   double least = HUGE_VAL;
   const std::int64_t low = std::min(from, to), high = std::max(from, to), sign = from < to ? 1 : -1;

@@ -41,8 +41,7 @@ class FittedNumbers {
   std::vector<std::size_t> sorted_queries_that_differ();
   /// The number from `from` to `to` with the smallest errors of the first part.
   std::optional<std::int64_t> fitted_number(std::int64_t from, std::int64_t to,
-                                            std::optional<Claim> (*change)(Variant&, const Inputs&,
-                                                                           std::int64_t));
+                                            Found (*change)(Variant&, const Inputs&, std::int64_t));
   /// The squares of the errors of each head in the first part, with this change by the factors.
   std::vector<double> squares_with(const Change& change, const std::vector<double>& factors);
   /// For each head, or for all, the factor that leaves the smallest errors in the first part: the

@@ -20,6 +20,9 @@ struct Claim {
   bool too_large = false;  ///< the variant is too large for this hypothesis, and unchanged
 };
 
+/// nullopt if the hypothesis does not apply.
+using Found = std::optional<Claim>;
+
 /// A claim with a flag, and one in words alone.
 inline Claim flag(std::string kernel, std::string job = "") {
   return {std::move(kernel), std::move(job), true};
@@ -38,7 +41,7 @@ struct Hypothesis {
   Stage stage;
   /// Changes the variant. `in` are the checked inputs of the unchanged variant of the same stage.
   /// nullopt if the hypothesis does not apply. Errors: data, if the changed variant is not valid.
-  std::optional<Claim> (*change)(Variant& variant, const Inputs& in);
+  Found (*change)(Variant& variant, const Inputs& in);
   /// What change() needs of the variant besides the items and heads that it changes.
   enum class Reads {
     own_heads,
@@ -53,7 +56,7 @@ struct Hypothesis {
   } pass = Pass::both;
 
   /// Calls change() for this pass.
-  std::optional<Claim> apply(Variant& variant, const Inputs& in) const;
+  Found apply(Variant& variant, const Inputs& in) const;
   /// "window.left-1", or "backward.window.left-1" if only the backward pass is changed;
   /// "sink.log2e_chained".
   std::string full_id() const;
@@ -67,29 +70,27 @@ struct Hypothesis {
 std::vector<Hypothesis> hypotheses();
 
 /// The causal variant with a window that it lacks, for a hypothesis of the attention stage.
-std::optional<Claim> with_added_window(Variant& variant, const Inputs& in, std::int64_t left);
+Found with_added_window(Variant& variant, const Inputs& in, std::int64_t left);
 
 /// The variant whose window has another number of keys before the query, for the same stage.
-std::optional<Claim> with_other_window(Variant& variant, const Inputs& in, std::int64_t left);
+Found with_other_window(Variant& variant, const Inputs& in, std::int64_t left);
 
 /// The causal variant with a window, in which the first `count` keys are visible to all later
 /// queries.
-std::optional<Claim> with_first_keys(Variant& variant, const Inputs& in, std::int64_t count);
+Found with_first_keys(Variant& variant, const Inputs& in, std::int64_t count);
 
 /// The causal variant without a window, in which the first `count` keys are visible to all queries.
-std::optional<Claim> with_prefix(Variant& variant, const Inputs& in, std::int64_t count);
+Found with_prefix(Variant& variant, const Inputs& in, std::int64_t count);
 
 /// The variant in which hidden keys have the score `number`, or a score with this term, as `change`
 /// (hidden_set, hidden_set_biased or hidden_added) says, for one of the attention stage.
-std::optional<Claim> with_hidden_scores(Variant& variant, const Inputs& in, RowChange change,
-                                        double number);
+Found with_hidden_scores(Variant& variant, const Inputs& in, RowChange change, double number);
 
 /// The variant with the scores of each head h times of_heads[h], for one of the attention stage.
-std::optional<Claim> with_factors(Variant& variant, const Inputs& in,
-                                  const std::vector<double>& of_heads);
+Found with_factors(Variant& variant, const Inputs& in, const std::vector<double>& of_heads);
 
 /// The variant whose softcap is this number, for the same stage.
-std::optional<Claim> with_other_softcap(Variant& variant, const Inputs& in, double softcap);
+Found with_other_softcap(Variant& variant, const Inputs& in, double softcap);
 
 /// The tables, by the file that has them.
 using Hypotheses = std::span<const Hypothesis>;

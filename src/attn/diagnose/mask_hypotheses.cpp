@@ -377,8 +377,7 @@ constexpr Hypothesis kMaskTable[] = {
                    attend ? "attend" : "ignore");
      }},
     {"mask.all_inverted", kAttention, inverted_masks},
-    {"mask.dropped", kAttention,
-     [](Variant& p, const Inputs&) { return without(p, {Input::mask}, "without --mask"); }},
+    {"mask.dropped", kAttention, dropped<Input::mask>},
     {"mask.added_as_numbers", kAttention,
      [](Variant& p, const Inputs&) -> Found {
        if (!is_boolean(p, Input::mask)) return std::nullopt;
@@ -395,12 +394,8 @@ constexpr Hypothesis kMaskTable[] = {
        p.set(Input::mask, transposed_matrices(*mask));
        return words("the mask transposed");
      }},
-    {"mask.key_mask_dropped", kAttention,
-     [](Variant& p, const Inputs&) { return without(p, {Input::key_mask}, "without --key-mask"); }},
-    {"mask.key_indices_dropped", kAttention,
-     [](Variant& p, const Inputs&) {
-       return without(p, {Input::key_indices}, "without --key-indices");
-     }},
+    {"mask.key_mask_dropped", kAttention, dropped<Input::key_mask>},
+    {"mask.key_indices_dropped", kAttention, dropped<Input::key_indices>},
     {"mask.other_duplicates", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (in.options.duplicates == Duplicates::error) return std::nullopt;
@@ -419,10 +414,7 @@ constexpr Hypothesis kMaskTable[] = {
          return words("zeros as keys up to the length of the longest sequence");
        return flag("without --key-lengths");
      }},
-    {"mask.key_starts_dropped", kAttention,
-     [](Variant& p, const Inputs&) {
-       return without(p, {Input::key_starts}, "without --key-starts");
-     }},
+    {"mask.key_starts_dropped", kAttention, dropped<Input::key_starts>},
     {"mask.key_lengths+1", kAttention,
      [](Variant& p, const Inputs& in) {
        const std::string zeros = p.cache != nullptr ? ", read as zeros" : "";

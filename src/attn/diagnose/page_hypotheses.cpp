@@ -13,8 +13,6 @@
 namespace attn {
 namespace {
 
-using PageClaim = std::optional<Claim>;
-
 /// The pages of a cache, with those that the job's table has behind the keys of a sequence.
 class PageTable {
  public:
@@ -153,7 +151,7 @@ std::string of_keys(const Variant& variant) {
   return " of " + std::to_string(PageTable(variant).page_size()) + " keys";
 }
 
-PageClaim with_a_key_more(Variant& variant, const Inputs&) {
+Found with_a_key_more(Variant& variant, const Inputs&) {
   if (!change_lengths(variant, [](const PageTable& t, std::size_t b) { return t.length(b) + 1; }))
     return std::nullopt;
   return words("one key too many of each sequence, as stored in its pages");
@@ -161,7 +159,7 @@ PageClaim with_a_key_more(Variant& variant, const Inputs&) {
 
 /// A kernel that reads no new page. Without a sequence whose last page is full, it is the same as
 /// with_a_key_more().
-PageClaim with_a_slot_more(Variant& variant, const Inputs&) {
+Found with_a_slot_more(Variant& variant, const Inputs&) {
   const auto length = [](const PageTable& t, std::size_t b) {
     return std::min(t.length(b) + 1, keys_of_whole_pages(t, b));
   };
@@ -171,12 +169,12 @@ PageClaim with_a_slot_more(Variant& variant, const Inputs&) {
   return words("one key too many of each sequence whose last page is not full, as stored");
 }
 
-PageClaim with_whole_last_page(Variant& variant, const Inputs&) {
+Found with_whole_last_page(Variant& variant, const Inputs&) {
   if (!change_lengths(variant, keys_of_whole_pages)) return std::nullopt;
   return words("the last page" + of_keys(variant) + " read to its end, as stored");
 }
 
-PageClaim with_a_page_more(Variant& variant, const Inputs&) {
+Found with_a_page_more(Variant& variant, const Inputs&) {
   const auto length = [](const PageTable& t, std::size_t b) {
     return keys_of_whole_pages(t, b) + t.page_size();
   };
@@ -187,7 +185,7 @@ PageClaim with_a_page_more(Variant& variant, const Inputs&) {
 }
 
 /// Lengths divided by the page size and rounded down.
-PageClaim without_last_page(Variant& variant, const Inputs&) {
+Found without_last_page(Variant& variant, const Inputs&) {
   const auto length = [](const PageTable& t, std::size_t b) {
     return t.length(b) / t.page_size() * t.page_size();
   };
@@ -195,26 +193,26 @@ PageClaim without_last_page(Variant& variant, const Inputs&) {
   return words("the last page" + of_keys(variant) + " left out unless it is full");
 }
 
-PageClaim with_lengths_of_first(Variant& variant, const Inputs&) {
+Found with_lengths_of_first(Variant& variant, const Inputs&) {
   if (!change_lengths(variant, [](const PageTable& t, std::size_t) { return t.length(0); }))
     return std::nullopt;
   return words("the length of sequence 0 for all");
 }
 
-PageClaim with_pages_of_first(Variant& variant, const Inputs&) {
+Found with_pages_of_first(Variant& variant, const Inputs&) {
   if (!change_rows(variant, [](const PageTable&, std::size_t) { return std::size_t{0}; }))
     return std::nullopt;
   return words("the pages of sequence 0 for all");
 }
 
-PageClaim with_pages_of_next(Variant& variant, const Inputs&) {
+Found with_pages_of_next(Variant& variant, const Inputs&) {
   if (!change_rows(variant, [](const PageTable& t, std::size_t b) { return (b + 1) % t.count(); }))
     return std::nullopt;
   return words("the pages of the next sequence");
 }
 
 /// Page i of sequence b is page b * columns + i of the pool.
-PageClaim without_table(Variant& variant, const Inputs&) {
+Found without_table(Variant& variant, const Inputs&) {
   const bool is_changed =
       change_sequences(variant, [](const PageTable& given, std::size_t b, PageTable& table) {
         if (given.columns() == 0) return;
@@ -227,7 +225,7 @@ PageClaim without_table(Variant& variant, const Inputs&) {
   return words("block_table ignored: pages in the order of the pool");
 }
 
-PageClaim with_reversed_pages(Variant& variant, const Inputs&) {
+Found with_reversed_pages(Variant& variant, const Inputs&) {
   const bool is_changed =
       change_sequences(variant, [](const PageTable& given, std::size_t b, PageTable& table) {
         const std::size_t count = keys_of_whole_pages(given, b) / given.page_size();
@@ -238,7 +236,7 @@ PageClaim with_reversed_pages(Variant& variant, const Inputs&) {
 }
 
 /// A scale of each page, read at the place of the page in its sequence.
-PageClaim with_scales_by_place(Variant& variant, const Inputs&) {
+Found with_scales_by_place(Variant& variant, const Inputs&) {
   if (variant.cache == nullptr) return std::nullopt;
   PageTable table(variant);
   for (std::size_t b = 0; b < table.count(); ++b)
@@ -292,7 +290,7 @@ std::string for_each_nan_behind(const Variant& given, Input input, At at) {
 /// A NaN behind the last key counts as one of key 0 in the same column: times a weight of 0, or as
 /// a score to which -inf is added.
 template <Input input>
-PageClaim with_nan_behind(Variant& variant, const Inputs& in) {
+Found with_nan_behind(Variant& variant, const Inputs& in) {
   const Tensor* given = variant.find(input);
   if (given == nullptr || given->rank() != 4 || in.options.window.left >= 0) return std::nullopt;
   const bool is_by_head = in.options.layout == Layout::bhld;

@@ -415,12 +415,9 @@ constexpr Hypothesis kProjectionTable[] = {
        return flag("without --input-norm");
      }},
 
-    {"projection.b_Q_dropped", kProjection,
-     [](Variant& p, const Inputs&) { return without(p, {Input::b_Q}, "without --b-q"); }},
-    {"projection.b_K_dropped", kProjection,
-     [](Variant& p, const Inputs&) { return without(p, {Input::b_K}, "without --b-k"); }},
-    {"projection.b_V_dropped", kProjection,
-     [](Variant& p, const Inputs&) { return without(p, {Input::b_V}, "without --b-v"); }},
+    {"projection.b_Q_dropped", kProjection, dropped<Input::b_Q>},
+    {"projection.b_K_dropped", kProjection, dropped<Input::b_K>},
+    {"projection.b_V_dropped", kProjection, dropped<Input::b_V>},
     {"projection.biases_dropped", kProjection,
      [](Variant& p, const Inputs&) {
        return p.has(Input::b_Q) && p.has(Input::b_V)
@@ -536,8 +533,7 @@ constexpr Hypothesis kOutputTable[] = {
        return with_join(p, in, Join::viewed,
                         "Q, K and V of shape (B, L, H, D) read as (B, H, L, D), and contexts back");
      }},
-    {"output.b_O_dropped", kAttention,
-     [](Variant& p, const Inputs&) { return without(p, {Input::b_O}, "without --b-o"); }},
+    {"output.b_O_dropped", kAttention, dropped<Input::b_O>},
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "attn/diagnose/changes.h"
 #include "attn/problem/mask_rule.h"
 
 namespace attn {
@@ -173,18 +174,16 @@ void change_repeated(const Expression& rule, const Add& add) {
     }
 }
 
-using Changed = std::optional<Claim>;
-
 std::string quoted(const std::string& rule) { return "'" + rule + "'"; }
 
-Changed without_rule(Variant& variant, const Inputs& in) {
+Found without_rule(Variant& variant, const Inputs& in) {
   if (in.options.mask_rule.empty()) return std::nullopt;
   variant.options.mask_rule.clear();
   return flag("without --mask-rule", quoted(in.options.mask_rule));
 }
 
 template <std::size_t Number>
-Changed with_similar_rule(Variant& variant, const Inputs& in) {
+Found with_similar_rule(Variant& variant, const Inputs& in) {
   if (in.options.mask_rule.empty()) return std::nullopt;
   const std::vector<std::string> rules =
       similar_rules(parse_mask_rule(in.options.mask_rule, variant.tensors));
@@ -194,8 +193,8 @@ Changed with_similar_rule(Variant& variant, const Inputs& in) {
 }
 
 /// Another length of chunks, or another number of sink tokens; 0: none.
-Changed with_number(Variant& variant, const Inputs& in, std::int64_t Options::*option,
-                    const std::string& name, std::int64_t step) {
+Found with_number(Variant& variant, const Inputs& in, std::int64_t Options::*option,
+                  const std::string& name, std::int64_t step) {
   const std::int64_t given = in.options.*option;
   if (given == 0 || (step == 0 && given == 1) || !may_change(given, step)) return std::nullopt;
   variant.options.*option = step == 0 ? 0 : given + step;
@@ -204,18 +203,18 @@ Changed with_number(Variant& variant, const Inputs& in, std::int64_t Options::*o
 }
 
 template <std::int64_t step>
-Changed with_chunk(Variant& variant, const Inputs& in) {
+Found with_chunk(Variant& variant, const Inputs& in) {
   return with_number(variant, in, &Options::chunk, "--chunk", step);
 }
 
 template <std::int64_t step>
-Changed with_sink_tokens(Variant& variant, const Inputs& in) {
+Found with_sink_tokens(Variant& variant, const Inputs& in) {
   return with_number(variant, in, &Options::sink_tokens, "--sink-tokens", step);
 }
 
 /// Prefixes that are one key longer or shorter.
 template <std::int64_t step>
-Changed with_prefix_lengths(Variant& variant, const Inputs& in) {
+Found with_prefix_lengths(Variant& variant, const Inputs& in) {
   const Tensor* given = variant.find(Input::prefix_lengths);
   if (given == nullptr || !in.options.causal) return std::nullopt;
   Tensor changed = cast(*given, DType::i64);
@@ -235,15 +234,8 @@ Changed with_prefix_lengths(Variant& variant, const Inputs& in) {
   return words(step > 0 ? "prefixes that are one key longer" : "prefixes that are one key shorter");
 }
 
-template <Input input>
-Changed without_mask(Variant& variant, const Inputs&) {
-  if (!variant.has(input)) return std::nullopt;
-  variant.erase({input});
-  return flag(input == Input::tree_parents ? "without --tree-parents" : "without --prefix-lengths");
-}
-
 /// Each draft sees those before it, as if they were one sequence.
-Changed with_chain(Variant& variant, const Inputs&) {
+Found with_chain(Variant& variant, const Inputs&) {
   const Tensor* given = variant.find(Input::tree_parents);
   if (given == nullptr) return std::nullopt;
   Tensor chain(DType::i64, given->shape());
@@ -255,7 +247,7 @@ Changed with_chain(Variant& variant, const Inputs&) {
 }
 
 /// With as many blocks of queries as of keys of one size.
-Changed with_swapped_blocks(Variant& variant, const Inputs& in) {
+Found with_swapped_blocks(Variant& variant, const Inputs& in) {
   const Tensor* given = variant.find(Input::blocks);
   if (given == nullptr || in.options.block_size[0] != in.options.block_size[1] ||
       in.L != in.P + in.N)
@@ -272,18 +264,18 @@ Changed with_swapped_blocks(Variant& variant, const Inputs& in) {
 }
 
 const std::array<Hypothesis, 12> kOfNamedMasks = {{
-    {"chunk.longer", Hypothesis::Stage::attention, with_chunk<1>},
-    {"chunk.shorter", Hypothesis::Stage::attention, with_chunk<-1>},
-    {"chunk.dropped", Hypothesis::Stage::attention, with_chunk<0>},
-    {"sink_tokens.one_more", Hypothesis::Stage::attention, with_sink_tokens<1>},
-    {"sink_tokens.one_less", Hypothesis::Stage::attention, with_sink_tokens<-1>},
-    {"sink_tokens.dropped", Hypothesis::Stage::attention, with_sink_tokens<0>},
-    {"prefix.longer", Hypothesis::Stage::attention, with_prefix_lengths<1>},
-    {"prefix.shorter", Hypothesis::Stage::attention, with_prefix_lengths<-1>},
-    {"prefix.dropped", Hypothesis::Stage::attention, without_mask<Input::prefix_lengths>},
-    {"tree.dropped", Hypothesis::Stage::attention, without_mask<Input::tree_parents>},
-    {"tree.chain", Hypothesis::Stage::attention, with_chain},
-    {"blocks.swapped", Hypothesis::Stage::attention, with_swapped_blocks},
+    {"chunk.longer", kAttention, with_chunk<1>},
+    {"chunk.shorter", kAttention, with_chunk<-1>},
+    {"chunk.dropped", kAttention, with_chunk<0>},
+    {"sink_tokens.one_more", kAttention, with_sink_tokens<1>},
+    {"sink_tokens.one_less", kAttention, with_sink_tokens<-1>},
+    {"sink_tokens.dropped", kAttention, with_sink_tokens<0>},
+    {"prefix.longer", kAttention, with_prefix_lengths<1>},
+    {"prefix.shorter", kAttention, with_prefix_lengths<-1>},
+    {"prefix.dropped", kAttention, dropped<Input::prefix_lengths>},
+    {"tree.dropped", kAttention, dropped<Input::tree_parents>},
+    {"tree.chain", kAttention, with_chain},
+    {"blocks.swapped", kAttention, with_swapped_blocks},
 }};
 
 constexpr std::size_t kMostRules = 64;
@@ -292,7 +284,7 @@ template <std::size_t... Numbers>
 std::vector<Hypothesis> hypotheses_of(std::index_sequence<Numbers...>) {
   static const std::array<std::string, sizeof...(Numbers)> kIds = {
       ("rule.changed_" + std::to_string(Numbers + 1))...};
-  return {{kIds[Numbers], Hypothesis::Stage::attention, with_similar_rule<Numbers>}...};
+  return {{kIds[Numbers], kAttention, with_similar_rule<Numbers>}...};
 }
 
 }  // namespace
@@ -307,7 +299,7 @@ std::vector<std::string> similar_rules(const Expression& rule) {
 
 std::vector<Hypothesis> rule_hypotheses() {
   std::vector<Hypothesis> all = hypotheses_of(std::make_index_sequence<kMostRules>());
-  all.insert(all.begin(), {"rule.dropped", Hypothesis::Stage::attention, without_rule});
+  all.insert(all.begin(), {"rule.dropped", kAttention, without_rule});
   all.insert(all.begin(), kOfNamedMasks.begin(), kOfNamedMasks.end());
   return all;
 }

@@ -105,10 +105,7 @@ constexpr Hypothesis kScaleTable[] = {
      [](Variant& p, const Inputs& in) {
        return with_scale(p, in, in.scale.factor() * std::numbers::log2e, "log2(e) too much");
      }},
-    {"scale.head_scale_dropped", kAttention,
-     [](Variant& p, const Inputs&) {
-       return without(p, {Input::head_scale}, "without --head-scale");
-     }},
+    {"scale.head_scale_dropped", kAttention, dropped<Input::head_scale>},
 };
 
 constexpr Hypothesis kSoftcapTable[] = {
@@ -149,8 +146,7 @@ constexpr Hypothesis kSoftcapTable[] = {
 };
 
 constexpr Hypothesis kBiasTable[] = {
-    {"bias.dropped", kAttention,
-     [](Variant& p, const Inputs&) { return without(p, {Input::bias}, "without --bias"); }},
+    {"bias.dropped", kAttention, dropped<Input::bias>},
     {"bias.rule_dropped", kAttention,
      [](Variant& p, const Inputs& in) -> Found {
        if (!in.bias_rule) return std::nullopt;
@@ -231,10 +227,7 @@ constexpr Hypothesis kBiasTable[] = {
        p.erase({Input::alibi_slopes});
        return words("ALiBi of i - j instead of |i - j|");
      }},
-    {"bias.relative_dropped", kAttention,
-     [](Variant& p, const Inputs&) {
-       return without(p, {Input::relative_bias}, "without --relative-bias");
-     }},
+    {"bias.relative_dropped", kAttention, dropped<Input::relative_bias>},
 };
 
 }  // namespace

@@ -258,7 +258,7 @@ double Search::rms_in_first_part(const Finding& finding) const {
   return HUGE_VAL;
 }
 
-bool Search::test_fit(const char* id, const std::function<std::optional<Claim>(Variant&)>& change) {
+bool Search::test_fit(const char* id, const std::function<Found(Variant&)>& change) {
   try {
     Variant variant = sample_.base();
     const auto claim = change(variant);

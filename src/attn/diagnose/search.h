@@ -79,7 +79,7 @@ class Search {
   Finding finding_of(const std::string& id, const Candidate& candidate) const;
   void set_fit(Finding& finding, const Fit& fitted) const;
   /// Whether this change of the job explains the result; if so, it is kept as a finding.
-  bool test_fit(const char* id, const std::function<std::optional<Claim>(Variant&)>& change);
+  bool test_fit(const char* id, const std::function<Found(Variant&)>& change);
 
   /// Tests each hypothesis alone. `all` must outlive candidates().
   void test_all(const std::vector<Hypothesis>& all);

@@ -97,8 +97,7 @@ Found softmax_over_queries(Variant& variant, const Inputs& in) {
 }
 
 constexpr Hypothesis kSinkTable[] = {
-    {"sink.dropped", kAttention,
-     [](Variant& p, const Inputs&) { return without(p, {Input::sinks}, "without --sinks"); }},
+    {"sink.dropped", kAttention, dropped<Input::sinks>},
     {"sink.twice", kAttention,
      [](Variant& p, const Inputs&) {
        return with_mapped(

@@ -8,8 +8,6 @@
 namespace attn {
 namespace {
 
-using MaybeClaim = std::optional<Claim>;
-
 /// "q", "k" or "v".
 std::string letter_of(Input input) {
   return std::string(name_of(storage_of(input).scale).substr(0, 1));
@@ -41,14 +39,14 @@ bool set_all(RowFactors& factors, double value) {
 }
 
 template <Input Of>
-MaybeClaim without_scale(Variant& variant, const Inputs&) {
+Found without_scale(Variant& variant, const Inputs&) {
   const auto change = [](RowFactors& factors) { return set_all(factors, factors.global); };
   if (!change_factors(variant, Of, change)) return std::nullopt;
   return flag("without --" + letter_of(Of) + "-scale");
 }
 
 template <Input Of>
-MaybeClaim without_global_scale(Variant& variant, const Inputs&) {
+Found without_global_scale(Variant& variant, const Inputs&) {
   const auto change = [](RowFactors& factors) {
     for (double& factor : factors.factors) factor /= factors.global;
     return factors.global != 1;
@@ -58,7 +56,7 @@ MaybeClaim without_global_scale(Variant& variant, const Inputs&) {
 }
 
 template <Input Of>
-MaybeClaim without_any_scale(Variant& variant, const Inputs&) {
+Found without_any_scale(Variant& variant, const Inputs&) {
   const auto change = [](RowFactors& factors) {
     return factors.global != 1 && set_all(factors, 1);
   };
@@ -68,7 +66,7 @@ MaybeClaim without_any_scale(Variant& variant, const Inputs&) {
 }
 
 template <Input Of>
-MaybeClaim with_scale_twice(Variant& variant, const Inputs&) {
+Found with_scale_twice(Variant& variant, const Inputs&) {
   const auto change = [](RowFactors& factors) {
     for (double& factor : factors.factors) factor *= factor / factors.global;
     return true;
@@ -78,7 +76,7 @@ MaybeClaim with_scale_twice(Variant& variant, const Inputs&) {
 }
 
 template <Input Of>
-MaybeClaim with_global_scale_twice(Variant& variant, const Inputs&) {
+Found with_global_scale_twice(Variant& variant, const Inputs&) {
   const auto change = [](RowFactors& factors) {
     for (double& factor : factors.factors) factor *= factors.global;
     return factors.global != 1;
@@ -88,7 +86,7 @@ MaybeClaim with_global_scale_twice(Variant& variant, const Inputs&) {
 }
 
 template <Input Of>
-MaybeClaim with_first_scale(Variant& variant, const Inputs&) {
+Found with_first_scale(Variant& variant, const Inputs&) {
   const auto change = [](RowFactors& factors) {
     const bool is_of_heads = factors.starts.empty() && factors.head == 1;  // see the next one
     return !is_of_heads && factors.factors.size() > 1 && set_all(factors, factors.factors[0]);
@@ -98,14 +96,14 @@ MaybeClaim with_first_scale(Variant& variant, const Inputs&) {
 }
 
 template <Input Of>
-MaybeClaim with_scale_of_first_head(Variant& variant, const Inputs&) {
+Found with_scale_of_first_head(Variant& variant, const Inputs&) {
   const auto change = [](RowFactors& factors) { return std::exchange(factors.head, 0) != 0; };
   if (!change_factors(variant, Of, change)) return std::nullopt;
   return words(letter_of(Of) + "_scale of head 0 for all heads");
 }
 
 template <Input Of>
-MaybeClaim with_scale_of_first_key(Variant& variant, const Inputs& in) {
+Found with_scale_of_first_key(Variant& variant, const Inputs& in) {
   const auto change = [&](RowFactors& factors) {
     for (std::size_t i = 0; i < factors.starts.size(); ++i)
       factors.starts[i] = factors.starts[i / in.N * in.N];
@@ -116,7 +114,7 @@ MaybeClaim with_scale_of_first_key(Variant& variant, const Inputs& in) {
 }
 
 template <Input Of>
-MaybeClaim without_zero_point(Variant& variant, const Inputs&) {
+Found without_zero_point(Variant& variant, const Inputs&) {
   const RowTable* given = table_of_stored(variant, Of);
   if (given == nullptr || !given->factors || given->factors->zeros.empty()) return std::nullopt;
   RowTable table = *given;
@@ -126,7 +124,7 @@ MaybeClaim without_zero_point(Variant& variant, const Inputs&) {
 }
 
 /// K with the scale of V, and V with that of K, if they have the same shape.
-MaybeClaim with_scales_swapped(Variant& variant, const Inputs&) {
+Found with_scales_swapped(Variant& variant, const Inputs&) {
   const RowTable *keys = scaled_table(variant, Input::K), *values = scaled_table(variant, Input::V);
   if (keys == nullptr || values == nullptr) return std::nullopt;
   RowTable of_keys = *keys, of_values = *values;
@@ -145,7 +143,7 @@ constexpr std::pair<Code, std::string_view> kCodesOfBytes[] = {{Code::e4m3, "e4m
                                                                {Code::e5m2fnuz, "e5m2fnuz"}};
 
 template <Input Of, std::size_t Number>
-MaybeClaim with_code(Variant& variant, const Inputs&) {
+Found with_code(Variant& variant, const Inputs&) {
   const RowTable* given = table_of_stored(variant, Of);
   const auto& [code, name] = kCodesOfBytes[Number];
   if (given == nullptr || given->code == code) return std::nullopt;
@@ -159,7 +157,7 @@ MaybeClaim with_code(Variant& variant, const Inputs&) {
 }
 
 template <Input Of>
-MaybeClaim with_halves_swapped(Variant& variant, const Inputs&) {
+Found with_halves_swapped(Variant& variant, const Inputs&) {
   const RowTable* given = table_of_stored(variant, Of);
   if (given == nullptr || given->code != Code::e2m1) return std::nullopt;
   RowTable table = *given;
@@ -171,10 +169,10 @@ MaybeClaim with_halves_swapped(Variant& variant, const Inputs&) {
 
 /// The same mistake with K and V.
 template <auto OfKeys, auto OfValues>
-MaybeClaim with_both(Variant& variant, const Inputs& in) {
-  MaybeClaim claim = OfKeys(variant, in);
+Found with_both(Variant& variant, const Inputs& in) {
+  Found claim = OfKeys(variant, in);
   if (!claim) return std::nullopt;
-  const MaybeClaim other = OfValues(variant, in);
+  const Found other = OfValues(variant, in);
   if (!other) return std::nullopt;
   claim->kernel += " and " + other->kernel;
   return claim;
