@@ -11,6 +11,6 @@ namespace attn {
 
 /// All hypotheses about a gradient or delta: of the backward pass alone, those of hypotheses(), and
 /// those that recompute other weights in the backward pass than in the forward pass.
-std::vector<Hypothesis> gradient_hypotheses(const Request& of);
+Hypotheses gradient_hypotheses(const Request& of);
 
 }  // namespace attn

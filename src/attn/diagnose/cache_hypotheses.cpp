@@ -18,8 +18,7 @@ bool is_last_alone(const Inputs& in) {
 
 /// The last keys beyond a multiple of `page` are missing, or the last page if all pages are full.
 /// This and the next apply only if the page of half the size does not give the same keys.
-template <std::size_t page>
-Found tail_missing(Variant& variant, const Inputs& in) {
+Found tail_missing(Variant& variant, const Inputs& in, std::size_t page) {
   bool are_full = true, is_same = page < kLargestPage;  // as for twice the size
   for (std::size_t b = 0; b < in.B; ++b) {
     are_full = are_full && keys_of(in, b) % page == 0 && keys_of(in, b) > page;
@@ -49,8 +48,7 @@ Found tail_missing(Variant& variant, const Inputs& in) {
 }
 
 /// Keys after the last are read up to the end of a page: zeros, which a sink can express.
-template <std::size_t page>
-Found zero_tail(Variant& variant, const Inputs& in) {
+Found zero_tail(Variant& variant, const Inputs& in, std::size_t page) {
   if (in.token_positions.size() != 1 || in.options.normaliser != Normaliser::softmax)
     return std::nullopt;
   // If the last page is full, the kernel reads one more.
@@ -64,8 +62,7 @@ Found zero_tail(Variant& variant, const Inputs& in) {
 }
 
 /// The same with what is stored there: zeros, if keys are gathered from pages.
-template <std::size_t page>
-Found stored_tail(Variant& variant, const Inputs& in) {
+Found stored_tail(Variant& variant, const Inputs& in, std::size_t page) {
   const Tensor* lengths = variant.find(Input::key_lengths);
   if (lengths == nullptr) return std::nullopt;
   const auto offset = common_offset(in);
@@ -86,8 +83,7 @@ Found stored_tail(Variant& variant, const Inputs& in) {
                (variant.cache != nullptr ? "zeros" : "stored"));
 }
 
-template <std::size_t page>
-Found reversed_pages(Variant& variant, const Inputs& in) {
+Found reversed_pages(Variant& variant, const Inputs& in, std::size_t page) {
   if (in.N % page != 0 || in.N / page < 2 || in.P > 0) return std::nullopt;
   const auto source = [&](std::size_t n) { return (in.N / page - 1 - n / page) * page + n % page; };
   for (const Input input : {Input::K, Input::V})
@@ -95,56 +91,43 @@ Found reversed_pages(Variant& variant, const Inputs& in) {
   return words("pages of " + in_words(page) + " keys in reverse order");
 }
 
-constexpr Hypothesis kCacheTable[] = {
-    {"cache.past_dropped", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.P == 0) return std::nullopt;
-       hide_keys(p, in, [&](std::size_t, std::size_t j) { return j < in.P; });
-       return flag("without --past-k and --past-v");
-     }},
-    {"cache.new_dropped", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.P == 0) return std::nullopt;
-       hide_keys(p, in, [&](std::size_t, std::size_t j) { return j >= in.P; });
-       return words("the cached keys only: the new ones are missing");
-     }},
-    {"cache.first_missing", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.P + in.N < 2) return std::nullopt;
-       hide_keys(p, in, [](std::size_t, std::size_t j) { return j == 0; });
-       return words("the first key missing");
-     }},
-    {"cache.last_missing", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.P + in.N < 2) return std::nullopt;
-       hide_keys(p, in, [&](std::size_t b, std::size_t j) { return j + 1 == keys_of(in, b); });
-       return words(is_last_alone(in) ? "the last key missing, the only one after a multiple of " +
-                                            in_words(kSmallestPage)
-                                      : "the last key missing");
-     }},
-    {"cache.tail_missing_8", kAttention, tail_missing<8>},
-    {"cache.tail_missing_16", kAttention, tail_missing<16>},
-    {"cache.tail_missing_32", kAttention, tail_missing<32>},
-    {"cache.tail_missing_64", kAttention, tail_missing<64>},
-    {"cache.tail_missing_128", kAttention, tail_missing<128>},
-    {"cache.zero_tail_8", kAttention, zero_tail<8>},
-    {"cache.zero_tail_16", kAttention, zero_tail<16>},
-    {"cache.zero_tail_32", kAttention, zero_tail<32>},
-    {"cache.zero_tail_64", kAttention, zero_tail<64>},
-    {"cache.zero_tail_128", kAttention, zero_tail<128>},
-    {"cache.stored_tail_8", kAttention, stored_tail<8>},
-    {"cache.stored_tail_16", kAttention, stored_tail<16>},
-    {"cache.stored_tail_32", kAttention, stored_tail<32>},
-    {"cache.stored_tail_64", kAttention, stored_tail<64>},
-    {"cache.stored_tail_128", kAttention, stored_tail<128>},
-    {"cache.reversed_pages_16", kAttention, reversed_pages<16>},
-    {"cache.reversed_pages_32", kAttention, reversed_pages<32>},
-    {"cache.reversed_pages_64", kAttention, reversed_pages<64>},
-    {"cache.reversed_pages_128", kAttention, reversed_pages<128>},
-};
-
 }  // namespace
 
-Hypotheses cache_hypotheses() { return kCacheTable; }
+Hypotheses cache_hypotheses() {
+  Hypotheses all = {
+      {"cache.past_dropped", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.P == 0) return std::nullopt;
+         hide_keys(p, in, [&](std::size_t, std::size_t j) { return j < in.P; });
+         return flag("without --past-k and --past-v");
+       }},
+      {"cache.new_dropped", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.P == 0) return std::nullopt;
+         hide_keys(p, in, [&](std::size_t, std::size_t j) { return j >= in.P; });
+         return words("the cached keys only: the new ones are missing");
+       }},
+      {"cache.first_missing", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.P + in.N < 2) return std::nullopt;
+         hide_keys(p, in, [](std::size_t, std::size_t j) { return j == 0; });
+         return words("the first key missing");
+       }},
+      {"cache.last_missing", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.P + in.N < 2) return std::nullopt;
+         hide_keys(p, in, [&](std::size_t b, std::size_t j) { return j + 1 == keys_of(in, b); });
+         return words(is_last_alone(in)
+                          ? "the last key missing, the only one after a multiple of " +
+                                in_words(kSmallestPage)
+                          : "the last key missing");
+       }},
+  };
+  add_for_each("cache.tail_missing", {8, 16, 32, 64, 128}, tail_missing, all);
+  add_for_each("cache.zero_tail", {8, 16, 32, 64, 128}, zero_tail, all);
+  add_for_each("cache.stored_tail", {8, 16, 32, 64, 128}, stored_tail, all);
+  add_for_each("cache.reversed_pages", {16, 32, 64, 128}, reversed_pages, all);
+  return all;
+}
 
 }  // namespace attn

@@ -29,6 +29,19 @@ Found without(Variant& variant, Input input) {
   return without(variant, {input}, kernel);
 }
 
+VariantChange dropped(Input input) {
+  return [input](Variant& variant, const Inputs&) { return without(variant, input); };
+}
+
+void add_for_each(const std::string& id, std::initializer_list<std::size_t> numbers,
+                  Found (*change)(Variant& variant, const Inputs& in, std::size_t number),
+                  Hypotheses& hypotheses) {
+  for (const std::size_t number : numbers)
+    hypotheses.push_back(
+        {id + "_" + in_words(number), kAttention,
+         [=](Variant& variant, const Inputs& in) { return change(variant, in, number); }});
+}
+
 Found with_transposed(Variant& variant, Input input) {
   const Tensor* W = variant.find(input);
   if (W == nullptr || W->rank() != 2 || W->shape()[0] != W->shape()[1]) return std::nullopt;
@@ -203,17 +216,25 @@ Tensor viewed_as_heads(const Tensor& x) {
   });
 }
 
-Found with_mapped(Variant& variant, Input input, const std::function<double(double)>& f,
-                  const std::string& kernel) {
+Found with_product(Variant& variant, Input input, double factor, const std::string& kernel) {
   const Tensor* x = variant.find(input);
-  if (x == nullptr) return std::nullopt;
-  variant.set(input, mapped(*x, f));
+  if (x == nullptr || factor == 1) return std::nullopt;
+  variant.set(input, mapped(*x, [&](double element) { return element * factor; }));
   return words(kernel);
 }
 
-Found with_product(Variant& variant, Input input, double factor, const std::string& kernel) {
-  return with_mapped(
-      variant, input, [&](double x) { return x * factor; }, kernel);
+VariantChange each_of(Input input, double (*f)(double), const std::string& kernel) {
+  return [=](Variant& variant, const Inputs&) -> Found {
+    const Tensor* x = variant.find(input);
+    if (x == nullptr) return std::nullopt;
+    variant.set(input, mapped(*x, f));
+    return words(kernel);
+  };
+}
+
+VariantChange multiplied(Input input, double factor, const std::string& kernel) {
+  return
+      [=](Variant& variant, const Inputs&) { return with_product(variant, input, factor, kernel); };
 }
 
 bool has_window(const Inputs& in) {

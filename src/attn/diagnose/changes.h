@@ -14,17 +14,18 @@
 
 namespace attn {
 
-/// Numbers in claims.
+/// Numbers in claims and ids.
 inline std::string in_words(std::int64_t number) { return std::to_string(number); }
 inline std::string in_words(std::size_t number) { return std::to_string(number); }
 inline std::string in_words(double number) { return python_repr(number); }
 
+inline constexpr auto kProjection = Hypothesis::Stage::projection;
 inline constexpr auto kAttention = Hypothesis::Stage::attention;
-inline constexpr auto kAllHeads = Hypothesis::Reads::all_heads;
-inline constexpr auto kAllScores = Hypothesis::Reads::all_scores;
+inline constexpr auto kAllHeads = Hypothesis::Stage::all_heads;
+inline constexpr auto kAllScores = Hypothesis::Stage::all_scores;
 
 /// The smallest page of a cache that hypotheses try.
-inline constexpr std::int64_t kSmallestPage = 8;
+inline constexpr std::size_t kSmallestPage = 8;
 
 /// The variant without these tensors; nullopt if it has none of them. `kernel`: "without --mask".
 Found without(Variant& variant, std::initializer_list<Input> inputs, const std::string& kernel);
@@ -32,10 +33,12 @@ Found without(Variant& variant, std::initializer_list<Input> inputs, const std::
 /// The variant without this tensor, whose flag has its name.
 Found without(Variant& variant, Input input);
 
-template <Input input>
-Found dropped(Variant& variant, const Inputs&) {
-  return without(variant, input);
-}
+/// The change that calls without().
+VariantChange dropped(Input input);
+
+/// The input with f(x) for each element x, or with each times a number.
+VariantChange each_of(Input input, double (*f)(double), const std::string& kernel);
+VariantChange multiplied(Input input, double factor, const std::string& kernel);
 
 /// The variant with this square matrix transposed; nullopt if it has none.
 Found with_transposed(Variant& variant, Input input);
@@ -43,10 +46,13 @@ Found with_transposed(Variant& variant, Input input);
 /// f(x) for each element, in f64.
 Tensor mapped(const Tensor& tensor, const std::function<double(double)>& f);
 
-/// f(x), or factor * x, for each element x of the input; nullopt if it is not given.
-Found with_mapped(Variant& variant, Input input, const std::function<double(double)>& f,
-                  const std::string& kernel);
+/// Each element of the input times this factor; nullopt if it is 1, or the input is not given.
 Found with_product(Variant& variant, Input input, double factor, const std::string& kernel);
+
+/// The hypotheses of a mistake that depends on a number, "ID_NUMBER", for each of these numbers.
+void add_for_each(const std::string& id, std::initializer_list<std::size_t> numbers,
+                  Found (*change)(Variant& variant, const Inputs& in, std::size_t number),
+                  Hypotheses& hypotheses);
 
 /// Adds numbers that broadcast to (B, H, queries, keys) to the scores.
 void add_bias(Variant& variant, const Tensor& bias);

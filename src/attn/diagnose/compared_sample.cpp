@@ -195,7 +195,7 @@ Fit ComparedSample::fit_of(const ComparedPart& part, const Tensor& values,
 
 bool ComparedSample::is_relevant(const Hypothesis& hypothesis) const {
   if (hypothesis.group() == "logsumexp") return output_ == Output::logsumexp;
-  return depends_on_scores_ || backward_ || hypothesis.stage == Hypothesis::Stage::projection;
+  return depends_on_scores_ || backward_ || hypothesis.projects();
 }
 
 const Tensor& ComparedSample::earlier_stages(ComparedPart& part) {
@@ -319,12 +319,12 @@ void ComparedSample::adapt_empty_rows(Variant& variant, ComparedPart& part, Eval
 
 ChangedJob ComparedSample::changed(const Hypothesis& first, const Hypothesis* second) const {
   if (all_ && second != nullptr && second->reads_all_heads() && !first.reads_all_heads() &&
-      first.stage == second->stage) {  // before heads are chosen
+      first.projects() == second->projects()) {  // before heads are chosen
     ChangedJob result = changed(*second, &first);
     if (result.claims.size() == 2) std::swap(result.claims[0], result.claims[1]);
     return result;
   }
-  bool projects = first.stage == Hypothesis::Stage::projection;
+  bool projects = first.projects();
   bool has_all = all_ && (projects || first.reads_all_heads());
   ChangedJob result{projects ? given_ : has_all ? all_->variant : base_};
   Variant& variant = result.variant;
@@ -342,7 +342,7 @@ ChangedJob ComparedSample::changed(const Hypothesis& first, const Hypothesis* se
   };
   if (!apply(first, projects ? given_in_ : has_all ? all_->in : in_)) return result;
   if (second != nullptr) {
-    if (second->stage == Hypothesis::Stage::attention) project();
+    if (!second->projects()) project();
     if (!second->reads_all_heads()) choose();
     if (!apply(*second, make_inputs(variant))) return result;
   }

@@ -54,7 +54,7 @@ void add_observations(Search& search) {
 }
 
 /// One mistake or a lower precision.
-void search_for_one(Search& search, const std::vector<Hypothesis>& all) {
+void search_for_one(Search& search, const Hypotheses& all) {
   ComparedSample& sample = search.sample();
   const Diagnosis& found = search.found();
   search.test_all(all);
@@ -73,7 +73,7 @@ void search_for_one(Search& search, const std::vector<Hypothesis>& all) {
     test_arithmetic(search, {"f16"}, true);
 }
 
-std::vector<Hypothesis> hypotheses_about(const Request& output) {
+Hypotheses hypotheses_about(const Request& output) {
   return is_of_gradients(output) ? gradient_hypotheses(output) : hypotheses();
 }
 
@@ -95,7 +95,7 @@ Diagnosis diagnose(const Variant& given, const Evidence& evidence, const SearchL
   Search search(given, evidence, limits);
   const ComparedSample& sample = search.sample();
   Diagnosis& found = search.found();
-  const std::vector<Hypothesis> all = hypotheses_about(evidence.output);
+  const Hypotheses all = hypotheses_about(evidence.output);
   search_for_one(search, all);
   if (found.arithmetic.empty() && !sample.is_blank())
     search.find_smaller_errors([&] { PairSearch(search, all, diagnose_alone).run(); });

@@ -1,8 +1,8 @@
 // The table of mistakes that kernels make: what else than the job a kernel may have computed.
 #pragma once
 
+#include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +23,10 @@ struct Claim {
 /// nullopt if the hypothesis does not apply.
 using Found = std::optional<Claim>;
 
+/// Changes a variant, of which `in` are the checked inputs. Errors: data, if the changed variant is
+/// not valid.
+using VariantChange = std::function<Found(Variant& variant, const Inputs& in)>;
+
 /// A claim with a flag, and one in words alone.
 inline Claim flag(std::string kernel, std::string job = "") {
   return {std::move(kernel), std::move(job), true};
@@ -33,21 +37,15 @@ inline Claim words(std::string kernel, std::string job = "") {
 
 struct Hypothesis {
   enum class Stage {
-    projection,  ///< changes the variant as given
-    attention,   ///< changes attention_only()
+    projection,  ///< changes the variant as given; the others, attention_only()
+    attention,
+    all_heads,   ///< reads or counts items and heads beside those that it changes
+    all_scores,  ///< slow: computes the scores of all queries
   };
 
-  std::string_view id;  ///< "window.left-1"; the part before the dot is its group
+  std::string id;  ///< "window.left-1"; the part before the dot is its group
   Stage stage;
-  /// Changes the variant. `in` are the checked inputs of the unchanged variant of the same stage.
-  /// nullopt if the hypothesis does not apply. Errors: data, if the changed variant is not valid.
-  Found (*change)(Variant& variant, const Inputs& in);
-  /// What change() needs of the variant besides the items and heads that it changes.
-  enum class Reads {
-    own_heads,
-    all_heads,   ///< reads or counts other items and heads
-    all_scores,  ///< slow: computes the scores of all queries
-  } reads = Reads::own_heads;
+  VariantChange change;
   enum class Pass {
     both,
     both_chained,           ///< also with the factor of the sinks in their derivative
@@ -60,14 +58,17 @@ struct Hypothesis {
   /// "window.left-1", or "backward.window.left-1" if only the backward pass is changed;
   /// "sink.log2e_chained".
   std::string full_id() const;
-  bool reads_all_heads() const { return reads == Reads::all_heads; }
-  bool is_slow() const { return reads == Reads::all_scores; }
+  bool projects() const { return stage == Stage::projection; }
+  bool reads_all_heads() const { return stage == Stage::all_heads; }
+  bool is_slow() const { return stage == Stage::all_scores; }
 
-  std::string_view group() const { return id.substr(0, id.find('.')); }
+  std::string_view group() const { return std::string_view(id).substr(0, id.find('.')); }
 };
 
+using Hypotheses = std::vector<Hypothesis>;
+
 /// All hypotheses, by group, the most common mistakes of each first.
-std::vector<Hypothesis> hypotheses();
+Hypotheses hypotheses();
 
 /// The causal variant with a window that it lacks, for a hypothesis of the attention stage.
 Found with_added_window(Variant& variant, const Inputs& in, std::int64_t left);
@@ -93,7 +94,6 @@ Found with_factors(Variant& variant, const Inputs& in, const std::vector<double>
 Found with_other_softcap(Variant& variant, const Inputs& in, double softcap);
 
 /// The tables, by the file that has them.
-using Hypotheses = std::span<const Hypothesis>;
 Hypotheses storage_hypotheses();     // how Q, K and V are stored (cache/stored_rows.h)
 Hypotheses page_hypotheses();        // tables and lengths of a cache in pages (cache/pages.h)
 Hypotheses projection_hypotheses();  // projections, norms, rotary positions

@@ -72,16 +72,18 @@ Found strict_causality(Variant& variant, const Inputs& in) {
 }
 
 /// The causal mask hides only keys of the last `size` that end at a multiple of it, or at the end.
-template <std::int64_t size>
-Found last_keys_only(Variant& variant, const Inputs& in) {
-  const auto keys = static_cast<std::int64_t>(in.P + in.N);
-  if (!is_causal(in) || in.options.window.left >= 0 || keys <= size) return std::nullopt;
-  const std::int64_t before = (keys - 1) / size * size;
-  if (size > 16 && before == (keys - 1) / (size / 2) * (size / 2))
-    return std::nullopt;  // the same as for half the size
-  return with_seen_keys(
-      variant, in, "the causal mask applied in the last block of " + in_words(size) + " keys only",
-      "", [&](std::int64_t position, std::int64_t j) { return j < before || j <= position; });
+VariantChange last_keys_only(std::int64_t size) {
+  return [size](Variant& variant, const Inputs& in) -> Found {
+    const auto keys = static_cast<std::int64_t>(in.P + in.N);
+    if (!is_causal(in) || in.options.window.left >= 0 || keys <= size) return std::nullopt;
+    const std::int64_t before = (keys - 1) / size * size;
+    if (size > 16 && before == (keys - 1) / (size / 2) * (size / 2))
+      return std::nullopt;  // the same as for half the size
+    return with_seen_keys(
+        variant, in,
+        "the causal mask applied in the last block of " + in_words(size) + " keys only", "",
+        [&](std::int64_t position, std::int64_t j) { return j < before || j <= position; });
+  };
 }
 
 /// Each query sees the keys of its own chunk.
@@ -119,11 +121,12 @@ std::string value_of_flag(EmptyRows rows) {
   return rows == EmptyRows::nan ? "nan" : rows == EmptyRows::zero ? "zero" : "uniform";
 }
 
-template <EmptyRows rows>
-Found with_empty_rows(Variant& variant, const Inputs& in) {
-  if (in.options.empty_rows == rows || !has_empty_rows(in)) return std::nullopt;
-  variant.options.empty_rows = rows;
-  return flag("--empty-rows " + value_of_flag(rows), value_of_flag(in.options.empty_rows));
+VariantChange with_empty_rows(EmptyRows rows) {
+  return [rows](Variant& variant, const Inputs& in) -> Found {
+    if (in.options.empty_rows == rows || !has_empty_rows(in)) return std::nullopt;
+    variant.options.empty_rows = rows;
+    return flag("--empty-rows " + value_of_flag(rows), value_of_flag(in.options.empty_rows));
+  };
 }
 
 /// Whether only a boolean mask hides keys.
@@ -163,9 +166,10 @@ Found inverted_masks(Variant& variant, const Inputs& in) {
   return words("all masks inverted: each query sees the hidden keys only");
 }
 
-template <RowChange change>
-Found hidden_set_to_0(Variant& variant, const Inputs& in) {
-  return with_hidden_scores(variant, in, change, 0);
+VariantChange hidden_set_to_0(RowChange change) {
+  return [change](Variant& variant, const Inputs& in) {
+    return with_hidden_scores(variant, in, change, 0);
+  };
 }
 
 /// What a claim calls key_lengths, which a job with pages may give in another form.
@@ -211,257 +215,6 @@ Found padding_on_the_left(Variant& variant, const Inputs& in) {
   });
   return words("the first keys hidden instead of the last (padding on the left)");
 }
-
-constexpr Hypothesis kCausalTable[] = {
-    {"causal.dropped", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!in.options.causal) return std::nullopt;
-       p.options.causal = false;
-       Window& window = p.options.window;
-       if (window.right != 0) return flag("without --causal");
-       window.right = -1;
-       return flag("--window " + window_text(window) + " without --causal",
-                   "--window " + window_text(in.options.window) + " --causal");
-     }},
-    {"causal.added", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (is_causal(in)) return std::nullopt;
-       p.options.causal = true;
-       return flag("--causal", "no causal mask");
-     }},
-    {"causal.added_bottom_right", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (is_causal(in) || in.L == in.N || in.options.causal_offset ||
-           in.options.alignment == Alignment::bottom_right)
-         return std::nullopt;
-       p.options.causal = true, p.options.alignment = Alignment::bottom_right;
-       return flag("--causal=bottom-right", "no causal mask");
-     }},
-    {"causal.alignment", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       const bool is_same = in.L == in.N && !p.has(Input::query_lengths) &&
-                            !p.has(Input::key_lengths) && !p.has(Input::key_documents) &&
-                            !p.has(Input::cu_seqlens_k);
-       if ((!is_causal(in) && !has_window(in)) || in.options.causal_offset || is_same)
-         return std::nullopt;
-       const bool top = in.options.alignment == Alignment::top_left;
-       p.options.alignment = top ? Alignment::bottom_right : Alignment::top_left;
-       const std::string name = in.options.causal ? "--causal=" : "--alignment ";
-       return flag(name + (top ? "bottom-right" : "top-left"), top ? "top-left" : "bottom-right");
-     }},
-    {"causal.cache_ignored", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       const std::optional<std::int64_t> now = common_offset(in);
-       // Without a cache, this is the other alignment.
-       if ((!is_causal(in) && !has_window(in)) || (in.P == 0 && !in.options.causal_offset) ||
-           !now || *now == 0)
-         return std::nullopt;
-       p.options.causal_offset = 0;
-       return flag("--causal-offset 0, the first query at the first key", in_words(*now));
-     }},
-    {"causal.strict", kAttention, strict_causality},
-    {"causal.one_late", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!is_causal(in)) return std::nullopt;
-       p.options.causal = false;
-       p.options.window = {in.options.window.left, 1};
-       const std::string causal = in.options.causal ? " --causal" : "";
-       const std::string window =
-           has_window(in) ? " --window " + window_text(in.options.window) : "";
-       return flag("--window " + window_text(p.options.window) + " instead of" + causal + window +
-                       ": each query also sees the next key",
-                   "");
-     }},
-    {"causal.inverted", kAttention,
-     [](Variant& p, const Inputs& in) { return inverted_causality(p, in, false); }},
-    {"causal.inverted_with_own", kAttention,
-     [](Variant& p, const Inputs& in) { return inverted_causality(p, in, true); }},
-    {"causal.last_16_keys_only", kAttention, last_keys_only<16>},
-    {"causal.last_32_keys_only", kAttention, last_keys_only<32>},
-    {"causal.last_64_keys_only", kAttention, last_keys_only<64>},
-    {"causal.last_128_keys_only", kAttention, last_keys_only<128>},
-    {"causal.prefix", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       // Of half of the keys; compare --diagnose tests the prefix that the result suggests.
-       return in.P + in.N < 4 ? Found()
-                              : with_prefix(p, in, static_cast<std::int64_t>((in.P + in.N) / 2));
-     }},
-    {"causal.after_softmax", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!hides_keys(p, in)) return std::nullopt;
-       return with_row_change(p, in, RowChange::over_all_keys,
-                              "the mask applied after the softmax: hidden keys count in the sum");
-     }},
-
-    {"window.added", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       // Of half of the keys; compare --diagnose tests the window that the result suggests.
-       return in.P + in.N < 4
-                  ? Found()
-                  : with_added_window(p, in, static_cast<std::int64_t>((in.P + in.N) / 2 - 1));
-     }},
-    {"window.own_key_only", kAttention,
-     [](Variant& p, const Inputs& in) {
-       const Window& w = in.options.window;
-       return in.S < 2 || (w.left == 0 && w.right == 0)
-                  ? Found()
-                  : with_window(p, in, {0, 0}, ", each query sees its own key only");
-     }},
-    {"window.dropped", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!has_window(in)) return std::nullopt;
-       p.options.window = {};
-       return flag("without --window", "--window " + window_text(in.options.window));
-     }},
-    {"window.left-1", kAttention,
-     [](Variant& p, const Inputs& in) {
-       const Window& w = in.options.window;
-       return w.left < 1 ? Found() : with_window(p, in, {w.left - 1, w.right});
-     }},
-    {"window.left+1", kAttention,
-     [](Variant& p, const Inputs& in) {
-       const Window& w = in.options.window;
-       return w.left < 0 ? Found() : with_window(p, in, {w.left + 1, w.right});
-     }},
-    {"window.right-1", kAttention,
-     [](Variant& p, const Inputs& in) {
-       const Window& w = in.options.window;
-       return w.right < 1 || in.options.causal ? Found()
-                                               : with_window(p, in, {w.left, w.right - 1});
-     }},
-    {"window.right+1", kAttention,
-     [](Variant& p, const Inputs& in) {
-       const Window& w = in.options.window;
-       return w.right < 0 || in.options.causal ? Found()
-                                               : with_window(p, in, {w.left, w.right + 1});
-     }},
-    {"window.symmetric", kAttention,
-     [](Variant& p, const Inputs& in) {
-       const Window& w = in.options.window;
-       if (w.left < 1 || !is_causal(in)) return Found();
-       p.options.causal = false;
-       return with_window(p, in, {w.left, w.left}, in.options.causal ? " without --causal" : "");
-     }},
-    {"window.right_dropped", kAttention,
-     [](Variant& p, const Inputs& in) {
-       const Window& w = in.options.window;
-       return w.right < 0 || w.left < 0 || in.options.causal ? Found()
-                                                             : with_window(p, in, {w.left, -1});
-     }},
-    {"window.right_0", kAttention,
-     [](Variant& p, const Inputs& in) {
-       const Window& w = in.options.window;
-       return w.left < 0 || is_causal(in) ? Found() : with_window(p, in, {w.left, 0});
-     }},
-    {"window.half", kAttention,
-     [](Variant& p, const Inputs& in) {
-       const Window& w = in.options.window;
-       return w.left < 2 ? Found()
-                         : with_window(p, in, {w.left / 2, w.right > 0 ? w.right / 2 : w.right});
-     }},
-    {"window.first_keys", kAttention,
-     [](Variant& p, const Inputs& in) { return with_first_keys(p, in, 4); }},
-    {"window.chunks", kAttention,
-     [](Variant& p, const Inputs& in) { return with_chunks(p, in, in.options.window.left + 1); }},
-    {"window.chunks_of_left", kAttention,
-     [](Variant& p, const Inputs& in) { return with_chunks(p, in, in.options.window.left); }},
-};
-
-constexpr Hypothesis kMaskTable[] = {
-    {"mask.inverted", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!is_boolean(p, Input::mask) && !is_boolean(p, Input::key_mask)) return std::nullopt;
-       const bool attend = in.options.mask_polarity == MaskPolarity::attend;
-       p.options.mask_polarity = attend ? MaskPolarity::ignore : MaskPolarity::attend;
-       return flag(attend ? "--mask-polarity ignore" : "--mask-polarity attend",
-                   attend ? "attend" : "ignore");
-     }},
-    {"mask.all_inverted", kAttention, inverted_masks},
-    {"mask.dropped", kAttention, dropped<Input::mask>},
-    {"mask.added_as_numbers", kAttention,
-     [](Variant& p, const Inputs&) -> Found {
-       if (!is_boolean(p, Input::mask)) return std::nullopt;
-       p.set(Input::mask, cast(*p.find(Input::mask), DType::f64));
-       return words("the mask added to the scores as 0 and 1");
-     }},
-    {"mask.set_0", kAttention, hidden_set_to_0<RowChange::hidden_set>},
-    {"mask.set_0_before_bias", kAttention, hidden_set_to_0<RowChange::hidden_set_biased>},
-    {"mask.transposed", kAttention,
-     [](Variant& p, const Inputs&) -> Found {
-       const Tensor* mask = p.find(Input::mask);
-       if (mask == nullptr || mask->shape()[2] != mask->shape()[3] || mask->shape()[2] < 2)
-         return std::nullopt;
-       p.set(Input::mask, transposed_matrices(*mask));
-       return words("the mask transposed");
-     }},
-    {"mask.key_mask_dropped", kAttention, dropped<Input::key_mask>},
-    {"mask.key_indices_dropped", kAttention, dropped<Input::key_indices>},
-    {"mask.other_duplicates", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.options.duplicates == Duplicates::error) return std::nullopt;
-       const bool are_counted = in.options.duplicates == Duplicates::count;
-       p.options.duplicates = are_counted ? Duplicates::once : Duplicates::count;
-       return flag(are_counted ? "--duplicates once" : "--duplicates count",
-                   are_counted ? "count" : "once");
-     }},
-    {"mask.key_lengths_dropped", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!p.has(Input::key_lengths)) return std::nullopt;
-       const auto offset = common_offset(in);
-       p.erase({Input::key_lengths});
-       if (offset) p.options.causal_offset = offset;
-       if (p.cache != nullptr)
-         return words("zeros as keys up to the length of the longest sequence");
-       return flag("without --key-lengths");
-     }},
-    {"mask.key_starts_dropped", kAttention, dropped<Input::key_starts>},
-    {"mask.key_lengths+1", kAttention,
-     [](Variant& p, const Inputs& in) {
-       const std::string zeros = p.cache != nullptr ? ", read as zeros" : "";
-       return with_key_lengths(p, in, "one key more than " + lengths_flag(p) + zeros,
-                               [](auto old, std::size_t b) { return old[b] + 1; });
-     }},
-    {"mask.key_lengths-1", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_key_lengths(
-           p, in, "one key less than " + lengths_flag(p),
-           [](auto old, std::size_t b) { return std::max<std::int64_t>(0, old[b] - 1); });
-     }},
-    {"mask.key_lengths_of_item_0", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_key_lengths(p, in, "the key length of batch item 0 for all",
-                               [](auto old, std::size_t) { return old[0]; });
-     },
-     kAllHeads},
-    {"mask.key_lengths_of_next_item", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_key_lengths(p, in, "the key length of the next batch item",
-                               [](auto old, std::size_t b) { return old[(b + 1) % old.size()]; });
-     },
-     kAllHeads},
-    {"mask.padding_on_the_left", kAttention, padding_on_the_left},
-    {"mask.query_lengths_dropped", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!p.has(Input::query_lengths)) return std::nullopt;
-       const auto offset = common_offset(in);
-       p.erase({Input::query_lengths});
-       if (offset) p.options.causal_offset = offset;
-       return flag("without --query-lengths");
-     }},
-    {"mask.documents_dropped", kAttention,
-     [](Variant& p, const Inputs&) -> Found {
-       const bool has_documents = p.has(Input::documents);
-       Found claim = without(
-           p, {Input::documents, Input::key_documents, Input::cu_seqlens_q, Input::cu_seqlens_k},
-           has_documents ? "without --documents" : "without --cu-seqlens-q");
-       // Pages of packed queries need no flag for their sequences.
-       if (claim && p.cache != nullptr) return words("each query sees the keys of all sequences");
-       return claim;
-     }},
-    {"mask.empty_rows_uniform", kAttention, with_empty_rows<EmptyRows::uniform>},
-    {"mask.empty_rows_nan", kAttention, with_empty_rows<EmptyRows::nan>},
-    {"mask.empty_rows_zero", kAttention, with_empty_rows<EmptyRows::zero>},
-};
 
 }  // namespace
 
@@ -511,7 +264,257 @@ Found with_hidden_scores(Variant& variant, const Inputs& in, RowChange change, d
                (change == RowChange::hidden_set_biased ? ", before biases are added" : ""));
 }
 
-Hypotheses causal_hypotheses() { return kCausalTable; }
-Hypotheses mask_hypotheses() { return kMaskTable; }
+Hypotheses causal_hypotheses() {
+  return {
+      {"causal.dropped", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (!in.options.causal) return std::nullopt;
+         p.options.causal = false;
+         Window& window = p.options.window;
+         if (window.right != 0) return flag("without --causal");
+         window.right = -1;
+         return flag("--window " + window_text(window) + " without --causal",
+                     "--window " + window_text(in.options.window) + " --causal");
+       }},
+      {"causal.added", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (is_causal(in)) return std::nullopt;
+         p.options.causal = true;
+         return flag("--causal", "no causal mask");
+       }},
+      {"causal.added_bottom_right", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (is_causal(in) || in.L == in.N || in.options.causal_offset ||
+             in.options.alignment == Alignment::bottom_right)
+           return std::nullopt;
+         p.options.causal = true, p.options.alignment = Alignment::bottom_right;
+         return flag("--causal=bottom-right", "no causal mask");
+       }},
+      {"causal.alignment", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         const bool is_same = in.L == in.N && !p.has(Input::query_lengths) &&
+                              !p.has(Input::key_lengths) && !p.has(Input::key_documents) &&
+                              !p.has(Input::cu_seqlens_k);
+         if ((!is_causal(in) && !has_window(in)) || in.options.causal_offset || is_same)
+           return std::nullopt;
+         const bool top = in.options.alignment == Alignment::top_left;
+         p.options.alignment = top ? Alignment::bottom_right : Alignment::top_left;
+         const std::string name = in.options.causal ? "--causal=" : "--alignment ";
+         return flag(name + (top ? "bottom-right" : "top-left"), top ? "top-left" : "bottom-right");
+       }},
+      {"causal.cache_ignored", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         const std::optional<std::int64_t> now = common_offset(in);
+         // Without a cache, this is the other alignment.
+         if ((!is_causal(in) && !has_window(in)) || (in.P == 0 && !in.options.causal_offset) ||
+             !now || *now == 0)
+           return std::nullopt;
+         p.options.causal_offset = 0;
+         return flag("--causal-offset 0, the first query at the first key", in_words(*now));
+       }},
+      {"causal.strict", kAttention, strict_causality},
+      {"causal.one_late", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (!is_causal(in)) return std::nullopt;
+         p.options.causal = false;
+         p.options.window = {in.options.window.left, 1};
+         const std::string causal = in.options.causal ? " --causal" : "";
+         const std::string window =
+             has_window(in) ? " --window " + window_text(in.options.window) : "";
+         return flag("--window " + window_text(p.options.window) + " instead of" + causal + window +
+                         ": each query also sees the next key",
+                     "");
+       }},
+      {"causal.inverted", kAttention,
+       [](Variant& p, const Inputs& in) { return inverted_causality(p, in, false); }},
+      {"causal.inverted_with_own", kAttention,
+       [](Variant& p, const Inputs& in) { return inverted_causality(p, in, true); }},
+      {"causal.last_16_keys_only", kAttention, last_keys_only(16)},
+      {"causal.last_32_keys_only", kAttention, last_keys_only(32)},
+      {"causal.last_64_keys_only", kAttention, last_keys_only(64)},
+      {"causal.last_128_keys_only", kAttention, last_keys_only(128)},
+      {"causal.prefix", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         // Of half of the keys; compare --diagnose tests the prefix that the result suggests.
+         return in.P + in.N < 4 ? Found()
+                                : with_prefix(p, in, static_cast<std::int64_t>((in.P + in.N) / 2));
+       }},
+      {"causal.after_softmax", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (!hides_keys(p, in)) return std::nullopt;
+         return with_row_change(p, in, RowChange::over_all_keys,
+                                "the mask applied after the softmax: hidden keys count in the sum");
+       }},
+
+      {"window.added", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         // Of half of the keys; compare --diagnose tests the window that the result suggests.
+         return in.P + in.N < 4
+                    ? Found()
+                    : with_added_window(p, in, static_cast<std::int64_t>((in.P + in.N) / 2 - 1));
+       }},
+      {"window.own_key_only", kAttention,
+       [](Variant& p, const Inputs& in) {
+         const Window& w = in.options.window;
+         return in.S < 2 || (w.left == 0 && w.right == 0)
+                    ? Found()
+                    : with_window(p, in, {0, 0}, ", each query sees its own key only");
+       }},
+      {"window.dropped", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (!has_window(in)) return std::nullopt;
+         p.options.window = {};
+         return flag("without --window", "--window " + window_text(in.options.window));
+       }},
+      {"window.left-1", kAttention,
+       [](Variant& p, const Inputs& in) {
+         const Window& w = in.options.window;
+         return w.left < 1 ? Found() : with_window(p, in, {w.left - 1, w.right});
+       }},
+      {"window.left+1", kAttention,
+       [](Variant& p, const Inputs& in) {
+         const Window& w = in.options.window;
+         return w.left < 0 ? Found() : with_window(p, in, {w.left + 1, w.right});
+       }},
+      {"window.right-1", kAttention,
+       [](Variant& p, const Inputs& in) {
+         const Window& w = in.options.window;
+         return w.right < 1 || in.options.causal ? Found()
+                                                 : with_window(p, in, {w.left, w.right - 1});
+       }},
+      {"window.right+1", kAttention,
+       [](Variant& p, const Inputs& in) {
+         const Window& w = in.options.window;
+         return w.right < 0 || in.options.causal ? Found()
+                                                 : with_window(p, in, {w.left, w.right + 1});
+       }},
+      {"window.symmetric", kAttention,
+       [](Variant& p, const Inputs& in) {
+         const Window& w = in.options.window;
+         if (w.left < 1 || !is_causal(in)) return Found();
+         p.options.causal = false;
+         return with_window(p, in, {w.left, w.left}, in.options.causal ? " without --causal" : "");
+       }},
+      {"window.right_dropped", kAttention,
+       [](Variant& p, const Inputs& in) {
+         const Window& w = in.options.window;
+         return w.right < 0 || w.left < 0 || in.options.causal ? Found()
+                                                               : with_window(p, in, {w.left, -1});
+       }},
+      {"window.right_0", kAttention,
+       [](Variant& p, const Inputs& in) {
+         const Window& w = in.options.window;
+         return w.left < 0 || is_causal(in) ? Found() : with_window(p, in, {w.left, 0});
+       }},
+      {"window.half", kAttention,
+       [](Variant& p, const Inputs& in) {
+         const Window& w = in.options.window;
+         return w.left < 2 ? Found()
+                           : with_window(p, in, {w.left / 2, w.right > 0 ? w.right / 2 : w.right});
+       }},
+      {"window.first_keys", kAttention,
+       [](Variant& p, const Inputs& in) { return with_first_keys(p, in, 4); }},
+      {"window.chunks", kAttention,
+       [](Variant& p, const Inputs& in) { return with_chunks(p, in, in.options.window.left + 1); }},
+      {"window.chunks_of_left", kAttention,
+       [](Variant& p, const Inputs& in) { return with_chunks(p, in, in.options.window.left); }},
+  };
+}
+
+Hypotheses mask_hypotheses() {
+  return {
+      {"mask.inverted", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (!is_boolean(p, Input::mask) && !is_boolean(p, Input::key_mask)) return std::nullopt;
+         const bool attend = in.options.mask_polarity == MaskPolarity::attend;
+         p.options.mask_polarity = attend ? MaskPolarity::ignore : MaskPolarity::attend;
+         return flag(attend ? "--mask-polarity ignore" : "--mask-polarity attend",
+                     attend ? "attend" : "ignore");
+       }},
+      {"mask.all_inverted", kAttention, inverted_masks},
+      {"mask.dropped", kAttention, dropped(Input::mask)},
+      {"mask.added_as_numbers", kAttention,
+       [](Variant& p, const Inputs&) -> Found {
+         if (!is_boolean(p, Input::mask)) return std::nullopt;
+         p.set(Input::mask, cast(*p.find(Input::mask), DType::f64));
+         return words("the mask added to the scores as 0 and 1");
+       }},
+      {"mask.set_0", kAttention, hidden_set_to_0(RowChange::hidden_set)},
+      {"mask.set_0_before_bias", kAttention, hidden_set_to_0(RowChange::hidden_set_biased)},
+      {"mask.transposed", kAttention,
+       [](Variant& p, const Inputs&) -> Found {
+         const Tensor* mask = p.find(Input::mask);
+         if (mask == nullptr || mask->shape()[2] != mask->shape()[3] || mask->shape()[2] < 2)
+           return std::nullopt;
+         p.set(Input::mask, transposed_matrices(*mask));
+         return words("the mask transposed");
+       }},
+      {"mask.key_mask_dropped", kAttention, dropped(Input::key_mask)},
+      {"mask.key_indices_dropped", kAttention, dropped(Input::key_indices)},
+      {"mask.other_duplicates", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.options.duplicates == Duplicates::error) return std::nullopt;
+         const bool are_counted = in.options.duplicates == Duplicates::count;
+         p.options.duplicates = are_counted ? Duplicates::once : Duplicates::count;
+         return flag(are_counted ? "--duplicates once" : "--duplicates count",
+                     are_counted ? "count" : "once");
+       }},
+      {"mask.key_lengths_dropped", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (!p.has(Input::key_lengths)) return std::nullopt;
+         const auto offset = common_offset(in);
+         p.erase({Input::key_lengths});
+         if (offset) p.options.causal_offset = offset;
+         if (p.cache != nullptr)
+           return words("zeros as keys up to the length of the longest sequence");
+         return flag("without --key-lengths");
+       }},
+      {"mask.key_starts_dropped", kAttention, dropped(Input::key_starts)},
+      {"mask.key_lengths+1", kAttention,
+       [](Variant& p, const Inputs& in) {
+         const std::string zeros = p.cache != nullptr ? ", read as zeros" : "";
+         return with_key_lengths(p, in, "one key more than " + lengths_flag(p) + zeros,
+                                 [](auto old, std::size_t b) { return old[b] + 1; });
+       }},
+      {"mask.key_lengths-1", kAttention,
+       [](Variant& p, const Inputs& in) {
+         return with_key_lengths(
+             p, in, "one key less than " + lengths_flag(p),
+             [](auto old, std::size_t b) { return std::max<std::int64_t>(0, old[b] - 1); });
+       }},
+      {"mask.key_lengths_of_item_0", kAllHeads,
+       [](Variant& p, const Inputs& in) {
+         return with_key_lengths(p, in, "the key length of batch item 0 for all",
+                                 [](auto old, std::size_t) { return old[0]; });
+       }},
+      {"mask.key_lengths_of_next_item", kAllHeads,
+       [](Variant& p, const Inputs& in) {
+         return with_key_lengths(p, in, "the key length of the next batch item",
+                                 [](auto old, std::size_t b) { return old[(b + 1) % old.size()]; });
+       }},
+      {"mask.padding_on_the_left", kAttention, padding_on_the_left},
+      {"mask.query_lengths_dropped", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (!p.has(Input::query_lengths)) return std::nullopt;
+         const auto offset = common_offset(in);
+         p.erase({Input::query_lengths});
+         if (offset) p.options.causal_offset = offset;
+         return flag("without --query-lengths");
+       }},
+      {"mask.documents_dropped", kAttention,
+       [](Variant& p, const Inputs&) -> Found {
+         const bool has_documents = p.has(Input::documents);
+         Found claim = without(
+             p, {Input::documents, Input::key_documents, Input::cu_seqlens_q, Input::cu_seqlens_k},
+             has_documents ? "without --documents" : "without --cu-seqlens-q");
+         // Pages of packed queries need no flag for their sequences.
+         if (claim && p.cache != nullptr) return words("each query sees the keys of all sequences");
+         return claim;
+       }},
+      {"mask.empty_rows_uniform", kAttention, with_empty_rows(EmptyRows::uniform)},
+      {"mask.empty_rows_nan", kAttention, with_empty_rows(EmptyRows::nan)},
+      {"mask.empty_rows_zero", kAttention, with_empty_rows(EmptyRows::zero)},
+  };
+}
 
 }  // namespace attn

@@ -50,189 +50,179 @@ Found of_item_0(Variant& variant, const Inputs& in, std::initializer_list<Input>
   return words(what + " of batch item 0 for all items");
 }
 
-constexpr Hypothesis kHeadTable[] = {
-    {"heads.tiled", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_kv_heads(p, in, tiled_head, tiled_head,
-                            "key/value heads tiled: query head h reads head h % " + in_words(in.G),
-                            "h // " + in_words(in.H / in.G));
-     },
-     kAllHeads},
-    {"heads.values_tiled", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_kv_heads(p, in, repeated_head, tiled_head,
-                            "heads of the values tiled, those of the keys repeated",
-                            "both repeated");
-     },
-     kAllHeads},
-    {"heads.keys_tiled", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_kv_heads(p, in, tiled_head, repeated_head,
-                            "heads of the keys tiled, those of the values repeated",
-                            "both repeated");
-     },
-     kAllHeads},
-    {"heads.first_only", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_kv_heads(p, in, first_head, first_head, "key/value head 0 for all query heads",
-                            in_words(in.G) + " heads");
-     },
-     kAllHeads},
-    {"heads.kv_reversed", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_kv_heads(p, in, reversed_head, reversed_head, "key/value heads in reverse order",
-                            "");
-     },
-     kAllHeads},
-    {"heads.kv_next", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return in.G < 3 ? Found()
-                       : with_kv_heads(p, in, next_head, next_head,
-                                       "the next key/value head for each query head", "");
-     },
-     kAllHeads},
-    {"heads.viewed", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.G < 2 || in.P > 0) return std::nullopt;
-       for (const Input input : {Input::Q, Input::K, Input::V})
-         p.set(input, viewed_as_heads(*p.find(input)));
-       return words("Q, K and V of shape (B, L, H, D) read as (B, H, L, D)");
-     },
-     kAllHeads},
-    {"heads.queries_viewed", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.H < 2 || in.L < 2) return std::nullopt;
-       p.set(Input::Q, viewed_as_heads(*p.find(Input::Q)));
-       return words("Q of shape (B, L, H, D) read as (B, H, L, D)");
-     },
-     kAllHeads},
-    {"heads.keys_values_viewed", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.G < 2 || in.P > 0) return std::nullopt;
-       for (const Input input : {Input::K, Input::V}) p.set(input, viewed_as_heads(*p.find(input)));
-       return words("K and V of shape (B, L, H, D) read as (B, H, L, D)");
-     },
-     kAllHeads},
-    {"heads.batch_item_0", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return of_item_0(p, in, {Input::K, Input::past_K, Input::V, Input::past_V},
-                        "keys and values");
-     },
-     kAllHeads},
-    {"heads.keys_of_batch_item_0", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return of_item_0(p, in, {Input::K, Input::past_K}, "keys");
-     },
-     kAllHeads},
-    {"heads.values_of_batch_item_0", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return of_item_0(p, in, {Input::V, Input::past_V}, "values");
-     },
-     kAllHeads},
-    {"heads.queries_of_batch_item_0", kAttention,
-     [](Variant& p, const Inputs& in) { return of_item_0(p, in, {Input::Q}, "queries"); },
-     kAllHeads},
-};
-
-constexpr Hypothesis kOperandTable[] = {
-    {"values.keys", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.D != in.Dv || p.has(Input::past_K)) return std::nullopt;
-       p.set(Input::V, *p.find(Input::K));
-       return words("keys used as values");
-     }},
-    {"values.as_keys", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.D != in.Dv || p.has(Input::past_K)) return std::nullopt;
-       p.set(Input::K, *p.find(Input::V));
-       return words("values used as keys");
-     }},
-    {"values.swapped", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.D != in.Dv || p.has(Input::past_K)) return std::nullopt;
-       const Tensor keys = *p.find(Input::K);
-       p.set(Input::K, *p.find(Input::V));
-       p.set(Input::V, keys);
-       return words("keys and values swapped");
-     }},
-    {"values.queries_as_keys", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.L != in.N || in.H != in.G || in.options.score != Score::dot) return std::nullopt;
-       p.set(Input::K, *p.find(Input::Q));
-       return words("queries used as keys");
-     }},
-    {"values.transposed", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.N < 2 || in.Dv < 2) return std::nullopt;
-       const Tensor& V = *p.find(Input::V);
-       p.set(Input::V, transposed_matrices(V.reshaped({in.B, in.G, in.Dv, in.N})));
-       return words("V (S, Dv) read as (Dv, S)");
-     }},
-    {"values.keys_transposed", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.N < 2 || in.D < 2 || in.options.score != Score::dot) return std::nullopt;
-       const Tensor& K = *p.find(Input::K);
-       p.set(Input::K, transposed_matrices(K.reshaped({in.B, in.G, in.D, in.N})));
-       return words("K (S, D) read as (D, S)");
-     }},
-    {"values.read_transposed", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.P + in.N < 2 || in.Dv < 2 || (in.P == 0 && in.N == in.Dv)) return std::nullopt;
-       set_all_values(p, in, transposed_memory(all_values(p)));
-       return words("V^T (Dv, S) read as (S, Dv)");
-     }},
-    {"values.keys_read_transposed", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.P + in.N < 2 || in.D < 2 || (in.P == 0 && in.N == in.D) ||
-           in.options.score != Score::dot)
-         return std::nullopt;
-       set_all_keys(p, in, transposed_memory(all_keys(p)));
-       return words("K^T (D, S) read as (S, D)");
-     }},
-    {"values.reversed", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.P + in.N < 2) return std::nullopt;
-       set_all_values(p, in, reversed_rows(all_values(p)));
-       return words("values in reverse order of keys");
-     }},
-    {"values.keys_reversed", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.P + in.N < 2 || !is_ordered(p, in)) return std::nullopt;  // as values.reversed
-       set_all_keys(p, in, reversed_rows(all_keys(p)));
-       return words("keys in reverse order");
-     }},
-    {"values.both_reversed", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.P + in.N < 2 || !is_ordered(p, in)) return std::nullopt;
-       set_all_keys(p, in, reversed_rows(all_keys(p)));
-       set_all_values(p, in, reversed_rows(all_values(p)));
-       return words("keys and values in reverse order");
-     }},
-    {"values.queries_reversed", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.L < 2) return std::nullopt;
-       p.set(Input::Q, reversed_rows(*p.find(Input::Q)));
-       return words("queries in reverse order");
-     }},
-    {"values.of_next_key", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.N < 2) return std::nullopt;
-       p.set(Input::V,
-             with_rows_from(*p.find(Input::V), [&](std::size_t n) { return (n + 1) % in.N; }));
-       return words("the value of the next key");
-     }},
-    {"values.of_previous_key", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.N < 2) return std::nullopt;
-       p.set(Input::V, with_rows_from(*p.find(Input::V),
-                                      [&](std::size_t n) { return (n + in.N - 1) % in.N; }));
-       return words("the value of the previous key");
-     }},
-};
-
 }  // namespace
 
-Hypotheses head_hypotheses() { return kHeadTable; }
-Hypotheses operand_hypotheses() { return kOperandTable; }
+Hypotheses head_hypotheses() {
+  return {
+      {"heads.tiled", kAllHeads,
+       [](Variant& p, const Inputs& in) {
+         return with_kv_heads(
+             p, in, tiled_head, tiled_head,
+             "key/value heads tiled: query head h reads head h % " + in_words(in.G),
+             "h // " + in_words(in.H / in.G));
+       }},
+      {"heads.values_tiled", kAllHeads,
+       [](Variant& p, const Inputs& in) {
+         return with_kv_heads(p, in, repeated_head, tiled_head,
+                              "heads of the values tiled, those of the keys repeated",
+                              "both repeated");
+       }},
+      {"heads.keys_tiled", kAllHeads,
+       [](Variant& p, const Inputs& in) {
+         return with_kv_heads(p, in, tiled_head, repeated_head,
+                              "heads of the keys tiled, those of the values repeated",
+                              "both repeated");
+       }},
+      {"heads.first_only", kAllHeads,
+       [](Variant& p, const Inputs& in) {
+         return with_kv_heads(p, in, first_head, first_head, "key/value head 0 for all query heads",
+                              in_words(in.G) + " heads");
+       }},
+      {"heads.kv_reversed", kAllHeads,
+       [](Variant& p, const Inputs& in) {
+         return with_kv_heads(p, in, reversed_head, reversed_head,
+                              "key/value heads in reverse order", "");
+       }},
+      {"heads.kv_next", kAllHeads,
+       [](Variant& p, const Inputs& in) {
+         return in.G < 3 ? Found()
+                         : with_kv_heads(p, in, next_head, next_head,
+                                         "the next key/value head for each query head", "");
+       }},
+      {"heads.viewed", kAllHeads,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.G < 2 || in.P > 0) return std::nullopt;
+         for (const Input input : {Input::Q, Input::K, Input::V})
+           p.set(input, viewed_as_heads(*p.find(input)));
+         return words("Q, K and V of shape (B, L, H, D) read as (B, H, L, D)");
+       }},
+      {"heads.queries_viewed", kAllHeads,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.H < 2 || in.L < 2) return std::nullopt;
+         p.set(Input::Q, viewed_as_heads(*p.find(Input::Q)));
+         return words("Q of shape (B, L, H, D) read as (B, H, L, D)");
+       }},
+      {"heads.keys_values_viewed", kAllHeads,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.G < 2 || in.P > 0) return std::nullopt;
+         for (const Input input : {Input::K, Input::V})
+           p.set(input, viewed_as_heads(*p.find(input)));
+         return words("K and V of shape (B, L, H, D) read as (B, H, L, D)");
+       }},
+      {"heads.batch_item_0", kAllHeads,
+       [](Variant& p, const Inputs& in) {
+         return of_item_0(p, in, {Input::K, Input::past_K, Input::V, Input::past_V},
+                          "keys and values");
+       }},
+      {"heads.keys_of_batch_item_0", kAllHeads,
+       [](Variant& p, const Inputs& in) {
+         return of_item_0(p, in, {Input::K, Input::past_K}, "keys");
+       }},
+      {"heads.values_of_batch_item_0", kAllHeads,
+       [](Variant& p, const Inputs& in) {
+         return of_item_0(p, in, {Input::V, Input::past_V}, "values");
+       }},
+      {"heads.queries_of_batch_item_0", kAllHeads,
+       [](Variant& p, const Inputs& in) { return of_item_0(p, in, {Input::Q}, "queries"); }},
+  };
+}
+
+Hypotheses operand_hypotheses() {
+  return {
+      {"values.keys", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.D != in.Dv || p.has(Input::past_K)) return std::nullopt;
+         p.set(Input::V, *p.find(Input::K));
+         return words("keys used as values");
+       }},
+      {"values.as_keys", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.D != in.Dv || p.has(Input::past_K)) return std::nullopt;
+         p.set(Input::K, *p.find(Input::V));
+         return words("values used as keys");
+       }},
+      {"values.swapped", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.D != in.Dv || p.has(Input::past_K)) return std::nullopt;
+         const Tensor keys = *p.find(Input::K);
+         p.set(Input::K, *p.find(Input::V));
+         p.set(Input::V, keys);
+         return words("keys and values swapped");
+       }},
+      {"values.queries_as_keys", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.L != in.N || in.H != in.G || in.options.score != Score::dot) return std::nullopt;
+         p.set(Input::K, *p.find(Input::Q));
+         return words("queries used as keys");
+       }},
+      {"values.transposed", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.N < 2 || in.Dv < 2) return std::nullopt;
+         const Tensor& V = *p.find(Input::V);
+         p.set(Input::V, transposed_matrices(V.reshaped({in.B, in.G, in.Dv, in.N})));
+         return words("V (S, Dv) read as (Dv, S)");
+       }},
+      {"values.keys_transposed", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.N < 2 || in.D < 2 || in.options.score != Score::dot) return std::nullopt;
+         const Tensor& K = *p.find(Input::K);
+         p.set(Input::K, transposed_matrices(K.reshaped({in.B, in.G, in.D, in.N})));
+         return words("K (S, D) read as (D, S)");
+       }},
+      {"values.read_transposed", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.P + in.N < 2 || in.Dv < 2 || (in.P == 0 && in.N == in.Dv)) return std::nullopt;
+         set_all_values(p, in, transposed_memory(all_values(p)));
+         return words("V^T (Dv, S) read as (S, Dv)");
+       }},
+      {"values.keys_read_transposed", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.P + in.N < 2 || in.D < 2 || (in.P == 0 && in.N == in.D) ||
+             in.options.score != Score::dot)
+           return std::nullopt;
+         set_all_keys(p, in, transposed_memory(all_keys(p)));
+         return words("K^T (D, S) read as (S, D)");
+       }},
+      {"values.reversed", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.P + in.N < 2) return std::nullopt;
+         set_all_values(p, in, reversed_rows(all_values(p)));
+         return words("values in reverse order of keys");
+       }},
+      {"values.keys_reversed", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.P + in.N < 2 || !is_ordered(p, in)) return std::nullopt;  // as values.reversed
+         set_all_keys(p, in, reversed_rows(all_keys(p)));
+         return words("keys in reverse order");
+       }},
+      {"values.both_reversed", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.P + in.N < 2 || !is_ordered(p, in)) return std::nullopt;
+         set_all_keys(p, in, reversed_rows(all_keys(p)));
+         set_all_values(p, in, reversed_rows(all_values(p)));
+         return words("keys and values in reverse order");
+       }},
+      {"values.queries_reversed", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.L < 2) return std::nullopt;
+         p.set(Input::Q, reversed_rows(*p.find(Input::Q)));
+         return words("queries in reverse order");
+       }},
+      {"values.of_next_key", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.N < 2) return std::nullopt;
+         p.set(Input::V,
+               with_rows_from(*p.find(Input::V), [&](std::size_t n) { return (n + 1) % in.N; }));
+         return words("the value of the next key");
+       }},
+      {"values.of_previous_key", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.N < 2) return std::nullopt;
+         p.set(Input::V, with_rows_from(*p.find(Input::V),
+                                        [&](std::size_t n) { return (n + in.N - 1) % in.N; }));
+         return words("the value of the previous key");
+       }},
+  };
+}
 
 }  // namespace attn

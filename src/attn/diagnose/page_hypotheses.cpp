@@ -310,27 +310,7 @@ Found with_nan_behind(Variant& variant, const Inputs& in) {
                " (" + place + ")");
 }
 
-using enum Hypothesis::Stage;
-
-constexpr Hypothesis kPageTable[] = {
-    {"pages.key_more", projection, with_a_key_more},
-    {"pages.slot_more", projection, with_a_slot_more},
-    {"pages.last_whole", projection, with_whole_last_page},
-    {"pages.page_more", projection, with_a_page_more},
-    {"pages.last_missing", projection, without_last_page},
-    {"pages.lengths_first", projection, with_lengths_of_first},
-    {"pages.of_first", projection, with_pages_of_first},
-    {"pages.of_next", projection, with_pages_of_next},
-    {"pages.no_table", projection, without_table},
-    {"pages.reversed", projection, with_reversed_pages},
-    {"pages.scales_by_place", projection, with_scales_by_place},
-    {"pages.nan_values", projection, with_nan_behind<Input::V>},
-    {"pages.nan_scores", projection, with_nan_behind<Input::K>},
-};
-
 }  // namespace
-
-Hypotheses page_hypotheses() { return kPageTable; }
 
 std::string nan_behind_keys(const Variant& given) {
   for (const Input input : {Input::K, Input::V})
@@ -339,6 +319,24 @@ std::string nan_behind_keys(const Variant& given) {
         !place.empty())
       return place + ": a kernel that reads it returns NaN, also with a weight of 0";
   return "";
+}
+
+Hypotheses page_hypotheses() {
+  return {
+      {"pages.key_more", kProjection, with_a_key_more},
+      {"pages.slot_more", kProjection, with_a_slot_more},
+      {"pages.last_whole", kProjection, with_whole_last_page},
+      {"pages.page_more", kProjection, with_a_page_more},
+      {"pages.last_missing", kProjection, without_last_page},
+      {"pages.lengths_first", kProjection, with_lengths_of_first},
+      {"pages.of_first", kProjection, with_pages_of_first},
+      {"pages.of_next", kProjection, with_pages_of_next},
+      {"pages.no_table", kProjection, without_table},
+      {"pages.reversed", kProjection, with_reversed_pages},
+      {"pages.scales_by_place", kProjection, with_scales_by_place},
+      {"pages.nan_values", kProjection, with_nan_behind<Input::V>},
+      {"pages.nan_scores", kProjection, with_nan_behind<Input::K>},
+  };
 }
 
 }  // namespace attn

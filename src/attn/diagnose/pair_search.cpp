@@ -143,11 +143,11 @@ void PairSearch::add_pair(const Hypothesis* a, const Hypothesis* b, Pairs& pairs
   if (a->group() == b->group() && a->group() != "window" && a->group() != "rotary" &&
       a->group() != "backward")
     return;
-  if (sample_.is_of_gradients() && (a->stage != b->stage || a->pass != Hypothesis::Pass::both ||
-                                    b->pass != Hypothesis::Pass::both))
+  if (sample_.is_of_gradients() &&
+      (a->projects() != b->projects() || a->pass != Hypothesis::Pass::both ||
+       b->pass != Hypothesis::Pass::both))
     return;
-  if (a->stage == Hypothesis::Stage::attention && b->stage == Hypothesis::Stage::projection)
-    std::swap(a, b);
+  if (!a->projects() && b->projects()) std::swap(a, b);
   if (a != b && tested_pairs_.insert({a, b}).second) pairs.emplace_back(a, b);
 }
 

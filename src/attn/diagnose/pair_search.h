@@ -20,7 +20,7 @@ class PairSearch {
   using DiagnoseAlone = Diagnosis (*)(const Variant&, const Evidence&, const SearchLimits&);
 
   /// `all` are the hypotheses that `search` has tested alone; they must outlive this object.
-  PairSearch(Search& search, const std::vector<Hypothesis>& all, DiagnoseAlone diagnose_alone)
+  PairSearch(Search& search, const Hypotheses& all, DiagnoseAlone diagnose_alone)
       : search_(search),
         sample_(search.sample()),
         found_(search.found()),
@@ -69,7 +69,7 @@ class PairSearch {
   Search& search_;
   ComparedSample& sample_;
   Diagnosis& found_;
-  const std::vector<Hypothesis>& all_;
+  const Hypotheses& all_;
   const DiagnoseAlone diagnose_alone_;
   std::set<std::pair<const Hypothesis*, const Hypothesis*>> tested_pairs_;
 };

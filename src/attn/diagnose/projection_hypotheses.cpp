@@ -14,8 +14,6 @@
 namespace attn {
 namespace {
 
-constexpr auto kProjection = Hypothesis::Stage::projection;
-
 bool is_rotary(const Inputs& in) { return in.options.rotary.kind != Rotary::Kind::none; }
 
 bool has_tables(const Variant& p) { return p.has(Input::cos); }
@@ -227,256 +225,6 @@ Found viewed_first(Variant& p, const Inputs& in, bool keys) {
                " of shape (B, L, H, D) read as (B, H, L, D)");
 }
 
-constexpr Hypothesis kProjectionTable[] = {
-    {"rotary.dropped", kProjection,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!is_rotary(in)) return std::nullopt;
-       p.options.rotary = {};
-       p.erase({Input::cos, Input::sin, Input::short_factor, Input::long_factor});
-       if (in.options.query_scale.factor == 0)
-         p.erase({Input::position_ids, Input::key_position_ids});
-       return flag("without --rotary", kind_text(in.options.rotary.kind));
-     }},
-    {"rotary.pairs", kProjection,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!is_rotary(in)) return std::nullopt;
-       const bool half = in.options.rotary.kind == Rotary::Kind::half;
-       p.options.rotary.kind = half ? Rotary::Kind::interleaved : Rotary::Kind::half;
-       return flag("--rotary " + kind_text(p.options.rotary.kind),
-                   kind_text(in.options.rotary.kind));
-     }},
-    {"rotary.keys_not_rotated", kProjection,
-     [](Variant& p, const Inputs& in) {
-       return with_positions(p, in, same, zero, "keys that are not rotated");
-     }},
-    {"rotary.queries_not_rotated", kProjection,
-     [](Variant& p, const Inputs& in) {
-       return with_positions(p, in, zero, same, "queries that are not rotated");
-     }},
-    {"rotary.queries_one_late", kProjection,
-     [](Variant& p, const Inputs& in) {
-       return with_positions(p, in, next, same, "rotary positions of the queries + 1");
-     }},
-    {"rotary.queries_one_early", kProjection,
-     [](Variant& p, const Inputs& in) {
-       return with_positions(p, in, same, next, "rotary positions of the queries - 1");
-     }},
-    {"rotary.values_rotated", kProjection, values_rotated},
-    {"rotary.twice", kProjection,
-     [](Variant& p, const Inputs& in) {
-       if (has_tables(p)) return Found();
-       if (const double factor = attention_factor(in); factor != 1)
-         p.options.rotary.attention_factor = factor * factor;
-       return with_positions(p, in, twice, twice, "rotated twice");
-     }},
-    {"rotary.cache_ignored", kProjection,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!is_rotary(in) || in.P == 0) return std::nullopt;
-       const auto from_0 = [](const Tensor& given) {
-         const auto all = given.data<std::int64_t>();
-         const std::int64_t first = all.empty() ? 0 : all[0];
-         return positions(given, [first](std::int64_t x) { return x - std::min(x, first); });
-       };
-       p.set(Input::position_ids, from_0(in.query_positions));
-       p.set(Input::key_position_ids, from_0(in.key_positions));
-       return words("rotary positions that start at 0 in spite of the cache");
-     }},
-    {"rotary.sign", kProjection,
-     [](Variant& p, const Inputs& in) {
-       return with_angles(
-           p, in, [](double x) { return x; }, [](double x) { return -x; },
-           "rotated by negative angles, or cosines and sines swapped");
-     }},
-    {"rotary.base*10", kProjection,
-     [](Variant& p, const Inputs& in) { return with_base(p, in, in.options.rotary.base * 10); }},
-    {"rotary.base/10", kProjection,
-     [](Variant& p, const Inputs& in) { return with_base(p, in, in.options.rotary.base / 10); }},
-    {"rotary.base_10000", kProjection,
-     [](Variant& p, const Inputs& in) { return with_base(p, in, 10000); }},
-    {"rotary.base_500000", kProjection,
-     [](Variant& p, const Inputs& in) { return with_base(p, in, 500000); }},
-    {"rotary.base_1000000", kProjection,
-     [](Variant& p, const Inputs& in) { return with_base(p, in, 1000000); }},
-    {"rotary.scaling_dropped", kProjection,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.options.rotary.scaling == Rotary::Scaling::none) return std::nullopt;
-       Rotary plain;
-       plain.kind = in.options.rotary.kind, plain.width = in.options.rotary.width;
-       plain.base = in.options.rotary.base;
-       p.options.rotary = plain;
-       p.erase({Input::short_factor, Input::long_factor});
-       return flag("without --rotary-scaling");
-     }},
-    {"rotary.attention_factor_dropped", kProjection,
-     [](Variant& p, const Inputs& in) -> Found {
-       const Rotary& rotary = in.options.rotary;
-       if ((rotary.scaling != Rotary::Scaling::yarn &&
-            rotary.scaling != Rotary::Scaling::longrope) ||
-           rotary.attention_factor == 1)
-         return std::nullopt;
-       p.options.rotary.attention_factor = 1;
-       return flag("--rotary-attention-factor 1");
-     }},
-    {"rotary.attention_factor_squared", kProjection,
-     [](Variant& p, const Inputs& in) -> Found {
-       const double factor = attention_factor(in);
-       if (factor == 1) return std::nullopt;
-       p.options.rotary.attention_factor = factor * factor;
-       return flag("--rotary-attention-factor " + python_repr(factor * factor) + ", squared",
-                   python_repr(factor));
-     }},
-    {"rotary.all_columns", kProjection,
-     [](Variant& p, const Inputs& in) -> Found {
-       const auto D = static_cast<std::int64_t>(in.D);
-       if (!is_rotary(in) || has_tables(p) || in.options.rotary.width == 0 ||
-           in.options.rotary.width == D)
-         return std::nullopt;
-       p.options.rotary.width = 0;
-       return flag("--rotary-width " + std::to_string(D), std::to_string(in.options.rotary.width));
-     }},
-
-    {"heads.viewed_before_rotary", kProjection,
-     [](Variant& p, const Inputs& in) { return viewed_first(p, in, true); },
-     Hypothesis::Reads::all_heads},
-    {"heads.queries_viewed_before_rotary", kProjection,
-     [](Variant& p, const Inputs& in) { return viewed_first(p, in, false); },
-     Hypothesis::Reads::all_heads},
-
-    {"norm.dropped", kProjection,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.options.qk_norm == QkNorm::none) return std::nullopt;
-       p.options.qk_norm = QkNorm::none;
-       if (in.options.input_norm == QkNorm::none) p.options.norm_offset = 0;
-       p.erase({Input::q_norm, Input::k_norm, Input::q_norm_bias, Input::k_norm_bias});
-       return flag("without --qk-norm");
-     }},
-    {"norm.axis", kProjection,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.options.qk_norm == QkNorm::none || in.H < 2) return std::nullopt;
-       const bool head = in.options.qk_norm_axis == QkNormAxis::head;
-       p.options.qk_norm_axis = head ? QkNormAxis::all : QkNormAxis::head;
-       const auto repeat = [&](Input input, std::size_t heads) {
-         const Tensor* weight = p.find(input);
-         if (weight == nullptr) return;
-         if (head && weight->rank() == 1) {
-           Tensor all(DType::f64, {heads * weight->size()});
-           const Tensor one = cast(*weight, DType::f64);
-           for (std::size_t i = 0; i < all.size(); ++i)
-             all.mutable_data<double>()[i] = one.data<double>()[i % one.size()];
-           p.set(input, all);
-         } else {
-           p.set(input, head ? weight->reshaped({weight->size()})
-                             : weight->reshaped({heads, weight->size() / heads}));
-         }
-       };
-       repeat(Input::q_norm, in.H), repeat(Input::q_norm_bias, in.H);
-       repeat(Input::k_norm, in.G), repeat(Input::k_norm_bias, in.G);
-       return flag(head ? "--qk-norm-axis all" : "--qk-norm-axis head", head ? "head" : "all");
-     }},
-    {"norm.weight_dropped", kProjection,
-     [](Variant& p, const Inputs&) {
-       return without(p, {Input::q_norm, Input::k_norm}, "without --q-norm and --k-norm");
-     }},
-    {"norm.query_weight_for_keys", kProjection,
-     [](Variant& p, const Inputs&) -> Found {
-       const Tensor *q = p.find(Input::q_norm), *k = p.find(Input::k_norm);
-       if (q == nullptr || k == nullptr || q->shape() != k->shape()) return std::nullopt;
-       const Tensor of_queries = *q;
-       p.set(Input::q_norm, *k);
-       p.set(Input::k_norm, of_queries);
-       return words("q_norm and k_norm swapped");
-     }},
-    {"norm.offset", kProjection,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!p.has(Input::q_norm) && !p.has(Input::k_norm)) return std::nullopt;
-       p.options.norm_offset = in.options.norm_offset == 0 ? 1 : 0;
-       return flag("--norm-offset " + python_repr(p.options.norm_offset),
-                   python_repr(in.options.norm_offset));
-     }},
-    {"norm.epsilon_1e-5", kProjection,
-     [](Variant& p, const Inputs& in) { return with_epsilon(p, in, 1e-5); }},
-    {"norm.epsilon_1e-6", kProjection,
-     [](Variant& p, const Inputs& in) { return with_epsilon(p, in, 1e-6); }},
-    {"norm.keys_not_normalised", kProjection,
-     [](Variant& p, const Inputs& in) {
-       return in.options.qk_norm == QkNorm::none ? Found() : only_queries_normalised(p, in);
-     }},
-    {"norm.after_rotary", kProjection,
-     [](Variant& p, const Inputs& in) {
-       return in.options.qk_norm == QkNorm::none || !is_rotary(in) ? Found()
-                                                                   : normalised_last(p, in);
-     }},
-    {"norm.input_norm_dropped", kProjection,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.options.input_norm == QkNorm::none) return std::nullopt;
-       p.options.input_norm = QkNorm::none;
-       if (in.options.qk_norm == QkNorm::none) p.options.norm_offset = 0;
-       p.erase({Input::input_norm_weight, Input::input_norm_bias});
-       return flag("without --input-norm");
-     }},
-
-    {"projection.b_Q_dropped", kProjection, dropped<Input::b_Q>},
-    {"projection.b_K_dropped", kProjection, dropped<Input::b_K>},
-    {"projection.b_V_dropped", kProjection, dropped<Input::b_V>},
-    {"projection.biases_dropped", kProjection,
-     [](Variant& p, const Inputs&) {
-       return p.has(Input::b_Q) && p.has(Input::b_V)
-                  ? without(p, {Input::b_Q, Input::b_K, Input::b_V},
-                            "without --b-q, --b-k and --b-v")
-                  : Found();
-     }},
-    {"projection.W_Q_transposed", kProjection,
-     [](Variant& p, const Inputs&) { return with_transposed(p, Input::W_Q); }},
-    {"projection.W_K_transposed", kProjection,
-     [](Variant& p, const Inputs&) { return with_transposed(p, Input::W_K); }},
-    {"projection.W_V_transposed", kProjection,
-     [](Variant& p, const Inputs&) { return with_transposed(p, Input::W_V); }},
-    {"projection.all_transposed", kProjection,
-     [](Variant& p, const Inputs&) -> Found {
-       bool changes = false;
-       for (const Input W : {Input::W_Q, Input::W_K, Input::W_V, Input::W_O})
-         changes |= with_transposed(p, W).has_value();
-       if (!changes) return std::nullopt;
-       return words("all square weights transposed, as with the other --weights-layout");
-     }},
-    {"projection.heads_interleaved", kProjection, with_interleaved_heads},
-    {"projection.clip_dropped", kProjection,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.options.clip_qkv == 0) return std::nullopt;
-       p.options.clip_qkv = 0;
-       return flag("without --clip-qkv");
-     }},
-    {"projection.query_scale_dropped", kProjection,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.options.query_scale.factor == 0) return std::nullopt;
-       p.options.query_scale = {};
-       if (!is_rotary(in)) p.erase({Input::position_ids});
-       return flag("without --query-scale-factor");
-     }},
-    {"projection.positions_dropped", kProjection,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.options.position.kind == Position::Kind::none) return std::nullopt;
-       p.options.position.kind = Position::Kind::none;
-       return flag("without --position");
-     }},
-    {"projection.positions_from_1", kProjection,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.options.position.kind == Position::Kind::none) return std::nullopt;
-       p.options.position.first =
-           in.options.position.first == 1 ? 0 : in.options.position.first + 1;
-       return flag("--position-first " + std::to_string(p.options.position.first),
-                   std::to_string(in.options.position.first));
-     }},
-    {"projection.embedding_scale_dropped", kProjection,
-     [](Variant& p, const Inputs& in) -> Found {
-       const Position& position = in.options.position;
-       if (position.embedding_scale == 1 && !position.embedding_scale_sqrt) return std::nullopt;
-       p.options.position.embedding_scale = 1;
-       p.options.position.embedding_scale_sqrt = false;
-       return flag("without --embedding-scale");
-     }},
-};
-
 // ---- the gate and the output projection, after attention ----
 
 Found with_join(Variant& variant, const Inputs& in, Join join, const std::string& kernel) {
@@ -487,58 +235,309 @@ Found with_join(Variant& variant, const Inputs& in, Join join, const std::string
   return words(kernel);
 }
 
-constexpr Hypothesis kOutputTable[] = {
-    {"output.o_scale_dropped", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.options.o_scale == 1) return std::nullopt;
-       p.options.o_scale = 1;
-       return flag("without --o-scale", in_words(in.options.o_scale));
-     }},
-    {"output.o_scale_inverted", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.options.o_scale == 1) return std::nullopt;
-       p.options.o_scale = 1 / in.options.o_scale;
-       return words("the context multiplied by --o-scale instead of divided");
-     }},
-    {"output.gate_dropped", kAttention,
-     [](Variant& p, const Inputs&) { return without(p, {Input::gate}, "without the gate"); }},
-    {"output.W_O_dropped", kAttention,
-     [](Variant& p, const Inputs&) -> Found {
-       const Tensor* W = p.find(Input::W_O);
-       if (W == nullptr || W->shape()[0] != W->shape()[1]) return std::nullopt;
-       Tensor identity(DType::f64, W->shape());
-       for (std::size_t i = 0; i < W->shape()[0]; ++i)
-         identity.mutable_data<double>()[i * W->shape()[0] + i] = 1;
-       p.erase({Input::b_O});
-       p.set(Input::W_O, identity);
-       return flag("without --w-o: A is the context");
-     }},
-    {"output.W_O_transposed", kAttention,
-     [](Variant& p, const Inputs&) { return with_transposed(p, Input::W_O); }},
-    {"output.viewed_before_W_O", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_join(p, in, Join::viewed,
-                        "the contexts (B, H, L, Dv) read as (B, L, H, Dv) before W_O");
-     }},
-    {"output.viewed_as_heads_before_W_O", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_join(p, in, Join::viewed_as_heads,
-                        "the contexts (B, L, H, Dv) read as (B, H, L, Dv) before W_O");
-     }},
-    {"output.viewed_as_inputs_before_W_O", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.G < 2 || in.P > 0) return std::nullopt;
-       for (const Input input : {Input::Q, Input::K, Input::V})
-         p.set(input, viewed_as_heads(*p.find(input)));
-       return with_join(p, in, Join::viewed,
-                        "Q, K and V of shape (B, L, H, D) read as (B, H, L, D), and contexts back");
-     }},
-    {"output.b_O_dropped", kAttention, dropped<Input::b_O>},
-};
-
 }  // namespace
 
-Hypotheses projection_hypotheses() { return kProjectionTable; }
-Hypotheses output_hypotheses() { return kOutputTable; }
+Hypotheses projection_hypotheses() {
+  return {
+      {"rotary.dropped", kProjection,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (!is_rotary(in)) return std::nullopt;
+         p.options.rotary = {};
+         p.erase({Input::cos, Input::sin, Input::short_factor, Input::long_factor});
+         if (in.options.query_scale.factor == 0)
+           p.erase({Input::position_ids, Input::key_position_ids});
+         return flag("without --rotary", kind_text(in.options.rotary.kind));
+       }},
+      {"rotary.pairs", kProjection,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (!is_rotary(in)) return std::nullopt;
+         const bool half = in.options.rotary.kind == Rotary::Kind::half;
+         p.options.rotary.kind = half ? Rotary::Kind::interleaved : Rotary::Kind::half;
+         return flag("--rotary " + kind_text(p.options.rotary.kind),
+                     kind_text(in.options.rotary.kind));
+       }},
+      {"rotary.keys_not_rotated", kProjection,
+       [](Variant& p, const Inputs& in) {
+         return with_positions(p, in, same, zero, "keys that are not rotated");
+       }},
+      {"rotary.queries_not_rotated", kProjection,
+       [](Variant& p, const Inputs& in) {
+         return with_positions(p, in, zero, same, "queries that are not rotated");
+       }},
+      {"rotary.queries_one_late", kProjection,
+       [](Variant& p, const Inputs& in) {
+         return with_positions(p, in, next, same, "rotary positions of the queries + 1");
+       }},
+      {"rotary.queries_one_early", kProjection,
+       [](Variant& p, const Inputs& in) {
+         return with_positions(p, in, same, next, "rotary positions of the queries - 1");
+       }},
+      {"rotary.values_rotated", kProjection, values_rotated},
+      {"rotary.twice", kProjection,
+       [](Variant& p, const Inputs& in) {
+         if (has_tables(p)) return Found();
+         if (const double factor = attention_factor(in); factor != 1)
+           p.options.rotary.attention_factor = factor * factor;
+         return with_positions(p, in, twice, twice, "rotated twice");
+       }},
+      {"rotary.cache_ignored", kProjection,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (!is_rotary(in) || in.P == 0) return std::nullopt;
+         const auto from_0 = [](const Tensor& given) {
+           const auto all = given.data<std::int64_t>();
+           const std::int64_t first = all.empty() ? 0 : all[0];
+           return positions(given, [first](std::int64_t x) { return x - std::min(x, first); });
+         };
+         p.set(Input::position_ids, from_0(in.query_positions));
+         p.set(Input::key_position_ids, from_0(in.key_positions));
+         return words("rotary positions that start at 0 in spite of the cache");
+       }},
+      {"rotary.sign", kProjection,
+       [](Variant& p, const Inputs& in) {
+         return with_angles(
+             p, in, [](double x) { return x; }, [](double x) { return -x; },
+             "rotated by negative angles, or cosines and sines swapped");
+       }},
+      {"rotary.base*10", kProjection,
+       [](Variant& p, const Inputs& in) { return with_base(p, in, in.options.rotary.base * 10); }},
+      {"rotary.base/10", kProjection,
+       [](Variant& p, const Inputs& in) { return with_base(p, in, in.options.rotary.base / 10); }},
+      {"rotary.base_10000", kProjection,
+       [](Variant& p, const Inputs& in) { return with_base(p, in, 10000); }},
+      {"rotary.base_500000", kProjection,
+       [](Variant& p, const Inputs& in) { return with_base(p, in, 500000); }},
+      {"rotary.base_1000000", kProjection,
+       [](Variant& p, const Inputs& in) { return with_base(p, in, 1000000); }},
+      {"rotary.scaling_dropped", kProjection,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.options.rotary.scaling == Rotary::Scaling::none) return std::nullopt;
+         Rotary plain;
+         plain.kind = in.options.rotary.kind, plain.width = in.options.rotary.width;
+         plain.base = in.options.rotary.base;
+         p.options.rotary = plain;
+         p.erase({Input::short_factor, Input::long_factor});
+         return flag("without --rotary-scaling");
+       }},
+      {"rotary.attention_factor_dropped", kProjection,
+       [](Variant& p, const Inputs& in) -> Found {
+         const Rotary& rotary = in.options.rotary;
+         if ((rotary.scaling != Rotary::Scaling::yarn &&
+              rotary.scaling != Rotary::Scaling::longrope) ||
+             rotary.attention_factor == 1)
+           return std::nullopt;
+         p.options.rotary.attention_factor = 1;
+         return flag("--rotary-attention-factor 1");
+       }},
+      {"rotary.attention_factor_squared", kProjection,
+       [](Variant& p, const Inputs& in) -> Found {
+         const double factor = attention_factor(in);
+         if (factor == 1) return std::nullopt;
+         p.options.rotary.attention_factor = factor * factor;
+         return flag("--rotary-attention-factor " + python_repr(factor * factor) + ", squared",
+                     python_repr(factor));
+       }},
+      {"rotary.all_columns", kProjection,
+       [](Variant& p, const Inputs& in) -> Found {
+         const auto D = static_cast<std::int64_t>(in.D);
+         if (!is_rotary(in) || has_tables(p) || in.options.rotary.width == 0 ||
+             in.options.rotary.width == D)
+           return std::nullopt;
+         p.options.rotary.width = 0;
+         return flag("--rotary-width " + std::to_string(D),
+                     std::to_string(in.options.rotary.width));
+       }},
+
+      {"heads.viewed_before_rotary", kProjection,
+       [](Variant& p, const Inputs& in) { return viewed_first(p, in, true); }},
+      {"heads.queries_viewed_before_rotary", kProjection,
+       [](Variant& p, const Inputs& in) { return viewed_first(p, in, false); }},
+
+      {"norm.dropped", kProjection,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.options.qk_norm == QkNorm::none) return std::nullopt;
+         p.options.qk_norm = QkNorm::none;
+         if (in.options.input_norm == QkNorm::none) p.options.norm_offset = 0;
+         p.erase({Input::q_norm, Input::k_norm, Input::q_norm_bias, Input::k_norm_bias});
+         return flag("without --qk-norm");
+       }},
+      {"norm.axis", kProjection,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.options.qk_norm == QkNorm::none || in.H < 2) return std::nullopt;
+         const bool head = in.options.qk_norm_axis == QkNormAxis::head;
+         p.options.qk_norm_axis = head ? QkNormAxis::all : QkNormAxis::head;
+         const auto repeat = [&](Input input, std::size_t heads) {
+           const Tensor* weight = p.find(input);
+           if (weight == nullptr) return;
+           if (head && weight->rank() == 1) {
+             Tensor all(DType::f64, {heads * weight->size()});
+             const Tensor one = cast(*weight, DType::f64);
+             for (std::size_t i = 0; i < all.size(); ++i)
+               all.mutable_data<double>()[i] = one.data<double>()[i % one.size()];
+             p.set(input, all);
+           } else {
+             p.set(input, head ? weight->reshaped({weight->size()})
+                               : weight->reshaped({heads, weight->size() / heads}));
+           }
+         };
+         repeat(Input::q_norm, in.H), repeat(Input::q_norm_bias, in.H);
+         repeat(Input::k_norm, in.G), repeat(Input::k_norm_bias, in.G);
+         return flag(head ? "--qk-norm-axis all" : "--qk-norm-axis head", head ? "head" : "all");
+       }},
+      {"norm.weight_dropped", kProjection,
+       [](Variant& p, const Inputs&) {
+         return without(p, {Input::q_norm, Input::k_norm}, "without --q-norm and --k-norm");
+       }},
+      {"norm.query_weight_for_keys", kProjection,
+       [](Variant& p, const Inputs&) -> Found {
+         const Tensor *q = p.find(Input::q_norm), *k = p.find(Input::k_norm);
+         if (q == nullptr || k == nullptr || q->shape() != k->shape()) return std::nullopt;
+         const Tensor of_queries = *q;
+         p.set(Input::q_norm, *k);
+         p.set(Input::k_norm, of_queries);
+         return words("q_norm and k_norm swapped");
+       }},
+      {"norm.offset", kProjection,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (!p.has(Input::q_norm) && !p.has(Input::k_norm)) return std::nullopt;
+         p.options.norm_offset = in.options.norm_offset == 0 ? 1 : 0;
+         return flag("--norm-offset " + python_repr(p.options.norm_offset),
+                     python_repr(in.options.norm_offset));
+       }},
+      {"norm.epsilon_1e-5", kProjection,
+       [](Variant& p, const Inputs& in) { return with_epsilon(p, in, 1e-5); }},
+      {"norm.epsilon_1e-6", kProjection,
+       [](Variant& p, const Inputs& in) { return with_epsilon(p, in, 1e-6); }},
+      {"norm.keys_not_normalised", kProjection,
+       [](Variant& p, const Inputs& in) {
+         return in.options.qk_norm == QkNorm::none ? Found() : only_queries_normalised(p, in);
+       }},
+      {"norm.after_rotary", kProjection,
+       [](Variant& p, const Inputs& in) {
+         return in.options.qk_norm == QkNorm::none || !is_rotary(in) ? Found()
+                                                                     : normalised_last(p, in);
+       }},
+      {"norm.input_norm_dropped", kProjection,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.options.input_norm == QkNorm::none) return std::nullopt;
+         p.options.input_norm = QkNorm::none;
+         if (in.options.qk_norm == QkNorm::none) p.options.norm_offset = 0;
+         p.erase({Input::input_norm_weight, Input::input_norm_bias});
+         return flag("without --input-norm");
+       }},
+
+      {"projection.b_Q_dropped", kProjection, dropped(Input::b_Q)},
+      {"projection.b_K_dropped", kProjection, dropped(Input::b_K)},
+      {"projection.b_V_dropped", kProjection, dropped(Input::b_V)},
+      {"projection.biases_dropped", kProjection,
+       [](Variant& p, const Inputs&) {
+         return p.has(Input::b_Q) && p.has(Input::b_V)
+                    ? without(p, {Input::b_Q, Input::b_K, Input::b_V},
+                              "without --b-q, --b-k and --b-v")
+                    : Found();
+       }},
+      {"projection.W_Q_transposed", kProjection,
+       [](Variant& p, const Inputs&) { return with_transposed(p, Input::W_Q); }},
+      {"projection.W_K_transposed", kProjection,
+       [](Variant& p, const Inputs&) { return with_transposed(p, Input::W_K); }},
+      {"projection.W_V_transposed", kProjection,
+       [](Variant& p, const Inputs&) { return with_transposed(p, Input::W_V); }},
+      {"projection.all_transposed", kProjection,
+       [](Variant& p, const Inputs&) -> Found {
+         bool changes = false;
+         for (const Input W : {Input::W_Q, Input::W_K, Input::W_V, Input::W_O})
+           changes |= with_transposed(p, W).has_value();
+         if (!changes) return std::nullopt;
+         return words("all square weights transposed, as with the other --weights-layout");
+       }},
+      {"projection.heads_interleaved", kProjection, with_interleaved_heads},
+      {"projection.clip_dropped", kProjection,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.options.clip_qkv == 0) return std::nullopt;
+         p.options.clip_qkv = 0;
+         return flag("without --clip-qkv");
+       }},
+      {"projection.query_scale_dropped", kProjection,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.options.query_scale.factor == 0) return std::nullopt;
+         p.options.query_scale = {};
+         if (!is_rotary(in)) p.erase({Input::position_ids});
+         return flag("without --query-scale-factor");
+       }},
+      {"projection.positions_dropped", kProjection,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.options.position.kind == Position::Kind::none) return std::nullopt;
+         p.options.position.kind = Position::Kind::none;
+         return flag("without --position");
+       }},
+      {"projection.positions_from_1", kProjection,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.options.position.kind == Position::Kind::none) return std::nullopt;
+         p.options.position.first =
+             in.options.position.first == 1 ? 0 : in.options.position.first + 1;
+         return flag("--position-first " + std::to_string(p.options.position.first),
+                     std::to_string(in.options.position.first));
+       }},
+      {"projection.embedding_scale_dropped", kProjection,
+       [](Variant& p, const Inputs& in) -> Found {
+         const Position& position = in.options.position;
+         if (position.embedding_scale == 1 && !position.embedding_scale_sqrt) return std::nullopt;
+         p.options.position.embedding_scale = 1;
+         p.options.position.embedding_scale_sqrt = false;
+         return flag("without --embedding-scale");
+       }},
+  };
+}
+
+Hypotheses output_hypotheses() {
+  return {
+      {"output.o_scale_dropped", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.options.o_scale == 1) return std::nullopt;
+         p.options.o_scale = 1;
+         return flag("without --o-scale", in_words(in.options.o_scale));
+       }},
+      {"output.o_scale_inverted", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.options.o_scale == 1) return std::nullopt;
+         p.options.o_scale = 1 / in.options.o_scale;
+         return words("the context multiplied by --o-scale instead of divided");
+       }},
+      {"output.gate_dropped", kAttention,
+       [](Variant& p, const Inputs&) { return without(p, {Input::gate}, "without the gate"); }},
+      {"output.W_O_dropped", kAttention,
+       [](Variant& p, const Inputs&) -> Found {
+         const Tensor* W = p.find(Input::W_O);
+         if (W == nullptr || W->shape()[0] != W->shape()[1]) return std::nullopt;
+         Tensor identity(DType::f64, W->shape());
+         for (std::size_t i = 0; i < W->shape()[0]; ++i)
+           identity.mutable_data<double>()[i * W->shape()[0] + i] = 1;
+         p.erase({Input::b_O});
+         p.set(Input::W_O, identity);
+         return flag("without --w-o: A is the context");
+       }},
+      {"output.W_O_transposed", kAttention,
+       [](Variant& p, const Inputs&) { return with_transposed(p, Input::W_O); }},
+      {"output.viewed_before_W_O", kAttention,
+       [](Variant& p, const Inputs& in) {
+         return with_join(p, in, Join::viewed,
+                          "the contexts (B, H, L, Dv) read as (B, L, H, Dv) before W_O");
+       }},
+      {"output.viewed_as_heads_before_W_O", kAttention,
+       [](Variant& p, const Inputs& in) {
+         return with_join(p, in, Join::viewed_as_heads,
+                          "the contexts (B, L, H, Dv) read as (B, H, L, Dv) before W_O");
+       }},
+      {"output.viewed_as_inputs_before_W_O", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.G < 2 || in.P > 0) return std::nullopt;
+         for (const Input input : {Input::Q, Input::K, Input::V})
+           p.set(input, viewed_as_heads(*p.find(input)));
+         return with_join(
+             p, in, Join::viewed,
+             "Q, K and V of shape (B, L, H, D) read as (B, H, L, D), and contexts back");
+       }},
+      {"output.b_O_dropped", kAttention, dropped(Input::b_O)},
+  };
+}
 
 }  // namespace attn

@@ -79,7 +79,7 @@ std::string text_of(const Expression& rule) {
   };
   switch (rule.kind) {
     case Kind::number:
-      return std::to_string(rule.integer);
+      return in_words(rule.integer);
     case Kind::name:
       return rule.name;
     case Kind::negate:
@@ -182,39 +182,38 @@ Found without_rule(Variant& variant, const Inputs& in) {
   return flag("without --mask-rule", quoted(in.options.mask_rule));
 }
 
-template <std::size_t Number>
-Found with_similar_rule(Variant& variant, const Inputs& in) {
-  if (in.options.mask_rule.empty()) return std::nullopt;
-  const std::vector<std::string> rules =
-      similar_rules(parse_mask_rule(in.options.mask_rule, variant.tensors));
-  if (Number >= rules.size()) return std::nullopt;
-  variant.options.mask_rule = rules[Number];
-  return flag("--mask-rule " + quoted(rules[Number]), quoted(in.options.mask_rule));
+VariantChange with_similar_rule(std::size_t number) {
+  return [number](Variant& variant, const Inputs& in) -> Found {
+    if (in.options.mask_rule.empty()) return std::nullopt;
+    const std::vector<std::string> rules =
+        similar_rules(parse_mask_rule(in.options.mask_rule, variant.tensors));
+    if (number >= rules.size()) return std::nullopt;
+    variant.options.mask_rule = rules[number];
+    return flag("--mask-rule " + quoted(rules[number]), quoted(in.options.mask_rule));
+  };
 }
 
-/// Another length of chunks, or another number of sink tokens; 0: none.
-Found with_number(Variant& variant, const Inputs& in, std::int64_t Options::*option,
-                  const std::string& name, std::int64_t step) {
-  const std::int64_t given = in.options.*option;
-  if (given == 0 || (step == 0 && given == 1) || !may_change(given, step)) return std::nullopt;
-  variant.options.*option = step == 0 ? 0 : given + step;
-  if (step == 0 || given + step == 0) return flag("without " + name, std::to_string(given));
-  return flag(name + " " + std::to_string(given + step), std::to_string(given));
+/// Another length of chunks, or another number of sink tokens; a step of 0: none.
+VariantChange with_number(std::int64_t Options::*option, const std::string& name,
+                          std::int64_t step) {
+  return [=](Variant& variant, const Inputs& in) -> Found {
+    const std::int64_t given = in.options.*option, now = step == 0 ? 0 : given + step;
+    if (given == 0 || (step == 0 && given == 1) || !may_change(given, step)) return std::nullopt;
+    variant.options.*option = now;
+    if (now == 0) return flag("without " + name, in_words(given));
+    return flag(name + " " + in_words(now), in_words(given));
+  };
 }
 
-template <std::int64_t step>
-Found with_chunk(Variant& variant, const Inputs& in) {
-  return with_number(variant, in, &Options::chunk, "--chunk", step);
+VariantChange with_chunk(std::int64_t step) {
+  return with_number(&Options::chunk, "--chunk", step);
 }
-
-template <std::int64_t step>
-Found with_sink_tokens(Variant& variant, const Inputs& in) {
-  return with_number(variant, in, &Options::sink_tokens, "--sink-tokens", step);
+VariantChange with_sink_tokens(std::int64_t step) {
+  return with_number(&Options::sink_tokens, "--sink-tokens", step);
 }
 
 /// Prefixes that are one key longer or shorter.
-template <std::int64_t step>
-Found with_prefix_lengths(Variant& variant, const Inputs& in) {
+Found with_prefix_lengths(Variant& variant, const Inputs& in, std::int64_t step) {
   const Tensor* given = variant.find(Input::prefix_lengths);
   if (given == nullptr || !in.options.causal) return std::nullopt;
   Tensor changed = cast(*given, DType::i64);
@@ -229,7 +228,7 @@ Found with_prefix_lengths(Variant& variant, const Inputs& in) {
   variant.set(Input::prefix_lengths, changed);
   if (changed.size() == 1) {
     const std::int64_t now = changed.data<std::int64_t>()[0];
-    return flag("--prefix-lengths " + std::to_string(now), std::to_string(now - step));
+    return flag("--prefix-lengths " + in_words(now), in_words(now - step));
   }
   return words(step > 0 ? "prefixes that are one key longer" : "prefixes that are one key shorter");
 }
@@ -263,30 +262,6 @@ Found with_swapped_blocks(Variant& variant, const Inputs& in) {
   return words("--blocks with rows and columns swapped");
 }
 
-const std::array<Hypothesis, 12> kOfNamedMasks = {{
-    {"chunk.longer", kAttention, with_chunk<1>},
-    {"chunk.shorter", kAttention, with_chunk<-1>},
-    {"chunk.dropped", kAttention, with_chunk<0>},
-    {"sink_tokens.one_more", kAttention, with_sink_tokens<1>},
-    {"sink_tokens.one_less", kAttention, with_sink_tokens<-1>},
-    {"sink_tokens.dropped", kAttention, with_sink_tokens<0>},
-    {"prefix.longer", kAttention, with_prefix_lengths<1>},
-    {"prefix.shorter", kAttention, with_prefix_lengths<-1>},
-    {"prefix.dropped", kAttention, dropped<Input::prefix_lengths>},
-    {"tree.dropped", kAttention, dropped<Input::tree_parents>},
-    {"tree.chain", kAttention, with_chain},
-    {"blocks.swapped", kAttention, with_swapped_blocks},
-}};
-
-constexpr std::size_t kMostRules = 64;
-
-template <std::size_t... Numbers>
-std::vector<Hypothesis> hypotheses_of(std::index_sequence<Numbers...>) {
-  static const std::array<std::string, sizeof...(Numbers)> kIds = {
-      ("rule.changed_" + std::to_string(Numbers + 1))...};
-  return {{kIds[Numbers], kAttention, with_similar_rule<Numbers>}...};
-}
-
 }  // namespace
 
 std::vector<std::string> similar_rules(const Expression& rule) {
@@ -297,10 +272,27 @@ std::vector<std::string> similar_rules(const Expression& rule) {
   return rules;
 }
 
-std::vector<Hypothesis> rule_hypotheses() {
-  std::vector<Hypothesis> all = hypotheses_of(std::make_index_sequence<kMostRules>());
-  all.insert(all.begin(), {"rule.dropped", kAttention, without_rule});
-  all.insert(all.begin(), kOfNamedMasks.begin(), kOfNamedMasks.end());
+Hypotheses rule_hypotheses() {
+  constexpr std::size_t kMostRules = 64;
+  Hypotheses all = {
+      {"chunk.longer", kAttention, with_chunk(1)},
+      {"chunk.shorter", kAttention, with_chunk(-1)},
+      {"chunk.dropped", kAttention, with_chunk(0)},
+      {"sink_tokens.one_more", kAttention, with_sink_tokens(1)},
+      {"sink_tokens.one_less", kAttention, with_sink_tokens(-1)},
+      {"sink_tokens.dropped", kAttention, with_sink_tokens(0)},
+      {"prefix.longer", kAttention,
+       [](Variant& p, const Inputs& in) { return with_prefix_lengths(p, in, 1); }},
+      {"prefix.shorter", kAttention,
+       [](Variant& p, const Inputs& in) { return with_prefix_lengths(p, in, -1); }},
+      {"prefix.dropped", kAttention, dropped(Input::prefix_lengths)},
+      {"tree.dropped", kAttention, dropped(Input::tree_parents)},
+      {"tree.chain", kAttention, with_chain},
+      {"blocks.swapped", kAttention, with_swapped_blocks},
+      {"rule.dropped", kAttention, without_rule},
+  };
+  for (std::size_t i = 0; i < kMostRules; ++i)
+    all.push_back({"rule.changed_" + in_words(i + 1), kAttention, with_similar_rule(i)});
   return all;
 }
 

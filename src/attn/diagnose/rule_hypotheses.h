@@ -17,6 +17,6 @@ std::vector<std::string> similar_rules(const Expression& rule);
 
 /// "chunk.longer" and others, "rule.dropped", and "rule.changed_1" and others for the first of
 /// similar_rules().
-std::vector<Hypothesis> rule_hypotheses();
+Hypotheses rule_hypotheses();
 
 }  // namespace attn

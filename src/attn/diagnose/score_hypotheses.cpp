@@ -29,6 +29,8 @@ Found with_scale(Variant& variant, const Inputs& in, double scale, const std::st
               scale_text(in));
 }
 
+double negative(double x) { return -x; }
+
 double root(std::size_t n) { return std::sqrt(static_cast<double>(n)); }
 
 /// Hidden keys have the score -softcap instead of -inf.
@@ -59,177 +61,6 @@ Found softcap_of_hidden(Variant& variant, const Inputs& in) {
   return claim;
 }
 
-constexpr Hypothesis kScaleTable[] = {
-    {"scale.none", kAttention,
-     [](Variant& p, const Inputs& in) { return with_scale(p, in, 1, ""); }},
-    {"scale.1/D", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_scale(p, in, 1 / static_cast<double>(in.D), "1/" + in_words(in.D));
-     }},
-    {"scale.1/sqrt(D)", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_scale(p, in, 1 / root(in.D), "1/sqrt(" + in_words(in.D) + ")");
-     }},
-    {"scale.1/sqrt(H*D)", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_scale(p, in, 1 / root(in.H * in.D),
-                         "1/sqrt(" + in_words(in.H * in.D) + "), by the width of all heads");
-     },
-     kAllHeads},
-    {"scale.1/sqrt(Dv)", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_scale(p, in, 1 / root(in.Dv),
-                         "1/sqrt(" + in_words(in.Dv) + "), by that of the values");
-     }},
-    {"scale.1/sqrt(S)", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_scale(p, in, 1 / root(in.S),
-                         "1/sqrt(" + in_words(in.S) + "), by the number of keys");
-     }},
-    {"scale.twice", kAttention,
-     [](Variant& p, const Inputs& in) {
-       const double scale = in.scale.factor();
-       if (scale == 1 || in.scale.root_of == in.D) return Found();  // 1, or 1/D as above
-       return with_scale(p, in, scale * scale, "the scale applied twice");
-     }},
-    {"scale.inverse", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_scale(p, in, 1 / in.scale.factor(), "divided by the scale");
-     }},
-    {"scale.exp2", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_scale(p, in, in.scale.factor() * std::numbers::ln2,
-                         "2^x instead of e^x: log2(e) is missing");
-     }},
-    {"scale.log2e", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_scale(p, in, in.scale.factor() * std::numbers::log2e, "log2(e) too much");
-     }},
-    {"scale.head_scale_dropped", kAttention, dropped<Input::head_scale>},
-};
-
-constexpr Hypothesis kSoftcapTable[] = {
-    {"softcap.dropped", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.options.softcap == 0) return std::nullopt;
-       p.options.softcap = 0, p.options.softcap_order = SoftcapOrder::before_mask;
-       return flag("without --softcap", "--softcap " + in_words(in.options.softcap));
-     }},
-    {"softcap.order", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.options.softcap == 0 || !has_bias(p)) return std::nullopt;
-       const bool before = in.options.softcap_order == SoftcapOrder::before_mask;
-       p.options.softcap_order = before ? SoftcapOrder::after_mask : SoftcapOrder::before_mask;
-       return flag(before ? "--softcap-order after-mask" : "--softcap-order before-mask",
-                   before ? "before-mask" : "after-mask");
-     }},
-    {"softcap.of_hidden", kAttention, softcap_of_hidden},
-    {"softcap.not_divided", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.options.softcap == 0) return std::nullopt;
-       p.options.scale = {Scale::Kind::number, in.scale.factor() * in.options.softcap};
-       return words("a softcap c tanh(s) instead of c tanh(s / c)");
-     }},
-    {"softcap.not_multiplied", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.options.softcap == 0 || has_bias(p)) return std::nullopt;
-       p.options.temperature *= in.options.softcap;
-       return words("a softcap tanh(s / c) instead of c tanh(s / c)");
-     }},
-    {"softcap.before_scale", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.options.softcap == 0 || in.scale.factor() == 1 || has_bias(p)) return std::nullopt;
-       p.options.scale = {Scale::Kind::none, 1};
-       p.options.temperature /= in.scale.factor();
-       return words("the softcap applied before the scale");
-     }},
-};
-
-constexpr Hypothesis kBiasTable[] = {
-    {"bias.dropped", kAttention, dropped<Input::bias>},
-    {"bias.rule_dropped", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!in.bias_rule) return std::nullopt;
-       p.options.bias_rule.clear();
-       return flag("without --bias-rule", "'" + in.options.bias_rule + "'");
-     }},
-    {"bias.rule_negated", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!in.bias_rule) return std::nullopt;
-       p.options.bias_rule = "-(" + in.options.bias_rule + ")";
-       return flag("--bias-rule '" + p.options.bias_rule + "'", "'" + in.options.bias_rule + "'");
-     }},
-    {"bias.negated", kAttention,
-     [](Variant& p, const Inputs&) {
-       return with_mapped(
-           p, Input::bias, [](double x) { return -x; }, "the bias subtracted instead of added");
-     }},
-    {"bias.transposed", kAttention,
-     [](Variant& p, const Inputs&) -> Found {
-       const Tensor* bias = p.find(Input::bias);
-       if (bias == nullptr || bias->shape()[2] != bias->shape()[3] || bias->shape()[2] < 2)
-         return std::nullopt;
-       p.set(Input::bias, transposed_matrices(*bias));
-       return words("the bias transposed");
-     }},
-    {"bias.scaled", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_product(p, Input::bias, in.scale.factor(), "the bias multiplied by the scale");
-     }},
-    {"bias.head_0", kAttention,
-     [](Variant& p, const Inputs&) -> Found {
-       const Tensor* bias = p.find(Input::bias);
-       if (bias == nullptr || bias->shape()[1] < 2) return std::nullopt;
-       p.set(Input::bias, with_heads_from(*bias, {0}));
-       return words("the bias of head 0 for all heads");
-     },
-     kAllHeads},
-    {"bias.alibi_dropped", kAttention,
-     [](Variant& p, const Inputs&) { return without(p, {Input::alibi_slopes}, "without ALiBi"); }},
-    {"bias.alibi_negated", kAttention,
-     [](Variant& p, const Inputs&) {
-       return with_mapped(
-           p, Input::alibi_slopes, [](double x) { return -x; },
-           "ALiBi added instead of subtracted");
-     }},
-    {"bias.alibi_of_more_heads", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!p.has(Input::alibi_slopes)) return std::nullopt;
-       const Tensor slopes = standard_slopes(2 * in.H);
-       Tensor first(DType::f64, {in.H});
-       std::copy_n(slopes.data<double>().begin(), in.H, first.mutable_data<double>().begin());
-       p.set(Input::alibi_slopes, first);
-       return words("ALiBi slopes of " + in_words(2 * in.H) + " heads", in_words(in.H));
-     },
-     kAllHeads},
-    {"bias.alibi_from_1", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_product(p, Input::alibi_slopes, std::exp2(8 / static_cast<double>(in.H)),
-                           "ALiBi slopes of the previous head: the first is 1");
-     },
-     kAllHeads},
-    {"bias.alibi_scaled", kAttention,
-     [](Variant& p, const Inputs& in) {
-       const double scale = in.scale.factor();
-       return scale == 1
-                  ? Found()
-                  : with_product(p, Input::alibi_slopes, scale, "ALiBi multiplied by the scale");
-     }},
-    {"bias.alibi_signed", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       const std::string table = "slopes_of_alibi", name = std::string(kMaskTables) + table;
-       const Tensor* slopes = p.find(Input::alibi_slopes);
-       if (slopes == nullptr || is_causal(in) || p.tensors.contains(name)) return std::nullopt;
-       std::string& rule = p.options.bias_rule;
-       if (!rule.empty()) rule = "(" + rule + ")";
-       rule += " - " + table + (slopes->rank() > 1 ? "[b, h]" : "[h]") + " * (q - k)";
-       p.tensors.set(name, *slopes);
-       p.erase({Input::alibi_slopes});
-       return words("ALiBi of i - j instead of |i - j|");
-     }},
-    {"bias.relative_dropped", kAttention, dropped<Input::relative_bias>},
-};
-
 }  // namespace
 
 Found with_factors(Variant& variant, const Inputs& in, const std::vector<double>& of_heads) {
@@ -258,8 +89,170 @@ Found with_other_softcap(Variant& variant, const Inputs& in, double softcap) {
   return flag("--softcap " + six_digits(softcap), six_digits(in.options.softcap));
 }
 
-Hypotheses scale_hypotheses() { return kScaleTable; }
-Hypotheses softcap_hypotheses() { return kSoftcapTable; }
-Hypotheses bias_hypotheses() { return kBiasTable; }
+Hypotheses scale_hypotheses() {
+  return {
+      {"scale.none", kAttention,
+       [](Variant& p, const Inputs& in) { return with_scale(p, in, 1, ""); }},
+      {"scale.1/D", kAttention,
+       [](Variant& p, const Inputs& in) {
+         return with_scale(p, in, 1 / static_cast<double>(in.D), "1/" + in_words(in.D));
+       }},
+      {"scale.1/sqrt(D)", kAttention,
+       [](Variant& p, const Inputs& in) {
+         return with_scale(p, in, 1 / root(in.D), "1/sqrt(" + in_words(in.D) + ")");
+       }},
+      {"scale.1/sqrt(H*D)", kAllHeads,
+       [](Variant& p, const Inputs& in) {
+         return with_scale(p, in, 1 / root(in.H * in.D),
+                           "1/sqrt(" + in_words(in.H * in.D) + "), by the width of all heads");
+       }},
+      {"scale.1/sqrt(Dv)", kAttention,
+       [](Variant& p, const Inputs& in) {
+         return with_scale(p, in, 1 / root(in.Dv),
+                           "1/sqrt(" + in_words(in.Dv) + "), by that of the values");
+       }},
+      {"scale.1/sqrt(S)", kAttention,
+       [](Variant& p, const Inputs& in) {
+         return with_scale(p, in, 1 / root(in.S),
+                           "1/sqrt(" + in_words(in.S) + "), by the number of keys");
+       }},
+      {"scale.twice", kAttention,
+       [](Variant& p, const Inputs& in) {
+         const double scale = in.scale.factor();
+         if (scale == 1 || in.scale.root_of == in.D) return Found();  // 1, or 1/D as above
+         return with_scale(p, in, scale * scale, "the scale applied twice");
+       }},
+      {"scale.inverse", kAttention,
+       [](Variant& p, const Inputs& in) {
+         return with_scale(p, in, 1 / in.scale.factor(), "divided by the scale");
+       }},
+      {"scale.exp2", kAttention,
+       [](Variant& p, const Inputs& in) {
+         return with_scale(p, in, in.scale.factor() * std::numbers::ln2,
+                           "2^x instead of e^x: log2(e) is missing");
+       }},
+      {"scale.log2e", kAttention,
+       [](Variant& p, const Inputs& in) {
+         return with_scale(p, in, in.scale.factor() * std::numbers::log2e, "log2(e) too much");
+       }},
+      {"scale.head_scale_dropped", kAttention, dropped(Input::head_scale)},
+  };
+}
+
+Hypotheses softcap_hypotheses() {
+  return {
+      {"softcap.dropped", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.options.softcap == 0) return std::nullopt;
+         p.options.softcap = 0, p.options.softcap_order = SoftcapOrder::before_mask;
+         return flag("without --softcap", "--softcap " + in_words(in.options.softcap));
+       }},
+      {"softcap.order", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.options.softcap == 0 || !has_bias(p)) return std::nullopt;
+         const bool before = in.options.softcap_order == SoftcapOrder::before_mask;
+         p.options.softcap_order = before ? SoftcapOrder::after_mask : SoftcapOrder::before_mask;
+         return flag(before ? "--softcap-order after-mask" : "--softcap-order before-mask",
+                     before ? "before-mask" : "after-mask");
+       }},
+      {"softcap.of_hidden", kAttention, softcap_of_hidden},
+      {"softcap.not_divided", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.options.softcap == 0) return std::nullopt;
+         p.options.scale = {Scale::Kind::number, in.scale.factor() * in.options.softcap};
+         return words("a softcap c tanh(s) instead of c tanh(s / c)");
+       }},
+      {"softcap.not_multiplied", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.options.softcap == 0 || has_bias(p)) return std::nullopt;
+         p.options.temperature *= in.options.softcap;
+         return words("a softcap tanh(s / c) instead of c tanh(s / c)");
+       }},
+      {"softcap.before_scale", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.options.softcap == 0 || in.scale.factor() == 1 || has_bias(p)) return std::nullopt;
+         p.options.scale = {Scale::Kind::none, 1};
+         p.options.temperature /= in.scale.factor();
+         return words("the softcap applied before the scale");
+       }},
+  };
+}
+
+Hypotheses bias_hypotheses() {
+  return {
+      {"bias.dropped", kAttention, dropped(Input::bias)},
+      {"bias.rule_dropped", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (!in.bias_rule) return std::nullopt;
+         p.options.bias_rule.clear();
+         return flag("without --bias-rule", "'" + in.options.bias_rule + "'");
+       }},
+      {"bias.rule_negated", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (!in.bias_rule) return std::nullopt;
+         p.options.bias_rule = "-(" + in.options.bias_rule + ")";
+         return flag("--bias-rule '" + p.options.bias_rule + "'", "'" + in.options.bias_rule + "'");
+       }},
+      {"bias.negated", kAttention,
+       each_of(Input::bias, negative, "the bias subtracted instead of added")},
+      {"bias.transposed", kAttention,
+       [](Variant& p, const Inputs&) -> Found {
+         const Tensor* bias = p.find(Input::bias);
+         if (bias == nullptr || bias->shape()[2] != bias->shape()[3] || bias->shape()[2] < 2)
+           return std::nullopt;
+         p.set(Input::bias, transposed_matrices(*bias));
+         return words("the bias transposed");
+       }},
+      {"bias.scaled", kAttention,
+       [](Variant& p, const Inputs& in) {
+         return with_product(p, Input::bias, in.scale.factor(), "the bias multiplied by the scale");
+       }},
+      {"bias.head_0", kAllHeads,
+       [](Variant& p, const Inputs&) -> Found {
+         const Tensor* bias = p.find(Input::bias);
+         if (bias == nullptr || bias->shape()[1] < 2) return std::nullopt;
+         p.set(Input::bias, with_heads_from(*bias, {0}));
+         return words("the bias of head 0 for all heads");
+       }},
+      {"bias.alibi_dropped", kAttention,
+       [](Variant& p, const Inputs&) {
+         return without(p, {Input::alibi_slopes}, "without ALiBi");
+       }},
+      {"bias.alibi_negated", kAttention,
+       each_of(Input::alibi_slopes, negative, "ALiBi added instead of subtracted")},
+      {"bias.alibi_of_more_heads", kAllHeads,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (!p.has(Input::alibi_slopes)) return std::nullopt;
+         const Tensor slopes = standard_slopes(2 * in.H);
+         Tensor first(DType::f64, {in.H});
+         std::copy_n(slopes.data<double>().begin(), in.H, first.mutable_data<double>().begin());
+         p.set(Input::alibi_slopes, first);
+         return words("ALiBi slopes of " + in_words(2 * in.H) + " heads", in_words(in.H));
+       }},
+      {"bias.alibi_from_1", kAllHeads,
+       [](Variant& p, const Inputs& in) {
+         return with_product(p, Input::alibi_slopes, std::exp2(8 / static_cast<double>(in.H)),
+                             "ALiBi slopes of the previous head: the first is 1");
+       }},
+      {"bias.alibi_scaled", kAttention,
+       [](Variant& p, const Inputs& in) {
+         return with_product(p, Input::alibi_slopes, in.scale.factor(),
+                             "ALiBi multiplied by the scale");
+       }},
+      {"bias.alibi_signed", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         const std::string table = "slopes_of_alibi", name = std::string(kMaskTables) + table;
+         const Tensor* slopes = p.find(Input::alibi_slopes);
+         if (slopes == nullptr || is_causal(in) || p.tensors.contains(name)) return std::nullopt;
+         std::string& rule = p.options.bias_rule;
+         if (!rule.empty()) rule = "(" + rule + ")";
+         rule += " - " + table + (slopes->rank() > 1 ? "[b, h]" : "[h]") + " * (q - k)";
+         p.tensors.set(name, *slopes);
+         p.erase({Input::alibi_slopes});
+         return words("ALiBi of i - j instead of |i - j|");
+       }},
+      {"bias.relative_dropped", kAttention, dropped(Input::relative_bias)},
+  };
+}
 
 }  // namespace attn

@@ -142,7 +142,7 @@ Search::Tested Search::test(const Hypothesis& hypothesis) {
   return {candidate, ""};
 }
 
-void Search::test_all(const std::vector<Hypothesis>& all) {
+void Search::test_all(const Hypotheses& all) {
   std::vector<std::size_t> order(all.size());
   std::iota(order.begin(), order.end(), 0);
   if (!limits_.seconds)  // the slow ones first, beside which another thread tests the others

@@ -82,7 +82,7 @@ class Search {
   bool test_fit(const char* id, const std::function<Found(Variant&)>& change);
 
   /// Tests each hypothesis alone. `all` must outlive candidates().
-  void test_all(const std::vector<Hypothesis>& all);
+  void test_all(const Hypotheses& all);
   /// Keeps those that explain as much as the best, with errors about as small.
   void name_the_best();
   /// Calls a part of the search, unless something was found that leaves the errors of stored

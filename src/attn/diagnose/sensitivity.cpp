@@ -129,7 +129,7 @@ struct Base {
 
   /// The changed job; nullopt if the hypothesis does not apply.
   std::optional<std::pair<Claim, Variant>> changed(const Hypothesis& hypothesis) const {
-    const bool projects = hypothesis.stage == Hypothesis::Stage::projection;
+    const bool projects = hypothesis.projects();
     Variant variant = projects ? given : attention;
     auto claim = hypothesis.change(variant, projects ? given_in : in);
     if (!claim) return std::nullopt;

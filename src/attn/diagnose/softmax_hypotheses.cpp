@@ -41,17 +41,14 @@ Found softmax_over_matrix(Variant& variant, const Inputs& in) {
 }
 
 /// An online softmax that does not rescale what it summed before the maximum grew.
-template <RowChange change, std::size_t block>
-Found not_rescaled(Variant& variant, const Inputs& in) {
-  if (in.S <= block) return std::nullopt;
-  variant.block = block;
-  return with_row_change(
-      variant, in, change,
-      "an online softmax in blocks of " + in_words(block) + " keys that does not rescale " +
-          (change == RowChange::sums_not_rescaled      ? "the sums"
-           : change == RowChange::context_not_rescaled ? "the context"
-                                                       : "the sum of the weights") +
-          " of earlier blocks");
+VariantChange not_rescaled(RowChange change, const std::string& what, std::size_t block) {
+  return [=](Variant& variant, const Inputs& in) -> Found {
+    if (in.S <= block) return std::nullopt;
+    variant.block = block;
+    return with_row_change(variant, in, change,
+                           "an online softmax in blocks of " + in_words(block) +
+                               " keys that does not rescale " + what + " of earlier blocks");
+  };
 }
 
 /// The weights of each key sum to 1.
@@ -96,182 +93,178 @@ Found softmax_over_queries(Variant& variant, const Inputs& in) {
   return claim;
 }
 
-constexpr Hypothesis kSinkTable[] = {
-    {"sink.dropped", kAttention, dropped<Input::sinks>},
-    {"sink.twice", kAttention,
-     [](Variant& p, const Inputs&) {
-       return with_mapped(
-           p, Input::sinks, [](double x) { return x + std::numbers::ln2; }, "sinks counted twice");
-     }},
-    {"sink.exp2", kAttention,
-     [](Variant& p, const Inputs&) {
-       return with_product(p, Input::sinks, std::numbers::ln2, "sinks as 2^x instead of e^x");
-     }},
-    {"sink.log2e", kAttention,
-     [](Variant& p, const Inputs&) {
-       return with_product(p, Input::sinks, std::numbers::log2e, "sinks multiplied by log2(e)");
-     }},
-    {"sink.scaled", kAttention,
-     [](Variant& p, const Inputs& in) {
-       const double scale = in.scale.factor();
-       return scale == 1 ? Found()
-                         : with_product(p, Input::sinks, scale, "sinks multiplied by the scale");
-     }},
-    {"sink.next_head", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!p.has(Input::sinks) || in.H < 2) return std::nullopt;
-       p.set(Input::sinks,
-             reordered(*p.find(Input::sinks), 1, [&](std::size_t h) { return (h + 1) % in.H; }));
-       return words("the sink of the next head");
-     },
-     kAllHeads},
-    {"sink.head_0", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!p.has(Input::sinks) || in.H < 2) return std::nullopt;
-       p.set(Input::sinks, reordered(*p.find(Input::sinks), 1, [](std::size_t) { return 0; }));
-       return words("the sink of head 0 for all heads");
-     },
-     kAllHeads},
-    {"sink.value_of_key_0", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!may_change_rows(RowChange::sink_reads_key_0, p, in)) return std::nullopt;
-       p.row_change = RowChange::sink_reads_key_0;
-       return words("the weight of the sink multiplied with the value of key 0",
-                    "a sink without a value");
-     }},
-    {"sink.not_shifted", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_row_change(p, in, RowChange::sink_not_shifted,
-                              "exp(sink) in the denominator without the largest score subtracted");
-     }},
-    {"sink.added", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (p.has(Input::sinks) || in.options.normaliser != Normaliser::softmax) return std::nullopt;
-       p.set(Input::sinks, Tensor(DType::f64, {in.H}));
-       const bool completes_page =
-           in.token_positions.size() == 1 && keys_of(in, 0) % kSmallestPage == kSmallestPage - 1;
-       return words(std::string("1 added to the denominator of the softmax (sinks of 0") +
-                    (completes_page ? ", or a key of zeros after the last one)" : ")"));
-     }},
-};
-
-constexpr Hypothesis kSoftmaxTable[] = {
-    {"dropout.not_divided", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!p.has(Input::dropout_mask) || in.options.dropout_p.value_or(0) == 0)
-         return std::nullopt;
-       p.options.dropout_p = 0;
-       return flag("--dropout-p 0: kept weights are not divided by 1 - p",
-                   in_words(*in.options.dropout_p));
-     }},
-    {"dropout.inverted", kAttention,
-     [](Variant& p, const Inputs&) {
-       return with_mapped(
-           p, Input::dropout_mask, [](double x) { return 1 - x; }, "the dropout mask inverted");
-     }},
-    {"dropout.dropped", kAttention,
-     [](Variant& p, const Inputs&) -> Found {
-       if (!p.has(Input::dropout_mask)) return std::nullopt;
-       p.options.dropout_p.reset();
-       return without(p, {Input::dropout_mask}, "without --dropout-mask");
-     }},
-
-    {"softmax.not_normalised", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_row_change(p, in, RowChange::times_shifted_sum,
-                              "weights that are not divided by their sum");
-     }},
-    {"softmax.exp_not_normalised", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_row_change(p, in, RowChange::times_sum,
-                              "exp(score) as weights, not divided by their sum");
-     }},
-    {"softmax.twice", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_row_change(p, in, RowChange::twice, "the softmax applied twice");
-     }},
-    {"softmax.twice_masked", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!hides_keys(p, in)) return std::nullopt;
-       return with_row_change(p, in, RowChange::twice_masked, "the softmax applied twice");
-     }},
-    {"softmax.sums_not_rescaled_16", kAttention, not_rescaled<RowChange::sums_not_rescaled, 16>},
-    {"softmax.sums_not_rescaled_32", kAttention, not_rescaled<RowChange::sums_not_rescaled, 32>},
-    {"softmax.sums_not_rescaled_64", kAttention, not_rescaled<RowChange::sums_not_rescaled, 64>},
-    {"softmax.sums_not_rescaled_128", kAttention, not_rescaled<RowChange::sums_not_rescaled, 128>},
-    {"softmax.context_not_rescaled_16", kAttention,
-     not_rescaled<RowChange::context_not_rescaled, 16>},
-    {"softmax.context_not_rescaled_32", kAttention,
-     not_rescaled<RowChange::context_not_rescaled, 32>},
-    {"softmax.context_not_rescaled_64", kAttention,
-     not_rescaled<RowChange::context_not_rescaled, 64>},
-    {"softmax.context_not_rescaled_128", kAttention,
-     not_rescaled<RowChange::context_not_rescaled, 128>},
-    {"softmax.divisor_not_rescaled_16", kAttention,
-     not_rescaled<RowChange::divisor_not_rescaled, 16>},
-    {"softmax.divisor_not_rescaled_32", kAttention,
-     not_rescaled<RowChange::divisor_not_rescaled, 32>},
-    {"softmax.divisor_not_rescaled_64", kAttention,
-     not_rescaled<RowChange::divisor_not_rescaled, 64>},
-    {"softmax.divisor_not_rescaled_128", kAttention,
-     not_rescaled<RowChange::divisor_not_rescaled, 128>},
-    {"softmax.over_queries", kAttention, softmax_over_queries, kAllScores},
-    {"softmax.whole_matrix", kAttention, softmax_over_matrix, kAllScores},
-    {"softmax.none", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.options.normaliser == Normaliser::none) return std::nullopt;
-       p.options.normaliser = Normaliser::none;
-       return flag("--normaliser none");
-     }},
-    {"softmax.sigmoid", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.options.normaliser == Normaliser::sigmoid || p.has(Input::sinks)) return std::nullopt;
-       p.options.normaliser = Normaliser::sigmoid;
-       return flag("--normaliser sigmoid");
-     }},
-    {"softmax.temperature_dropped", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (in.options.temperature == 1) return std::nullopt;
-       p.options.temperature = 1;
-       return flag("without --temperature", in_words(in.options.temperature));
-     }},
-
-    {"logsumexp.base", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       const bool natural = in.options.lse_base == std::numbers::e;
-       p.options.lse_base = natural ? 2 : std::numbers::e;
-       return flag(natural ? "--lse-base 2" : "--lse-base e", natural ? "e" : "2");
-     }},
-    {"logsumexp.sinks", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!p.has(Input::sinks)) return std::nullopt;
-       p.options.lse_sinks = !in.options.lse_sinks;
-       return in.options.lse_sinks ? flag("--lse-sinks excluded", "included")
-                                   : flag("--lse-sinks included", "excluded");
-     }},
-    {"logsumexp.empty", kAttention,
-     [](Variant& p, const Inputs& in) -> Found {
-       if (!has_empty_rows(in)) return std::nullopt;
-       const bool is_negative = in.options.lse_empty == EmptyLogsumexp::minus_infinity;
-       p.options.lse_empty =
-           is_negative ? EmptyLogsumexp::infinity : EmptyLogsumexp::minus_infinity;
-       return is_negative ? flag("--lse-empty inf", "-inf") : flag("--lse-empty=-inf", "inf");
-     }},
-    {"logsumexp.maximum", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_row_change(p, in, RowChange::maximum,
-                              "the largest score of each row instead of its logsumexp");
-     }},
-    {"logsumexp.minus_maximum", kAttention,
-     [](Variant& p, const Inputs& in) {
-       return with_row_change(p, in, RowChange::minus_maximum,
-                              "the logsumexp without the largest score");
-     }},
-};
-
 }  // namespace
 
-Hypotheses sink_hypotheses() { return kSinkTable; }
-Hypotheses softmax_hypotheses() { return kSoftmaxTable; }
+Hypotheses sink_hypotheses() {
+  return {
+      {"sink.dropped", kAttention, dropped(Input::sinks)},
+      {"sink.twice", kAttention,
+       each_of(
+           Input::sinks, [](double x) { return x + std::numbers::ln2; }, "sinks counted twice")},
+      {"sink.exp2", kAttention,
+       multiplied(Input::sinks, std::numbers::ln2, "sinks as 2^x instead of e^x")},
+      {"sink.log2e", kAttention,
+       multiplied(Input::sinks, std::numbers::log2e, "sinks multiplied by log2(e)")},
+      {"sink.scaled", kAttention,
+       [](Variant& p, const Inputs& in) {
+         return with_product(p, Input::sinks, in.scale.factor(), "sinks multiplied by the scale");
+       }},
+      {"sink.next_head", kAllHeads,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (!p.has(Input::sinks) || in.H < 2) return std::nullopt;
+         p.set(Input::sinks,
+               reordered(*p.find(Input::sinks), 1, [&](std::size_t h) { return (h + 1) % in.H; }));
+         return words("the sink of the next head");
+       }},
+      {"sink.head_0", kAllHeads,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (!p.has(Input::sinks) || in.H < 2) return std::nullopt;
+         p.set(Input::sinks, reordered(*p.find(Input::sinks), 1, [](std::size_t) { return 0; }));
+         return words("the sink of head 0 for all heads");
+       }},
+      {"sink.value_of_key_0", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (!may_change_rows(RowChange::sink_reads_key_0, p, in)) return std::nullopt;
+         p.row_change = RowChange::sink_reads_key_0;
+         return words("the weight of the sink multiplied with the value of key 0",
+                      "a sink without a value");
+       }},
+      {"sink.not_shifted", kAttention,
+       [](Variant& p, const Inputs& in) {
+         return with_row_change(
+             p, in, RowChange::sink_not_shifted,
+             "exp(sink) in the denominator without the largest score subtracted");
+       }},
+      {"sink.added", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (p.has(Input::sinks) || in.options.normaliser != Normaliser::softmax)
+           return std::nullopt;
+         p.set(Input::sinks, Tensor(DType::f64, {in.H}));
+         const bool completes_page =
+             in.token_positions.size() == 1 && keys_of(in, 0) % kSmallestPage == kSmallestPage - 1;
+         return words(std::string("1 added to the denominator of the softmax (sinks of 0") +
+                      (completes_page ? ", or a key of zeros after the last one)" : ")"));
+       }},
+  };
+}
+
+Hypotheses softmax_hypotheses() {
+  return {
+      {"dropout.not_divided", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (!p.has(Input::dropout_mask) || in.options.dropout_p.value_or(0) == 0)
+           return std::nullopt;
+         p.options.dropout_p = 0;
+         return flag("--dropout-p 0: kept weights are not divided by 1 - p",
+                     in_words(*in.options.dropout_p));
+       }},
+      {"dropout.inverted", kAttention,
+       each_of(
+           Input::dropout_mask, [](double x) { return 1 - x; }, "the dropout mask inverted")},
+      {"dropout.dropped", kAttention,
+       [](Variant& p, const Inputs&) -> Found {
+         if (!p.has(Input::dropout_mask)) return std::nullopt;
+         p.options.dropout_p.reset();
+         return without(p, {Input::dropout_mask}, "without --dropout-mask");
+       }},
+
+      {"softmax.not_normalised", kAttention,
+       [](Variant& p, const Inputs& in) {
+         return with_row_change(p, in, RowChange::times_shifted_sum,
+                                "weights that are not divided by their sum");
+       }},
+      {"softmax.exp_not_normalised", kAttention,
+       [](Variant& p, const Inputs& in) {
+         return with_row_change(p, in, RowChange::times_sum,
+                                "exp(score) as weights, not divided by their sum");
+       }},
+      {"softmax.twice", kAttention,
+       [](Variant& p, const Inputs& in) {
+         return with_row_change(p, in, RowChange::twice, "the softmax applied twice");
+       }},
+      {"softmax.twice_masked", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (!hides_keys(p, in)) return std::nullopt;
+         return with_row_change(p, in, RowChange::twice_masked, "the softmax applied twice");
+       }},
+      {"softmax.sums_not_rescaled_16", kAttention,
+       not_rescaled(RowChange::sums_not_rescaled, "the sums", 16)},
+      {"softmax.sums_not_rescaled_32", kAttention,
+       not_rescaled(RowChange::sums_not_rescaled, "the sums", 32)},
+      {"softmax.sums_not_rescaled_64", kAttention,
+       not_rescaled(RowChange::sums_not_rescaled, "the sums", 64)},
+      {"softmax.sums_not_rescaled_128", kAttention,
+       not_rescaled(RowChange::sums_not_rescaled, "the sums", 128)},
+      {"softmax.context_not_rescaled_16", kAttention,
+       not_rescaled(RowChange::context_not_rescaled, "the context", 16)},
+      {"softmax.context_not_rescaled_32", kAttention,
+       not_rescaled(RowChange::context_not_rescaled, "the context", 32)},
+      {"softmax.context_not_rescaled_64", kAttention,
+       not_rescaled(RowChange::context_not_rescaled, "the context", 64)},
+      {"softmax.context_not_rescaled_128", kAttention,
+       not_rescaled(RowChange::context_not_rescaled, "the context", 128)},
+      {"softmax.divisor_not_rescaled_16", kAttention,
+       not_rescaled(RowChange::divisor_not_rescaled, "the sum of the weights", 16)},
+      {"softmax.divisor_not_rescaled_32", kAttention,
+       not_rescaled(RowChange::divisor_not_rescaled, "the sum of the weights", 32)},
+      {"softmax.divisor_not_rescaled_64", kAttention,
+       not_rescaled(RowChange::divisor_not_rescaled, "the sum of the weights", 64)},
+      {"softmax.divisor_not_rescaled_128", kAttention,
+       not_rescaled(RowChange::divisor_not_rescaled, "the sum of the weights", 128)},
+      {"softmax.over_queries", kAllScores, softmax_over_queries},
+      {"softmax.whole_matrix", kAllScores, softmax_over_matrix},
+      {"softmax.none", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.options.normaliser == Normaliser::none) return std::nullopt;
+         p.options.normaliser = Normaliser::none;
+         return flag("--normaliser none");
+       }},
+      {"softmax.sigmoid", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.options.normaliser == Normaliser::sigmoid || p.has(Input::sinks))
+           return std::nullopt;
+         p.options.normaliser = Normaliser::sigmoid;
+         return flag("--normaliser sigmoid");
+       }},
+      {"softmax.temperature_dropped", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (in.options.temperature == 1) return std::nullopt;
+         p.options.temperature = 1;
+         return flag("without --temperature", in_words(in.options.temperature));
+       }},
+
+      {"logsumexp.base", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         const bool natural = in.options.lse_base == std::numbers::e;
+         p.options.lse_base = natural ? 2 : std::numbers::e;
+         return flag(natural ? "--lse-base 2" : "--lse-base e", natural ? "e" : "2");
+       }},
+      {"logsumexp.sinks", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (!p.has(Input::sinks)) return std::nullopt;
+         p.options.lse_sinks = !in.options.lse_sinks;
+         return in.options.lse_sinks ? flag("--lse-sinks excluded", "included")
+                                     : flag("--lse-sinks included", "excluded");
+       }},
+      {"logsumexp.empty", kAttention,
+       [](Variant& p, const Inputs& in) -> Found {
+         if (!has_empty_rows(in)) return std::nullopt;
+         const bool is_negative = in.options.lse_empty == EmptyLogsumexp::minus_infinity;
+         p.options.lse_empty =
+             is_negative ? EmptyLogsumexp::infinity : EmptyLogsumexp::minus_infinity;
+         return is_negative ? flag("--lse-empty inf", "-inf") : flag("--lse-empty=-inf", "inf");
+       }},
+      {"logsumexp.maximum", kAttention,
+       [](Variant& p, const Inputs& in) {
+         return with_row_change(p, in, RowChange::maximum,
+                                "the largest score of each row instead of its logsumexp");
+       }},
+      {"logsumexp.minus_maximum", kAttention,
+       [](Variant& p, const Inputs& in) {
+         return with_row_change(p, in, RowChange::minus_maximum,
+                                "the logsumexp without the largest score");
+       }},
+  };
+}
 
 }  // namespace attn
