@@ -1,211 +1,184 @@
 #include "attn/batch/message.h"
 
 #include <cstring>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace attn {
 namespace {
 
-constexpr std::size_t kNumber = sizeof(std::uint64_t);
+constexpr std::size_t kSize = sizeof(std::uint64_t);
 
-void append(std::string& out, std::uint64_t number) { pack(out, number); }
+template <class T>
+concept Number = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 
-void append(std::string& out, std::string_view text) { pack_text(out, text); }
+constexpr Status last_of(Status) { return kLastStatus; }
+constexpr Change last_of(Change) { return kLastChange; }
+constexpr WorkerRequest::Kind last_of(WorkerRequest::Kind) { return WorkerRequest::Kind::end; }
+constexpr WorkerReply::Kind last_of(WorkerReply::Kind) { return WorkerReply::Kind::workers; }
 
-void append(std::string& out, const std::vector<FileDigest>& digests) {
-  append(out, digests.size());
-  for (const auto& [file, digest] : digests) append(out, file), append(out, digest);
-}
-
-/// Appends a message's size and then, in its destructor, sets it.
-class MessageScope {
+/// Appends a message of the parts that it is called with. Its destructor sets the size in front.
+class MessageWriter {
  public:
-  explicit MessageScope(std::string& out) : out_(out), start_(out.size()) { append(out, 0); }
-  MessageScope(const MessageScope&) = delete;
-  MessageScope& operator=(const MessageScope&) = delete;
-  ~MessageScope() {
-    const std::uint64_t size = out_.size() - start_ - kNumber;
-    std::memcpy(out_.data() + start_, &size, kNumber);
+  MessageWriter(std::string& out, Number auto kind) : out_(out), start_(out.size()) {
+    pack(out_, std::uint64_t{0});
+    add(kind);
+  }
+  MessageWriter(const MessageWriter&) = delete;
+  MessageWriter& operator=(const MessageWriter&) = delete;
+  ~MessageWriter() {
+    const std::uint64_t size = out_.size() - start_ - kSize;
+    std::memcpy(out_.data() + start_, &size, kSize);
   }
 
+  void operator()(const auto&... parts) { (add(parts), ...); }
+
  private:
+  void add(Number auto number) { pack(out_, number); }
+  void add(const std::string& text) { pack_text(out_, text); }
+  void add(const FileDigest& digest) { (*this)(digest.first, digest.second); }
+  void add(const std::optional<std::string>& text) {
+    add(text.has_value());
+    if (text) add(*text);
+  }
+  template <class T>
+  void add(const std::vector<T>& parts) {
+    add(parts.size());
+    for (const T& part : parts) add(part);
+  }
+
   std::string& out_;
   const std::size_t start_;
 };
 
-/// Reads the parts of one message.
+/// Reads the parts that it is called with. Throws BadMessage.
 class MessageReader : public Unpacker {
  public:
   using Unpacker::Unpacker;
 
-  std::uint64_t number() { return Unpacker::number<std::uint64_t>(); }
-  std::uint64_t number_up_to(std::uint64_t most) {
-    const std::uint64_t value = number();
-    if (value > most) throw BadMessage();
-    return value;
-  }
-  template <class Element>
-  auto list(Element element) {
-    std::vector<decltype(element())> items;
-    for (std::uint64_t left = number_up_to(size()); left > 0; --left) items.push_back(element());
-    return items;
-  }
-  std::vector<FileDigest> pairs() {
-    return list([&] {
-      std::string file = text();
-      return FileDigest(std::move(file), text());
-    });
-  }
+  void operator()(auto&... parts) { (read(parts), ...); }
+
   void require_end() const {
     if (!empty()) throw BadMessage();
   }
+
+ private:
+  template <Number T>
+  void read(T& part) {
+    if constexpr (std::is_same_v<T, bool>) {
+      part = number_up_to<std::uint8_t>(1) == 1;
+    } else if constexpr (std::is_enum_v<T>) {
+      using Value = std::make_unsigned_t<std::underlying_type_t<T>>;
+      part = static_cast<T>(number_up_to(static_cast<Value>(last_of(T{}))));
+    } else {
+      part = number<T>();
+    }
+  }
+  void read(std::string& part) { part = text_view(); }
+  void read(FileDigest& part) { (*this)(part.first, part.second); }
+  void read(std::optional<std::string>& part) {
+    bool has_value = false;
+    read(has_value);
+    if (has_value) read(part.emplace());
+  }
+  template <class T>
+  void read(std::vector<T>& parts) {
+    parts.resize(number_up_to<std::size_t>(size()));
+    for (T& part : parts) read(part);
+  }
+  template <class T>
+  T number_up_to(T most) {
+    const T value = number<T>();
+    if (value > most) throw BadMessage();
+    return value;
+  }
 };
 
-/// The contents of the first message, which are removed; nullopt if it is incomplete.
-std::optional<std::string_view> take_message(std::string_view& bytes) {
-  if (bytes.size() < kNumber) return std::nullopt;
-  std::uint64_t size = 0;
-  std::memcpy(&size, bytes.data(), kNumber);
-  if (size > bytes.size() - kNumber) return std::nullopt;
-  const std::string_view contents = bytes.substr(kNumber, size);
-  bytes.remove_prefix(kNumber + size);
-  return contents;
+/// The parts of an item, for a writer and for a reader.
+void visit_parts_of_item(auto& message, auto& sequence, auto& item) {
+  message(sequence, item.number, item.name, item.relative, item.line, item.inputs, item.invalid);
 }
 
-Outcome read_outcome(MessageReader& reader, std::string text_buffer) {
-  Outcome outcome;
-  outcome.status =
-      static_cast<Status>(reader.number_up_to(static_cast<std::uint64_t>(kLastStatus)));
-  const std::uint64_t seconds = reader.number();
-  std::memcpy(&outcome.seconds, &seconds, kNumber);
-  outcome.inputs = reader.pairs();
-  outcome.outputs = reader.pairs();
-  outcome.error = reader.list([&] { return reader.text(); });
-  outcome.code = static_cast<int>(reader.number_up_to(255));
-  outcome.warning = reader.text();
-  outcome.id = reader.text();
-  outcome.change =
-      static_cast<Change>(reader.number_up_to(static_cast<std::uint64_t>(kLastChange)));
-  outcome.changed_file = reader.text();
-  outcome.statistics = reader.text();
-  outcome.text = std::move(text_buffer);
-  outcome.text = reader.text_view();
-  return outcome;
+void visit_parts_of_outcome(auto& message, auto& sequence, auto& outcome) {
+  message(sequence, outcome.status, outcome.seconds, outcome.inputs, outcome.outputs, outcome.error,
+          outcome.code, outcome.warning, outcome.id, outcome.change, outcome.changed_file,
+          outcome.statistics, outcome.text);
+}
+
+/// The contents of the first message, which are removed; nullopt if it is incomplete.
+std::optional<MessageReader> take_message(std::string_view& bytes) {
+  if (bytes.size() < kSize) return std::nullopt;
+  std::uint64_t size = 0;
+  std::memcpy(&size, bytes.data(), kSize);
+  if (size > bytes.size() - kSize) return std::nullopt;
+  const std::string_view contents = bytes.substr(kSize, size);
+  bytes.remove_prefix(kSize + size);
+  return MessageReader(contents);
 }
 
 }  // namespace
 
 void append_item(std::string& out, std::size_t sequence, const Item& item) {
-  const MessageScope scope(out);
-  append(out, static_cast<std::uint64_t>(WorkerRequest::Kind::item));
-  append(out, sequence);
-  append(out, item.number);
-  append(out, item.name);
-  append(out, item.relative);
-  append(out, item.line.has_value());
-  if (item.line) append(out, *item.line);
-  append(out, item.inputs);
-  append(out, item.invalid);
+  MessageWriter message(out, WorkerRequest::Kind::item);
+  visit_parts_of_item(message, sequence, item);
 }
 
 void append_withdrawal(std::string& out) {
-  const MessageScope scope(out);
-  append(out, static_cast<std::uint64_t>(WorkerRequest::Kind::withdrawn));
+  const MessageWriter message(out, WorkerRequest::Kind::withdrawn);
 }
 
 void append_memory_answer(std::string& out, bool is_granted) {
-  const MessageScope scope(out);
-  append(out, static_cast<std::uint64_t>(WorkerRequest::Kind::memory));
-  append(out, is_granted);
+  MessageWriter(out, WorkerRequest::Kind::memory)(is_granted);
 }
 
-void append_end(std::string& out) {
-  const MessageScope scope(out);
-  append(out, static_cast<std::uint64_t>(WorkerRequest::Kind::end));
-}
+void append_end(std::string& out) { const MessageWriter message(out, WorkerRequest::Kind::end); }
 
 void append_outcome(std::string& out, std::size_t sequence, const Outcome& outcome) {
-  const MessageScope scope(out);
-  append(out, static_cast<std::uint64_t>(WorkerReply::Kind::outcome));
-  append(out, sequence);
-  append(out, static_cast<std::uint64_t>(outcome.status));
-  std::uint64_t seconds = 0;
-  std::memcpy(&seconds, &outcome.seconds, kNumber);
-  append(out, seconds);
-  append(out, outcome.inputs);
-  append(out, outcome.outputs);
-  append(out, outcome.error.size());
-  for (const std::string& line : outcome.error) append(out, line);
-  append(out, static_cast<std::uint64_t>(outcome.code));
-  append(out, outcome.warning);
-  append(out, outcome.id);
-  append(out, static_cast<std::uint64_t>(outcome.change));
-  append(out, outcome.changed_file);
-  append(out, outcome.statistics);
-  append(out, outcome.text);
+  MessageWriter message(out, WorkerReply::Kind::outcome);
+  visit_parts_of_outcome(message, sequence, outcome);
 }
 
 void append_question(std::string& out, const AskForMemory& ask) {
-  const MessageScope scope(out);
-  append(out, static_cast<std::uint64_t>(WorkerReply::Kind::question));
-  append(out, ask.bytes);
-  append(out, ask.wait);
+  MessageWriter(out, WorkerReply::Kind::question)(ask.bytes, ask.wait);
 }
 
 void append_return(std::string& out, std::size_t sequence) {
-  const MessageScope scope(out);
-  append(out, static_cast<std::uint64_t>(WorkerReply::Kind::returned));
-  append(out, sequence);
+  MessageWriter(out, WorkerReply::Kind::returned)(sequence);
 }
 
 void append_workers(std::string& out, std::size_t workers) {
-  const MessageScope scope(out);
-  append(out, static_cast<std::uint64_t>(WorkerReply::Kind::workers));
-  append(out, workers);
+  MessageWriter(out, WorkerReply::Kind::workers)(workers);
 }
 
 std::optional<WorkerRequest> take_request(std::string_view& bytes) {
-  const std::optional<std::string_view> contents = take_message(bytes);
-  if (!contents) return std::nullopt;
-  MessageReader reader(*contents);
+  std::optional<MessageReader> message = take_message(bytes);
+  if (!message) return std::nullopt;
   WorkerRequest request;
-  request.kind = static_cast<WorkerRequest::Kind>(
-      reader.number_up_to(static_cast<std::uint64_t>(WorkerRequest::Kind::end)));
-  if (request.kind == WorkerRequest::Kind::item) {
-    Item& item = request.assignment.item;
-    request.assignment.sequence = reader.number();
-    item.number = reader.number();
-    item.name = reader.text();
-    item.relative = reader.text();
-    if (reader.number_up_to(1) == 1) item.line = reader.text();
-    item.inputs = reader.pairs();
-    item.invalid = reader.text();
-  } else if (request.kind == WorkerRequest::Kind::memory) {
-    request.is_granted = reader.number_up_to(1) == 1;
-  }
-  reader.require_end();
+  (*message)(request.kind);
+  if (request.kind == WorkerRequest::Kind::item)
+    visit_parts_of_item(*message, request.assignment.sequence, request.assignment.item);
+  else if (request.kind == WorkerRequest::Kind::memory)
+    (*message)(request.is_granted);
+  message->require_end();
   return request;
 }
 
 std::optional<WorkerReply> take_reply(std::string_view& bytes, std::string text_buffer) {
-  const std::optional<std::string_view> contents = take_message(bytes);
-  if (!contents) return std::nullopt;
-  MessageReader reader(*contents);
+  std::optional<MessageReader> message = take_message(bytes);
+  if (!message) return std::nullopt;
   WorkerReply reply;
-  reply.kind = static_cast<WorkerReply::Kind>(
-      reader.number_up_to(static_cast<std::uint64_t>(WorkerReply::Kind::workers)));
-  if (reply.kind == WorkerReply::Kind::question) {
-    reply.ask.bytes = reader.number();
-    reply.ask.wait = reader.number_up_to(1) == 1;
-  } else if (reply.kind == WorkerReply::Kind::workers) {
-    reply.workers = reader.number();
-  } else {
-    reply.sequence = reader.number();
-    if (reply.kind == WorkerReply::Kind::outcome)
-      reply.outcome = read_outcome(reader, std::move(text_buffer));
-  }
-  reader.require_end();
+  reply.outcome.text = std::move(text_buffer);
+  (*message)(reply.kind);
+  if (reply.kind == WorkerReply::Kind::question)
+    (*message)(reply.ask.bytes, reply.ask.wait);
+  else if (reply.kind == WorkerReply::Kind::workers)
+    (*message)(reply.workers);
+  else if (reply.kind == WorkerReply::Kind::outcome)
+    visit_parts_of_outcome(*message, reply.sequence, reply.outcome);
+  else
+    (*message)(reply.sequence);
+  message->require_end();
   return reply;
 }
 

@@ -1,5 +1,5 @@
-// Messages between the main process of a batch and its worker processes: numbers of eight bytes and
-// texts that begin with their size, in the byte order of the machine.
+// Messages between the main process of a batch and its worker processes: numbers as in memory, and
+// texts that begin with their size.
 #pragma once
 
 #include <cstddef>
