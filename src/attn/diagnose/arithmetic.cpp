@@ -83,7 +83,7 @@ void test_rounded_weights(Search& search) {
     for (std::size_t i = left.size(); i-- > 0;) {
       const Tensor context = context_with(left[i], scores, sample.base());
       if (context.shape() == part.result.shape())
-        fits[i].add(sample.fit_of(part, context, part.bounds ? &*part.bounds : nullptr));
+        fits[i].add(sample.fit_of(part, context, part.bounds_or_null()));
       if (fits[i].elements > 0 && fits[i].explained() >= kMostRows) continue;
       left.erase(left.begin() + static_cast<std::ptrdiff_t>(i));
       fits.erase(fits.begin() + static_cast<std::ptrdiff_t>(i));

@@ -96,17 +96,15 @@ class Matcher {
   double reference(const Place& p) const {
     return evidence_.reference.data<double>()[view_.at(p[0], p[1], p[2], p[3])];
   }
-  double bound(const Place& p, double value) const {
-    return evidence_.bounds != nullptr
-               ? evidence_.bounds->data<double>()[view_.at(p[0], p[1], p[2], p[3])]
-               : bound_of(evidence_.tolerance, value, evidence_.result.dtype());
+  double bound(const Place& p) const {
+    return evidence_.bound_at(view_.at(p[0], p[1], p[2], p[3]));
   }
 
   void add(const Place& place, const Place& from, double factor, Fit& total) const {
     const double a = at(result_, place), b = factor * reference(from);
     ++total.elements;
     // Storing the result rounds it, too.
-    const double limit = std::abs(factor) * bound(from, reference(from)) * 1.5;
+    const double limit = std::abs(factor) * bound(from) * 1.5;
     total.outside += is_within(a, b, limit) ? 0 : 1;
     if (!std::isfinite(a) || !std::isfinite(b)) return;
     ++total.finite, total.squares += (a - b) * (a - b);

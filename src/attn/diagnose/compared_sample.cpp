@@ -180,7 +180,7 @@ Tensor ComparedSample::with_heads(const Tensor& matrices, const std::vector<KvHe
 }
 
 void ComparedSample::add_part(ComparedPart part) {
-  const Fit fitted = fit_of(part, part.reference, part.bounds ? &*part.bounds : nullptr);
+  const Fit fitted = fit_of(part, part.reference, part.bounds_or_null());
   part.wrong = fitted.is_outside;
   if (parts_.empty()) first_before_ = fitted;
   before_.add(fitted);
@@ -283,8 +283,7 @@ bool ComparedSample::is_possible(const ComparedPart& part, const Tensor& values)
   const double rms = rms_of(part.result);
   std::size_t outside = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    const double bound = part.bounds ? part.bounds->data<double>()[i]
-                                     : bound_of(evidence_.tolerance, b[i], DType::f64);
+    const double bound = bound_of(part.bounds_or_null(), i, evidence_.tolerance, b[i], DType::f64);
     outside += is_within(a[i], b[i], 32 * bound + 0.02 * (rms + std::abs(b[i]))) ? 0 : 1;
   }
   return outside * 10 <= a.size();

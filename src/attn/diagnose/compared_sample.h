@@ -27,6 +27,8 @@ struct ComparedPart {
   std::optional<Tensor> bounds;
   std::vector<bool> wrong;                  ///< elements that differ from the job
   std::optional<Tensor> of_earlier_stages;  ///< bounds / those of attention_only(), at least 1
+
+  const Tensor* bounds_or_null() const { return bounds ? &*bounds : nullptr; }
 };
 
 /// The job with the changes of one hypothesis or two; from its queries, keys and values on, and

@@ -35,6 +35,10 @@ double bound_of(const Tolerance& tolerance, double value, DType dtype) {
   return std::max(of_tolerance, *tolerance.ulps * step * magnitude);
 }
 
+double Evidence::bound_at(std::size_t element) const {
+  return bound_of(bounds, element, tolerance, reference.data<double>()[element], result.dtype());
+}
+
 Fit fit(const Tensor& result, const Tensor& values, const Tensor* bounds,
         const Tolerance& tolerance, DType dtype, const std::vector<bool>& wrong) {
   Fit total;
@@ -42,9 +46,7 @@ Fit fit(const Tensor& result, const Tensor& values, const Tensor* bounds,
   total.elements = a.size();
   total.is_outside.resize(a.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
-    const double bound =
-        bounds != nullptr ? bounds->data<double>()[i] : bound_of(tolerance, b[i], dtype);
-    const bool is_outside = !is_within(a[i], b[i], bound);
+    const bool is_outside = !is_within(a[i], b[i], bound_of(bounds, i, tolerance, b[i], dtype));
     total.is_outside[i] = is_outside;
     total.outside += is_outside ? 1 : 0;
     if (!std::isfinite(a[i]) || !std::isfinite(b[i])) continue;
@@ -70,11 +72,8 @@ void for_each_error(const Evidence& evidence, F f) {
           for (std::size_t c = 0; c < view.C; ++c) {
             const std::size_t at = view.at(item, h, r, c);
             const auto x = static_cast<double>(a[at]);
-            const double bound = evidence.bounds != nullptr
-                                     ? evidence.bounds->data<double>()[at]
-                                     : bound_of(evidence.tolerance, b[at], evidence.result.dtype());
             const double error = std::isfinite(x) && std::isfinite(b[at])
-                                     ? x == b[at] ? 0 : std::abs(x - b[at]) / bound
+                                     ? x == b[at] ? 0 : std::abs(x - b[at]) / evidence.bound_at(at)
                                  : is_within(x, b[at], 0) ? 0
                                                           : std::numeric_limits<double>::infinity();
             f(item, h, r, error);

@@ -30,6 +30,8 @@ struct Evidence {
   const Precision* precision;        ///< that of `bounds`
   Matrices view;                     ///< of all these tensors
   const Excerpt* excerpt = nullptr;  ///< nullptr: the tensors are complete
+
+  double bound_at(std::size_t element) const;  ///< of the reference
 };
 
 /// What Evidence has of a result that is compared in parts.
@@ -70,6 +72,11 @@ bool is_within(double a, double b, double bound);
 
 /// The bound that a tolerance gives for a reference value.
 double bound_of(const Tolerance& tolerance, double value, DType dtype);
+/// The bound of this element, f64, or without bounds that of the tolerance.
+inline double bound_of(const Tensor* bounds, std::size_t element, const Tolerance& tolerance,
+                       double value, DType dtype) {
+  return bounds != nullptr ? bounds->data<double>()[element] : bound_of(tolerance, value, dtype);
+}
 
 /// The largest error of each row relative to its bound, over all items, heads and columns:
 /// infinite for NaN or infinities that differ.

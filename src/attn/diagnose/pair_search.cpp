@@ -106,8 +106,8 @@ std::optional<double> PairSearch::common_row_factor() const {
       const double factor = ab / bb;
       bool is_multiple = std::isfinite(factor) && std::abs(factor - 1) > kNear;
       for (std::size_t i = row; i < row + columns && is_multiple; ++i) {
-        const double bound = part.bounds ? part.bounds->data<double>()[i]
-                                         : bound_of(sample_.evidence().tolerance, b[i], DType::f64);
+        const double bound =
+            bound_of(part.bounds_or_null(), i, sample_.evidence().tolerance, b[i], DType::f64);
         is_multiple = is_within(a[i], factor * b[i], bound * std::max(1.0, std::abs(factor)));
       }
       if (is_multiple) factors.push_back(factor);

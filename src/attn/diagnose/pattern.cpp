@@ -122,10 +122,6 @@ Pattern::Pattern(const Matrices& view)
 void Pattern::add(const Evidence& evidence, const HeadSample* heads) {
   const Matrices& view = evidence.view;
   const auto reference = evidence.reference.data<double>();
-  const auto bound_at = [&](std::size_t at, double y) {
-    return evidence.bounds != nullptr ? evidence.bounds->data<double>()[at]
-                                      : bound_of(evidence.tolerance, y, evidence.result.dtype());
-  };
   visit(evidence.result.dtype(), [&]<class T>(Type<T>) {
     const auto result = evidence.result.data<T>();
     for (std::size_t b = 0; b < view.B; ++b)
@@ -142,7 +138,7 @@ void Pattern::add(const Evidence& evidence, const HeadSample* heads) {
             } else {
               has_factors_ = false;
             }
-            if (is_within(x, y, bound_at(at, y))) continue;
+            if (is_within(x, y, evidence.bound_at(at))) continue;
             has_zeros_ |= x == 0, has_nan_ |= std::isnan(x);
             are_blank_ &= x == 0 || std::isnan(x);
             ++items_[heads ? heads->items[b] : b], ++heads_[heads ? heads->heads[h] : h];
@@ -156,7 +152,7 @@ void Pattern::add(const Evidence& evidence, const HeadSample* heads) {
             const std::size_t at = view.at(b, h, r, c);
             const double y = factor * reference[at];
             has_factors_ = is_within(static_cast<double>(result[at]), y,
-                                     2 * bound_at(at, y) * std::max(1.0, std::abs(factor)));
+                                     2 * evidence.bound_at(at) * std::max(1.0, std::abs(factor)));
           }
         }
   });

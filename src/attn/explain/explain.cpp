@@ -166,17 +166,10 @@ class Explainer {
     return element(letter, query_, column);
   }
 
-  Math of_queries(const FormulaMatrix& matrix) const {
-    return matrix_math(matrix, {.rows = from_.row_tokens(), .shown_rows = {query_}});
-  }
-  Math of_keys(const FormulaMatrix& matrix) const {
-    return matrix_math(matrix, {.rows = from_.key_tokens(), .shown_rows = largest_});
-  }
-  Math of_queries_and_keys(const FormulaMatrix& matrix) const {
-    return matrix_math(matrix, {.rows = from_.row_tokens(),
-                                .columns = from_.key_tokens(),
-                                .shown_rows = {query_},
-                                .shown_columns = largest_});
+  Math of_queries(const FormulaMatrix& x) const { return from_.of_queries(x); }
+  Math of_keys(const FormulaMatrix& x) const { return from_.of_keys(x, largest_); }
+  Math of_queries_and_keys(const FormulaMatrix& x) const {
+    return from_.of_queries_and_keys(x, largest_);
   }
 
   /// The keys to which the query gives the three largest weights.
@@ -690,11 +683,7 @@ class Explainer {
       heading("Gradients");
       return words("Gradients are not explained for a job with " + reason + ".");
     }
-    const GradientLayout layout{largest_.front(),
-                                [&](const FormulaMatrix& x) { return of_queries(x); },
-                                [&](const FormulaMatrix& x) { return of_keys(x); },
-                                [&](const FormulaMatrix& x) { return of_queries_and_keys(x); }};
-    for (GradientStage& stage : gradient_stages(from_, layout)) {
+    for (GradientStage& stage : gradient_stages(from_, largest_)) {
       heading(stage.heading);
       words(stage.words);
       for (Derivation& derivation : stage.derivations) lines(std::move(derivation.lines));

@@ -49,16 +49,16 @@ Derivation worked_row(
 
 class GradientStages {
  public:
-  GradientStages(const ExplainSource& from, const GradientLayout& layout)
+  GradientStages(const ExplainSource& from, const std::vector<std::size_t>& keys)
       : from_(from),
-        layout_(layout),
+        keys_(keys),
         q_(from.matrix(Output::queries)),
         k_(from.matrix(Output::keys)),
         v_(from.matrix(Output::values)),
         weights_(from.matrix(Output::weights)),
         of_context_{weights_.rows, v_.columns, from.input(Input::grad_context)},
         query_(from.query()),
-        key_(layout.key) {}
+        key_(keys.front()) {}
 
   std::vector<GradientStage> all() {
     values();
@@ -76,9 +76,9 @@ class GradientStages {
            (tokens.size() == k_.rows ? " (" + token_label(tokens[key_]) + ")" : "");
   }
 
-  Math of_queries(const FormulaMatrix& x) const { return layout_.of_queries(x); }
-  Math of_keys(const FormulaMatrix& x) const { return layout_.of_keys(x); }
-  Math of_both(const FormulaMatrix& x) const { return layout_.of_queries_and_keys(x); }
+  Math of_queries(const FormulaMatrix& x) const { return from_.of_queries(x); }
+  Math of_keys(const FormulaMatrix& x) const { return from_.of_keys(x, keys_); }
+  Math of_both(const FormulaMatrix& x) const { return from_.of_queries_and_keys(x, keys_); }
 
   /// x times the scale of the scores, as text.
   Math scaled(const Math& x) const { return attn::scaled(x, double(q_.columns), from_.options()); }
@@ -242,7 +242,7 @@ class GradientStages {
   }
 
   const ExplainSource& from_;
-  const GradientLayout& layout_;
+  const std::vector<std::size_t>& keys_;
   const FormulaMatrix q_, k_, v_, weights_;
   const FormulaMatrix of_context_;  ///< of one head, in any layout
   const std::size_t query_, key_;
@@ -281,8 +281,8 @@ std::string unexplained_gradients(const ExplainSource& from) {
 }
 
 std::vector<GradientStage> gradient_stages(const ExplainSource& from,
-                                           const GradientLayout& layout) {
-  return GradientStages(from, layout).all();
+                                           const std::vector<std::size_t>& keys) {
+  return GradientStages(from, keys).all();
 }
 
 }  // namespace attn

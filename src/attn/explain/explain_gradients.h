@@ -3,7 +3,6 @@
 // docs/semantics.md, section Gradients, has the formulas.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,16 +16,12 @@ struct GradientStage {
   std::vector<Derivation> derivations;
 };
 
-/// How matrices with a row for each query, and for each key, are written.
-struct GradientLayout {
-  std::size_t key;  ///< whose numbers are computed step by step, beside those of the query
-  std::function<Math(const FormulaMatrix&)> of_queries, of_keys, of_queries_and_keys;
-};
-
 /// The option or input of the job because of which gradients are not explained; "" if they are.
 std::string unexplained_gradients(const ExplainSource& from);
 
-/// `from` has grad_context and no reason not to explain its gradients.
-std::vector<GradientStage> gradient_stages(const ExplainSource& from, const GradientLayout& layout);
+/// `from` has grad_context and no reason not to explain its gradients. The numbers of one query and
+/// of the first of `keys` are computed step by step. Large matrices show all of `keys`.
+std::vector<GradientStage> gradient_stages(const ExplainSource& from,
+                                           const std::vector<std::size_t>& keys);
 
 }  // namespace attn

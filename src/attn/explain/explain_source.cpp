@@ -91,6 +91,23 @@ std::vector<std::string> ExplainSource::row_tokens() const {
   return tokens;
 }
 
+Math ExplainSource::of_queries(const FormulaMatrix& matrix) const {
+  return matrix_math(matrix, {.rows = row_tokens(), .shown_rows = {query_}});
+}
+
+Math ExplainSource::of_keys(const FormulaMatrix& matrix,
+                            const std::vector<std::size_t>& keys) const {
+  return matrix_math(matrix, {.rows = key_tokens(), .shown_rows = keys});
+}
+
+Math ExplainSource::of_queries_and_keys(const FormulaMatrix& matrix,
+                                        const std::vector<std::size_t>& keys) const {
+  return matrix_math(matrix, {.rows = row_tokens(),
+                              .columns = key_tokens(),
+                              .shown_rows = {query_},
+                              .shown_columns = keys});
+}
+
 FormulaMatrix ExplainSource::matrix(Output output) const {
   const Tensor& tensor = at(outputs_, output);
   const std::size_t head = head_ * heads_of(output) / heads_;
