@@ -50,6 +50,25 @@ def test_figures_are_those_of_numpy(job, name, change):
                                 "seen" if outside >= .5 or ratio.max() >= 10 and outside >= .01 else "barely")
 
 
+@pytest.mark.parametrize("options", [
+    {}, {"rotary": {"kind": "half", "base": 1e4}}, {"qk_norm": "rms"},
+    {"rotary": {"kind": "interleaved", "base": 1e4}, "window": [10, 0], "causal": True}])
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_bounds_are_those_of_compare(tmp_path, options, dtype):
+    """Those of all stages, also before the scores."""
+    q, k, v = np.random.default_rng(5).normal(size=(3, 1, 4, 60, 64))
+    np.savez(tmp_path / "f64.npz", Q=q, K=k, V=v)
+    assert attn("convert", "f64.npz", "--dtype", dtype, "-o", "in.safetensors", cwd=tmp_path).returncode == 0
+    job = {name: f"in.safetensors#{name}" for name in "QKV"} | options
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    (tmp_path / "wrong.json").write_text(json.dumps(job | {"scale": 1 / 64}))
+    assert attn("run", "wrong.json", "-o", "context=wrong.safetensors", cwd=tmp_path).returncode == 0
+    run = attn("compare", "wrong.safetensors", "--reference", "job.json", "--json", cwd=tmp_path)
+    worst = json.loads(run.stdout)["tensors"][0]["bound"]["worst"]["value"]
+    found = mistakes(tmp_path / "job.json")["scale.1/D"]["of_bound"]
+    assert found == pytest.approx(worst, rel=0.2)  # results are rounded
+
+
 def softmax_over(axis, x):
     e = np.exp(x - x.max(axis, keepdims=True))
     return e / e.sum(axis, keepdims=True)

@@ -73,7 +73,7 @@ def visible(t, o, *mistakes):
 
 
 def scores(t, o, q, k, mistakes):
-    s = F32(D ** -1 if "scale 1/D in both passes" in mistakes else D ** -.5) * (q @ k.swapaxes(-1, -2))
+    s = F32(D ** -1 if {"scale 1/D in both passes", "scale 1/D"} & set(mistakes) else D ** -.5) * (q @ k.swapaxes(-1, -2))
     if "head_scale" in t:
         s *= t["head_scale"][:, None, None]
     capped = F32(o["softcap"]) * np.tanh(s / F32(o["softcap"])) if "softcap" in o else s
@@ -107,6 +107,8 @@ def gradients(t, o, *mistakes):
         P = np.exp(x - high) / np.exp(x - high).sum(-1, keepdims=True)
     elif is_("weights not normalised"):
         P = np.exp(x)
+    elif is_("weights not divided by their sum"):
+        P = np.exp(x - x.max(-1, keepdims=True))
     else:
         P = np.exp(x - lse * F32(of_lse))
     if is_("dropout mask not applied"):
@@ -118,10 +120,10 @@ def gradients(t, o, *mistakes):
     delta = (dO * context).sum(-1, keepdims=True)
     if is_("row sums of its own weights"):
         delta = (P * dP).sum(-1, keepdims=True)
-    dx = P * dP if is_("no row sums") else P * (dP - delta)
+    dx = P * (dP - delta * F32(0 if is_("no row sums") else 2 if is_("row sums twice") else -1 if is_("row sums added") else 1))
     power = 1 if is_("softcap derivative not squared") else 2
     ds = dx * (1 - (y / F32(o["softcap"])) ** power) if "softcap" in o and not is_("no derivative of the softcap") else dx
-    scale = F32(D ** -1 if is_("scale 1/D in both passes") else D ** -.5)
+    scale = F32(D ** -1 if is_("scale 1/D in both passes") or is_("scale 1/D") else D ** -.5)
     of_head_scale = (ds * scale * (q @ k.swapaxes(-1, -2))).sum((0, 2, 3))
     if "head_scale" in t:
         ds = ds * t["head_scale"][:, None, None]
@@ -174,6 +176,10 @@ QK, QKV, KV = ["grad_Q", "grad_K"], ["grad_Q", "grad_K", "grad_V"], ["grad_K", "
 MISTAKES = [
     (["causal"], ["no row sums"], QK, "backward.row_sums_dropped", "dS = P * dP"),
     (["softcap", "sinks", "mask"], ["no row sums"], QK, "backward.row_sums_dropped", "delta"),
+    (["causal"], ["row sums twice"], QK, "backward.row_sums_twice", "dS = P * (dP - 2 delta)"),
+    (["softcap", "mask"], ["row sums added"], QK, "backward.row_sums_added", "dS = P * (dP + delta)"),
+    (["causal", "softcap"], ["weights not divided by their sum"], QKV, "backward.maximum_as_logsumexp", "exp(score - maximum)"),
+    (["causal"], ["scale 1/D"], QKV, "backward.scale.1/D", "--scale 0.0625, 1/16 in the backward pass only"),
     (["causal"], ["no causal mask"], QKV, "backward.causal.dropped", "without --causal in the backward pass only"),
     (["causal", "rotary"], ["no causal mask"], QKV, "backward.causal.dropped", "backward pass only"),
     (["causal"], ["no causal mask", "row sums of its own weights"], QK, "backward.causal.dropped_with_row_sums",

@@ -120,6 +120,18 @@ def test_online_softmax_without_rescaling(tmp_path, block):
     assert [finding["id"] for finding in report["diagnosis"]] == [f"softmax.sums_not_rescaled_{block}"]
 
 
+@pytest.mark.parametrize("window, name", [((12, 12), "symmetric"), ((5, 12), "swapped"), ((12, 9), "other_right")])
+def test_window_with_another_right_side(tmp_path, window, name):
+    tensors = plain_job(L=64)
+    distance = np.arange(64)[:, None] - np.arange(64)
+    visible = (distance <= window[0]) & (distance >= -window[1])
+    scores = np.where(visible, tensors["Q"] @ tensors["K"].swapaxes(-1, -2) / 4, -np.inf)
+    weights = np.exp(scores)
+    wrong = weights / weights.sum(-1, keepdims=True) @ tensors["V"]
+    report, _ = diagnosed(tmp_path, tensors, {"window": [12, 5]}, "f32", wrong)
+    assert [finding["id"] for finding in report["diagnosis"]] == [f"window.{name}"]
+
+
 @pytest.mark.parametrize("empty", ["zero", "nan", "uniform"])
 def test_queries_that_see_no_key_because_of_the_mistake(tmp_path, empty):
     """The job does not say what their results are: kernels return zeros, NaN or the mean of the values."""

@@ -144,6 +144,12 @@ def forward(tensors, options, dtype, *mistakes, arithmetic="", empty="zero"):
     i, rotary, base = np.arange(L), options.get("rotary"), None
     if is_("queries viewed as heads"):
         q = q.transpose(0, 2, 1, 3).reshape(B, H, L, D)
+    viewed = lambda x: x.transpose(0, 2, 1, 3).reshape(x.shape)
+    read_as_rows = lambda x: x.reshape(x.shape[0], x.shape[2], x.shape[1], D).transpose(0, 2, 1, 3)
+    for how, f in ("viewed as heads", viewed), ("read as rows", read_as_rows):
+        q = f(q) if is_(f"queries {how}") and f is read_as_rows else q
+        k = f(k) if is_(f"keys {how}") or is_(f"keys and values {how}") else k
+        v = f(v) if is_(f"values {how}") or is_(f"keys and values {how}") else v
     if is_("all viewed as heads"):
         q, k, v = (x.transpose(0, 2, 1, 3).reshape(x.shape) for x in (q, k, v))
     if options.get("qk_norm") and not is_("norm dropped"):
@@ -287,6 +293,11 @@ def forward(tensors, options, dtype, *mistakes, arithmetic="", empty="zero"):
         else:
             if is_("a third of the keys as a prefix"):
                 before = S // 3
+            block = (i[:, None] + offset) // 32 * 32
+            if is_("causal to the end of blocks of 32"):
+                before = block + 32
+            if is_("blocks of 32 on the diagonal missing"):
+                visible &= np.arange(S) < block
             visible &= (d + shift >= 0) | (np.arange(S) < before)
     if "mask" in t and not is_("mask dropped") and not is_("mask added as numbers"):
         mask = t["mask"].T if is_("mask transposed") else t["mask"]
@@ -346,13 +357,17 @@ def forward(tensors, options, dtype, *mistakes, arithmetic="", empty="zero"):
     m = np.where(np.isfinite(m), m, 0)
     if sink is not None and not is_("sink not shifted"):
         m = np.maximum(m, sink)
-    if is_("sums not rescaled") or is_("context not rescaled") or is_("divisor not rescaled"):
+    from_sink = any(m.endswith("rescaled from the sink") for m in mistakes)
+    if from_sink or any(m.endswith("not rescaled") for m in mistakes):
+        lacks = lambda what: is_(f"{what} not rescaled") or is_(f"{what} not rescaled from the sink")
         largest = np.maximum.accumulate(hidden, -1)[..., np.minimum(np.arange(S) // 32 * 32 + 31, S - 1)]
-        e = np.exp(hidden - np.where(np.isfinite(largest), largest, 0))
-        total = (e if is_("sums not rescaled") else np.exp(hidden - m)).sum(-1, keepdims=True)
-        if is_("divisor not rescaled"):
-            e, total = np.exp(hidden - m), e.sum(-1, keepdims=True)
-        return store((e / np.where(total > 0, total, 1)) @ v), None
+        largest = np.maximum(largest, sink) if from_sink else largest
+        largest = np.where(np.isfinite(largest), largest, 0)
+        early, last = np.exp(hidden - largest), np.exp(hidden - largest[..., -1:])
+        of_sink = F32(0) if sink is None else np.exp(sink - largest[..., -1:])
+        total = (last if lacks("context") else early).sum(-1, keepdims=True)
+        total = total + (F32(1) if from_sink and not lacks("context") else of_sink)
+        return store(((last if lacks("divisor") else early) / np.where(total > 0, total, 1)) @ v), None
     e = np.exp(hidden - m)
     if is_("mask after the softmax"):
         total = e.sum(-1, keepdims=True)
@@ -409,6 +424,10 @@ def forward(tensors, options, dtype, *mistakes, arithmetic="", empty="zero"):
     return store(context), lse.astype(F32)
 
 
+def keys_of(tensors):
+    return sum(tensors[name].shape[2] for name in ("K", "past_K") if name in tensors)
+
+
 def hides_keys(tensors, options):
     return bool(options.get("causal") or "mask" in tensors or "key_lengths" in tensors)
 
@@ -441,7 +460,7 @@ MISTAKES = {
     "chunks": (lambda t, o: "window" in o and "key_lengths" not in t, {"window.chunks"}),
     "chunks of left": (lambda t, o: "window" in o, {"window.chunks_of_left"}),
     "window added": (lambda t, o: o.get("causal") and "window" not in o, {"window.added"}),
-    "causal in the last 64 keys only": (lambda t, o: o.get("causal") and "window" not in o and sum(t[n].shape[2] for n in ("K", "past_K") if n in t) > 64, {f"causal.last_{n}_keys_only" for n in (16, 32, 64, 128)}),
+    "causal in the last 64 keys only": (lambda t, o: o.get("causal") and "window" not in o and keys_of(t) > 64, {f"causal.last_{n}_keys_only" for n in (16, 32, 64, 128)}),
     "first 4 keys beside the window": (lambda t, o: "window" in o, {"window.first_keys"}),
     "first 11 keys beside the window": (lambda t, o: "window" in o, {"window.first_keys"}),
     "a third of the keys as a prefix": (lambda t, o: o.get("causal") and "window" not in o and t["Q"].shape[2] == t["K"].shape[2], {"causal.prefix"}),
@@ -452,6 +471,13 @@ MISTAKES = {
     "heads reversed": (lambda t, o: t["K"].shape[1] > 1, {"heads.kv_reversed"}),
     "queries viewed as heads": (lambda t, o: t["Q"].shape[1] > 1, {"heads.queries_viewed", "heads.queries_viewed_before_rotary"}),
     "all viewed as heads": (lambda t, o: t["K"].shape[1] > 1 and "past_K" not in t, {"heads.viewed", "heads.viewed_before_rotary"}),
+    **{f"{name} {how}": (lambda t, o: t["K"].shape[1] > 1 and "past_K" not in t and t["K"].shape[1] != t["K"].shape[2]
+                         and not {"rotary", "qk_norm"} & set(o), {f"heads.{name.replace(' and ', '_')}_{id}"})
+       for name in ("keys", "values", "keys and values") for how, id in (("viewed as heads", "viewed"), ("read as rows", "as_rows"))},
+    "queries read as rows": (lambda t, o: t["Q"].shape[1] > 1 and t["Q"].shape[1] != t["Q"].shape[2]
+                             and not {"rotary", "qk_norm"} & set(o), {"heads.queries_as_rows"}),
+    "causal to the end of blocks of 32": (lambda t, o: o.get("causal") and keys_of(t) > 32, {"causal.to_end_of_block_32"}),
+    "blocks of 32 on the diagonal missing": (lambda t, o: o.get("causal") and keys_of(t) > 32, {"causal.without_own_block_32"}),
     "batch item 0 for all": (lambda t, o: t["Q"].shape[0] > 1, {"heads.batch_item_0"}),
     **{f"{name} of batch item 0": (lambda t, o: t["Q"].shape[0] > 1, {f"heads.{name}_of_batch_item_0"})
        for name in ("keys", "values", "queries")},
@@ -502,9 +528,9 @@ MISTAKES = {
     "mask transposed": (lambda t, o: "mask" in t, {"mask.transposed"}),
     "mask added as numbers": (lambda t, o: "mask" in t, {"mask.added_as_numbers"}),
     "key lengths ignored": (lambda t, o: "key_lengths" in t, {"mask.key_lengths_dropped"}),
-    "sums not rescaled": (lambda t, o: "sinks" not in t and "dropout_mask" not in t and sum(t[n].shape[2] for n in ("K", "past_K") if n in t) > 32, {"softmax.sums_not_rescaled_32"}),
-    "context not rescaled": (lambda t, o: "sinks" not in t and "dropout_mask" not in t and sum(t[n].shape[2] for n in ("K", "past_K") if n in t) > 32, {"softmax.context_not_rescaled_32"}),
-    "divisor not rescaled": (lambda t, o: "sinks" not in t and "dropout_mask" not in t and sum(t[n].shape[2] for n in ("K", "past_K") if n in t) > 32, {"softmax.divisor_not_rescaled_32"}),
+    **{f"{what} not rescaled{start}": (lambda t, o, start=start: "dropout_mask" not in t and keys_of(t) > 32 and (not start or "sinks" in t),
+                                       {f"softmax.{what}_not_rescaled_{'from_sink_' if start else ''}32"})
+       for what in ("sums", "context", "divisor") for start in ("", " from the sink")},
     "softcap after the mask": (lambda t, o: "softcap" in o and ("mask" in t or o.get("causal")) and "bias" not in t and "alibi_slopes" not in t, {"softcap.of_hidden"}),
     "last page as stored": (lambda t, o: "key_lengths" in t and (t["key_lengths"] % 16).any(), {"cache.stored_tail_16", "cache.stored_tail_8", "mask.key_lengths_dropped"}),
     "bias dropped": (lambda t, o: "bias" in t, {"bias.dropped"}),

@@ -75,6 +75,24 @@ def test_right_results_are_within_the_bound(tmp_path):
     assert "1 of 1 tensor passes" in compare(tmp_path, job, context(job), v_type="e4m3")
 
 
+@pytest.mark.parametrize("name", ["K", "V"])
+def test_scales_of_batch_item_0_for_all(tmp_path, name):
+    """Scales of each head, of two batch items."""
+    rng = np.random.default_rng(4)
+    Q = rng.standard_normal((2, H, L, D))
+    K, V = (rng.integers(0, 0x70, (2, G, S, D)).astype("u1") for _ in range(2))
+    scales = rng.random((2, 2, G)) * 0.01 + 0.005
+    scaled = lambda x, scale: e4m3(x) * scale[..., None, None]
+    first = lambda of, scale: np.repeat(scale[:1], 2, 0) if of == name else scale
+    wrong = [attention(*parts) for parts in zip(Q, scaled(K, first("K", scales[0])), scaled(V, first("V", scales[1])))]
+    np.savez(tmp_path / "j.npz", Q=Q, K=K, V=V, k_scale=scales[0], v_scale=scales[1])
+    np.save(tmp_path / "mine.npy", np.array(wrong))
+    tensors = ["Q", "K", "V", "k_scale", "v_scale"]
+    (tmp_path / "job.json").write_text(json.dumps({x: f"j.npz#{x}" for x in tensors} | {"k_type": "e4m3", "v_type": "e4m3"}))
+    text = attn("compare", "mine.npy", "--reference", "job.json", cwd=tmp_path).stdout.decode()
+    assert f"agrees with {name.lower()}_scale of batch item 0 for all items" in text, text
+
+
 def test_swapped_scales(tmp_path):
     job = make()
     job["v_scale"] = np.array([0.03, 0.002])

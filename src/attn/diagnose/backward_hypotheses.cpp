@@ -37,7 +37,10 @@ std::vector<BackwardRow> backward_rows(bool are_of_delta) {
   };
   return {
     {"backward.row_sums_dropped", {C::no_row_sums}, is_any, "dS = P * dP, without the row sums delta"},
+    {"backward.row_sums_twice", {C::double_row_sums}, is_any, "dS = P * (dP - 2 delta)"},
+    {"backward.row_sums_added", {C::added_row_sums}, is_any, "dS = P * (dP + delta)"},
     {"backward.not_normalised", {C::no_logsumexp}, is_any, "weights exp(score) in the backward pass, not divided by their sum"},
+    {"backward.maximum_as_logsumexp", {C::maximum_as_logsumexp}, is_any, "weights exp(score - maximum) in the backward pass, not divided by their sum"},
     {"backward.logsumexp_as_base_2", {C::logsumexp_as_base_2}, is_any, "the natural logsumexp taken for one of base 2 in the backward pass"},
     {"backward.logsumexp_from_base_2", {C::logsumexp_from_base_2}, is_any, "the logsumexp of base 2 taken for a natural one in the backward pass"},
     {"backward.dQ_unscaled", {C::unscaled_dQ}, is_scaled, "dQ without the scale"},
@@ -122,7 +125,7 @@ Hypotheses gradient_hypotheses(const Request& of) {
     if (!keeps_operands(hypothesis)) continue;
     for (const Pass pass :
          {Pass::both, Pass::both_chained, Pass::backward, Pass::backward_with_row_sums}) {
-      if (pass != Pass::both && hypothesis.group() == "scale") continue;
+      if (pass == Pass::backward_with_row_sums && hypothesis.group() == "scale") continue;
       if (pass == Pass::both_chained && !(of_sinks && scales_sinks(hypothesis))) continue;
       // delta is the row sums, and without dropout those of both passes.
       if (is_delta && (pass == Pass::backward_with_row_sums ||

@@ -369,7 +369,10 @@ class BackwardPass::Ops : public GradOps {
     if (sums.wants_sinks) add_sink(logsumexp, rows, of_lse, i, sums);
     if (!sums.wants_scores() && !sums.wants_values) return;
     change(logsumexp);
+    if (has(Change::maximum_as_logsumexp)) logsumexp = largest_of_rows(in, of);
     if (has(Change::no_row_sums)) rows = Tensor(DType::f64, rows.shape());
+    if (has(Change::double_row_sums)) rows = times(std::move(rows), 2);
+    if (has(Change::added_row_sums)) rows = times(std::move(rows), -1);
     OfHead result = is_for_kernels(in, sums)
                         ? with_kernels(in, of, g, logsumexp, rows, of_lse, i, sums)
                         : with_matrices(in, of, g, logsumexp, rows, of_lse, i, sums);
@@ -384,6 +387,21 @@ class BackwardPass::Ops : public GradOps {
       if (has(change))
         for (double& x : logsumexp.mutable_data<double>())
           if (std::isfinite(x)) x *= factor;
+  }
+
+  /// Of scores / temperature, (1, 1, R). `in` is that of the head.
+  static Tensor largest_of_rows(const Inputs& in, const HeadOperands& of) {
+    Tensor largest(DType::f64, {1, 1, in.rows.size()});
+    for_rows(in, [&](std::size_t first, std::size_t count) {
+      const HeadScores scores(in, of, first, count);
+      const auto x = scores.masked.data<double>();
+      for (std::size_t row = 0; row < count && in.S > 0; ++row) {
+        const auto of_row = x.subspan(row * in.S, in.S);
+        largest.mutable_data<double>()[first + row] =
+            *std::max_element(of_row.begin(), of_row.end()) / in.options.temperature;
+      }
+    });
+    return largest;
   }
 
   bool is_for_kernels(const Inputs& in, const Sums& sums) const {

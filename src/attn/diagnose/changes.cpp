@@ -216,6 +216,14 @@ Tensor viewed_as_heads(const Tensor& x) {
   });
 }
 
+Tensor viewed_as_rows(const Tensor& x) {
+  const std::size_t H = x.shape()[1], N = x.shape()[2];
+  return reordered(x, x.shape()[3], [&](std::size_t row) {
+    const std::size_t in_item = row % (H * N), h = in_item / N, n = in_item % N;
+    return row - in_item + n * H + h;
+  });
+}
+
 Found with_product(Variant& variant, Input input, double factor, const std::string& kernel) {
   const Tensor* x = variant.find(input);
   if (x == nullptr || factor == 1) return std::nullopt;

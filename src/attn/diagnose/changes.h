@@ -87,6 +87,8 @@ Tensor transposed_memory(const Tensor& x);
 
 /// The memory of x (B, N, heads, D) read as (B, heads, N, D).
 Tensor viewed_as_heads(const Tensor& x);
+/// The memory of x (B, heads, N, D) read as (B, N, heads, D).
+Tensor viewed_as_rows(const Tensor& x);
 
 /// Hides the keys j of batch item b for which hidden(b, j), in addition to those hidden by the
 /// variant.

@@ -110,13 +110,21 @@ void add_value_of_key_0(Evaluated& context, const Variant& variant, const Inputs
   }
 }
 
-/// Replaces masked scores (B, H, rows, S) by the weights of an online softmax.
+/// Replaces masked scores (B, H, rows, S) by the weights of an online softmax, which counts sinks
+/// first or last.
 void replace_by_weights(Tensor& scores, const Variant& variant) {
   const auto all = scores.mutable_data<double>();
-  const std::size_t S = scores.shape().back();
+  const Shape& shape = scores.shape();
+  const std::size_t S = shape.back();
+  const Tensor* given = variant.find(Input::sinks);
+  const Tensor sinks = given != nullptr ? cast(*given, DType::f64) : Tensor();
   for (std::size_t from = 0; from < all.size(); from += S) {
     const auto row = all.subspan(from, S);
-    double largest = -HUGE_VAL, total = 0, rescaled = 0;
+    const double sink =
+        given != nullptr ? sinks.data<double>()[from / (shape[2] * S) % shape[1]] : -HUGE_VAL;
+    const bool starts_at_sink = variant.starts_at_sink && std::isfinite(sink);
+    double largest = starts_at_sink ? sink : -HUGE_VAL, total = starts_at_sink ? 1 : 0,
+           rescaled = total;
     std::vector<double> of_blocks;
     for (std::size_t j = 0; j < S; ++j) {
       if (j % variant.block == 0) {
@@ -132,7 +140,9 @@ void replace_by_weights(Tensor& scores, const Variant& variant) {
     if (variant.row_change == RowChange::divisor_not_rescaled)
       for (std::size_t j = 0; j < S; ++j)
         if (row[j] > 0) row[j] *= std::exp(of_blocks[j / variant.block] - largest);
-    const double divisor = variant.row_change == RowChange::context_not_rescaled ? rescaled : total;
+    const double divisor =
+        (variant.row_change == RowChange::context_not_rescaled ? rescaled : total) +
+        (starts_at_sink ? 0 : std::exp(sink - largest));
     if (divisor > 0)
       for (double& weight : row) weight /= divisor;
   }

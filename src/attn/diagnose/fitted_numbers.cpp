@@ -141,6 +141,9 @@ void FittedNumbers::test_masks() {
                      keys = static_cast<std::int64_t>(sample_.in().P + sample_.in().N);
   if (!test("window.other", left, left / 4, with_other_window) && given >= 0)
     test("window.other", given + 1, std::min(8 * (given + 1), keys), with_other_window);
+  if (const std::int64_t right = sample_.in().options.window.right; right >= 0)
+    if (!test("window.other_right", right + 1, std::min(8 * (right + 1), keys), with_other_right))
+      test("window.other_right", right - 1, right / 8, with_other_right);
   test("window.first_keys", 1, kMostKeys, with_first_keys);
   const std::int64_t prefix = *offset + static_cast<std::int64_t>(queries.back()) + 2;
   test("causal.prefix", prefix, std::min(2 * prefix, keys), with_prefix);

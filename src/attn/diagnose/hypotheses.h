@@ -76,6 +76,9 @@ Found with_added_window(Variant& variant, const Inputs& in, std::int64_t left);
 /// The variant whose window has another number of keys before the query, for the same stage.
 Found with_other_window(Variant& variant, const Inputs& in, std::int64_t left);
 
+/// The same for the keys after the query, of a job that is not causal.
+Found with_other_right(Variant& variant, const Inputs& in, std::int64_t right);
+
 /// The causal variant with a window, in which the first `count` keys are visible to all later
 /// queries.
 Found with_first_keys(Variant& variant, const Inputs& in, std::int64_t count);
@@ -106,8 +109,9 @@ Hypotheses mask_hypotheses();
 Hypotheses head_hypotheses();     // operand_hypotheses.cpp
 Hypotheses operand_hypotheses();  // which queries, keys and values are read
 Hypotheses cache_hypotheses();
-Hypotheses sink_hypotheses();     // softmax_hypotheses.cpp
-Hypotheses softmax_hypotheses();  // softmax, dropout, logsumexp
+Hypotheses sink_hypotheses();       // softmax_hypotheses.cpp
+Hypotheses softmax_hypotheses();    // softmax, dropout
+Hypotheses logsumexp_hypotheses();  // softmax_hypotheses.cpp
 
 /// Which slots of pages that have keys hold NaN behind the last key of a sequence: a line of text,
 /// or "" if none does, or the job has no pages, or packed sequences.

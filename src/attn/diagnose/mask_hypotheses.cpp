@@ -86,6 +86,23 @@ VariantChange last_keys_only(std::int64_t size) {
   };
 }
 
+/// Each query sees the keys before its block of `size`, and all of this block or none.
+VariantChange causal_by_blocks(std::int64_t size, bool sees_own) {
+  return [=](Variant& variant, const Inputs& in) -> Found {
+    const auto keys = static_cast<std::int64_t>(in.P + in.N);
+    const std::int64_t left = in.options.window.left;
+    if (!is_causal(in) || keys <= size) return std::nullopt;
+    return with_seen_keys(
+        variant, in,
+        sees_own ? "the causal mask not applied in blocks of " + in_words(size) + " on the diagonal"
+                 : "blocks of " + in_words(size) + " keys on the diagonal missing",
+        "", [&](std::int64_t position, std::int64_t j) {
+          const std::int64_t block = position / size * size;
+          return j < (sees_own ? block + size : block) && (left < 0 || j + left >= position);
+        });
+  };
+}
+
 /// Each query sees the keys of its own chunk.
 Found with_chunks(Variant& variant, const Inputs& in, std::int64_t size) {
   const std::optional<std::int64_t> offset = common_offset(in);
@@ -230,6 +247,13 @@ Found with_other_window(Variant& variant, const Inputs& in, std::int64_t left) {
   return with_window(variant, in, {left, window.right});
 }
 
+Found with_other_right(Variant& variant, const Inputs& in, std::int64_t right) {
+  const Window& window = in.options.window;
+  if (window.right < 0 || in.options.causal || right < 0 || right == window.right)
+    return std::nullopt;
+  return with_window(variant, in, {window.left, right});
+}
+
 Found with_first_keys(Variant& variant, const Inputs& in, std::int64_t count) {
   const Window& window = in.options.window;
   if (window.left < 0 || !is_causal(in) || count < 1) return std::nullopt;
@@ -329,6 +353,14 @@ Hypotheses causal_hypotheses() {
        [](Variant& p, const Inputs& in) { return inverted_causality(p, in, false); }},
       {"causal.inverted_with_own", kAttention,
        [](Variant& p, const Inputs& in) { return inverted_causality(p, in, true); }},
+      {"causal.to_end_of_block_16", kAttention, causal_by_blocks(16, true)},
+      {"causal.to_end_of_block_32", kAttention, causal_by_blocks(32, true)},
+      {"causal.to_end_of_block_64", kAttention, causal_by_blocks(64, true)},
+      {"causal.to_end_of_block_128", kAttention, causal_by_blocks(128, true)},
+      {"causal.without_own_block_16", kAttention, causal_by_blocks(16, false)},
+      {"causal.without_own_block_32", kAttention, causal_by_blocks(32, false)},
+      {"causal.without_own_block_64", kAttention, causal_by_blocks(64, false)},
+      {"causal.without_own_block_128", kAttention, causal_by_blocks(128, false)},
       {"causal.last_16_keys_only", kAttention, last_keys_only(16)},
       {"causal.last_32_keys_only", kAttention, last_keys_only(32)},
       {"causal.last_64_keys_only", kAttention, last_keys_only(64)},
@@ -391,9 +423,15 @@ Hypotheses causal_hypotheses() {
       {"window.symmetric", kAttention,
        [](Variant& p, const Inputs& in) {
          const Window& w = in.options.window;
-         if (w.left < 1 || !is_causal(in)) return Found();
+         if (w.left < 1 || (!is_causal(in) && (w.right < 0 || w.left == w.right))) return Found();
          p.options.causal = false;
          return with_window(p, in, {w.left, w.left}, in.options.causal ? " without --causal" : "");
+       }},
+      {"window.swapped", kAttention,
+       [](Variant& p, const Inputs& in) {
+         const Window& w = in.options.window;
+         if (is_causal(in) || w.left < 0 || w.right < 0 || w.left == w.right) return Found();
+         return with_window(p, in, {w.right, w.left});
        }},
       {"window.right_dropped", kAttention,
        [](Variant& p, const Inputs& in) {

@@ -50,6 +50,22 @@ Found of_item_0(Variant& variant, const Inputs& in, std::initializer_list<Input>
   return words(what + " of batch item 0 for all items");
 }
 
+/// These inputs read in the other order of rows and heads.
+VariantChange in_other_layout(const std::vector<Input>& inputs, const std::string& what,
+                              Tensor (*viewed)(const Tensor&) = viewed_as_heads) {
+  return [=](Variant& variant, const Inputs& in) -> Found {
+    for (const Input input : inputs) {
+      const Shape& shape = variant.find(input)->shape();
+      if (shape[1] < 2 || shape[2] < 2 || (input != Input::Q && in.P > 0)) return std::nullopt;
+      if (viewed == viewed_as_rows && shape[1] == shape[2]) return std::nullopt;  // the same
+      variant.set(input, viewed(*variant.find(input)));
+    }
+    return words(what + (viewed == viewed_as_heads
+                             ? " of shape (B, L, H, D) read as (B, H, L, D)"
+                             : " of shape (B, H, L, D) read as (B, L, H, D)"));
+  };
+}
+
 }  // namespace
 
 Hypotheses head_hypotheses() {
@@ -89,26 +105,18 @@ Hypotheses head_hypotheses() {
                          : with_kv_heads(p, in, next_head, next_head,
                                          "the next key/value head for each query head", "");
        }},
-      {"heads.viewed", kAllHeads,
-       [](Variant& p, const Inputs& in) -> Found {
-         if (in.G < 2 || in.P > 0) return std::nullopt;
-         for (const Input input : {Input::Q, Input::K, Input::V})
-           p.set(input, viewed_as_heads(*p.find(input)));
-         return words("Q, K and V of shape (B, L, H, D) read as (B, H, L, D)");
-       }},
-      {"heads.queries_viewed", kAllHeads,
-       [](Variant& p, const Inputs& in) -> Found {
-         if (in.H < 2 || in.L < 2) return std::nullopt;
-         p.set(Input::Q, viewed_as_heads(*p.find(Input::Q)));
-         return words("Q of shape (B, L, H, D) read as (B, H, L, D)");
-       }},
-      {"heads.keys_values_viewed", kAllHeads,
-       [](Variant& p, const Inputs& in) -> Found {
-         if (in.G < 2 || in.P > 0) return std::nullopt;
-         for (const Input input : {Input::K, Input::V})
-           p.set(input, viewed_as_heads(*p.find(input)));
-         return words("K and V of shape (B, L, H, D) read as (B, H, L, D)");
-       }},
+      {"heads.viewed", kAllHeads, in_other_layout({Input::Q, Input::K, Input::V}, "Q, K and V")},
+      {"heads.queries_viewed", kAllHeads, in_other_layout({Input::Q}, "Q")},
+      {"heads.keys_values_viewed", kAllHeads, in_other_layout({Input::K, Input::V}, "K and V")},
+      {"heads.keys_viewed", kAllHeads, in_other_layout({Input::K}, "K")},
+      {"heads.values_viewed", kAllHeads, in_other_layout({Input::V}, "V")},
+      {"heads.as_rows", kAllHeads,
+       in_other_layout({Input::Q, Input::K, Input::V}, "Q, K and V", viewed_as_rows)},
+      {"heads.queries_as_rows", kAllHeads, in_other_layout({Input::Q}, "Q", viewed_as_rows)},
+      {"heads.keys_values_as_rows", kAllHeads,
+       in_other_layout({Input::K, Input::V}, "K and V", viewed_as_rows)},
+      {"heads.keys_as_rows", kAllHeads, in_other_layout({Input::K}, "K", viewed_as_rows)},
+      {"heads.values_as_rows", kAllHeads, in_other_layout({Input::V}, "V", viewed_as_rows)},
       {"heads.batch_item_0", kAllHeads,
        [](Variant& p, const Inputs& in) {
          return of_item_0(p, in, {Input::K, Input::past_K, Input::V, Input::past_V},

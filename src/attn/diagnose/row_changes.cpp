@@ -12,13 +12,11 @@ constexpr unsigned kTemperature1 = 1U << 1;
 constexpr unsigned kSoftmaxOfRows = 1U << 2;  ///< not of the whole matrix
 constexpr unsigned kNoAddedKeys = 1U << 3;    ///< none such as bias_K, but at least one key
 constexpr unsigned kSinks = 1U << 4;
-constexpr unsigned kNoSinks = 1U << 5;
-constexpr unsigned kNoDropout = 1U << 6;
-constexpr unsigned kNoGate = 1U << 7;
+constexpr unsigned kNoDropout = 1U << 5;
+constexpr unsigned kNoGate = 1U << 6;
 
-constexpr unsigned kOnline =
-    kSoftmax | kTemperature1 | kSoftmaxOfRows | kNoAddedKeys | kNoSinks | kNoDropout | kNoGate;
 constexpr unsigned kHidden = kSoftmax | kTemperature1 | kSoftmaxOfRows | kNoAddedKeys | kNoGate;
+constexpr unsigned kOnline = kHidden | kNoDropout;
 
 struct ChangeRow {
   RowChange change;
@@ -27,7 +25,7 @@ struct ChangeRow {
 };
 
 constexpr ChangeRow kRowChanges[] = {
-    {RowChange::none, RowChangeKind::none, kHidden | kNoDropout},
+    {RowChange::none, RowChangeKind::none, kOnline},
     {RowChange::times_sum, RowChangeKind::factor, kSoftmax},
     {RowChange::times_shifted_sum, RowChangeKind::factor, kSoftmax},
     {RowChange::over_all_keys, RowChangeKind::factor, kSoftmax},
@@ -65,7 +63,6 @@ bool may_change_rows(RowChange change, const Variant& variant, const Inputs& in)
   meet(kSoftmaxOfRows, options.softmax_axis == SoftmaxAxis::keys);
   meet(kNoAddedKeys, in.E == 0 && in.S > 0);
   meet(kSinks, variant.has(Input::sinks));
-  meet(kNoSinks, !variant.has(Input::sinks));
   meet(kNoDropout, !variant.has(Input::dropout_mask));
   meet(kNoGate, !variant.has(Input::gate) && !variant.has(Input::W_gate));
   return (row_of(change).needs & ~met) == 0;

@@ -160,11 +160,18 @@ struct Subject {
 
   Subject(const Variant& given, Output tested, const Precision* of_bounds)
       : base(given), output(tested), precision(of_bounds), blocks(blocks_of_queries(base.in)) {
-    InputErrors known;
     for (const auto& block : blocks) {
-      right.push_back(evaluate(base.attention, output, block, precision, &known));
+      right.push_back(evaluate(base.attention, output, block, nullptr));
+      if (precision != nullptr) right.back().bounds = bounds_of(block);
       queries += block.size();
     }
+  }
+
+  /// The bounds of attn compare: also those of projections, norms and rotary positions.
+  std::optional<Tensor> bounds_of(const std::vector<std::size_t>& rows) const {
+    Variant given = base.given;
+    given.options.rows = {rows.begin(), rows.end()};
+    return evaluate_given(given, output, precision).bounds;
   }
 
   /// The result for all sampled queries.

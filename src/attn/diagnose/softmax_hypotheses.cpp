@@ -41,14 +41,31 @@ Found softmax_over_matrix(Variant& variant, const Inputs& in) {
 }
 
 /// An online softmax that does not rescale what it summed before the maximum grew.
-VariantChange not_rescaled(RowChange change, const std::string& what, std::size_t block) {
-  return [=](Variant& variant, const Inputs& in) -> Found {
-    if (in.S <= block) return std::nullopt;
-    variant.block = block;
-    return with_row_change(variant, in, change,
-                           "an online softmax in blocks of " + in_words(block) +
-                               " keys that does not rescale " + what + " of earlier blocks");
+void add_not_rescaled(Hypotheses& all) {
+  struct OnlineKind {
+    RowChange change;
+    const char *id, *what;
   };
+  constexpr OnlineKind kinds[] = {
+      {RowChange::sums_not_rescaled, "sums", "the sums"},
+      {RowChange::context_not_rescaled, "context", "the context"},
+      {RowChange::divisor_not_rescaled, "divisor", "the sum of the weights"},
+  };
+  for (const bool starts_at_sink : {false, true})
+    for (const OnlineKind& kind : kinds)
+      for (const std::size_t block : {16, 32, 64, 128})
+        all.push_back({"softmax." + std::string(kind.id) + "_not_rescaled_" +
+                           (starts_at_sink ? "from_sink_" : "") + in_words(block),
+                       kAttention, [=](Variant& variant, const Inputs& in) -> Found {
+                         if (in.S <= block || (starts_at_sink && !variant.has(Input::sinks)))
+                           return std::nullopt;
+                         variant.block = block, variant.starts_at_sink = starts_at_sink;
+                         return with_row_change(
+                             variant, in, kind.change,
+                             "an online softmax in blocks of " + in_words(block) +
+                                 " keys that does not rescale " + kind.what + " of earlier blocks" +
+                                 (starts_at_sink ? ", and starts with the sink as maximum" : ""));
+                       }});
 }
 
 /// The weights of each key sum to 1.
@@ -149,7 +166,7 @@ Hypotheses sink_hypotheses() {
 }
 
 Hypotheses softmax_hypotheses() {
-  return {
+  Hypotheses all = {
       {"dropout.not_divided", kAttention,
        [](Variant& p, const Inputs& in) -> Found {
          if (!p.has(Input::dropout_mask) || in.options.dropout_p.value_or(0) == 0)
@@ -187,30 +204,6 @@ Hypotheses softmax_hypotheses() {
          if (!hides_keys(p, in)) return std::nullopt;
          return with_row_change(p, in, RowChange::twice_masked, "the softmax applied twice");
        }},
-      {"softmax.sums_not_rescaled_16", kAttention,
-       not_rescaled(RowChange::sums_not_rescaled, "the sums", 16)},
-      {"softmax.sums_not_rescaled_32", kAttention,
-       not_rescaled(RowChange::sums_not_rescaled, "the sums", 32)},
-      {"softmax.sums_not_rescaled_64", kAttention,
-       not_rescaled(RowChange::sums_not_rescaled, "the sums", 64)},
-      {"softmax.sums_not_rescaled_128", kAttention,
-       not_rescaled(RowChange::sums_not_rescaled, "the sums", 128)},
-      {"softmax.context_not_rescaled_16", kAttention,
-       not_rescaled(RowChange::context_not_rescaled, "the context", 16)},
-      {"softmax.context_not_rescaled_32", kAttention,
-       not_rescaled(RowChange::context_not_rescaled, "the context", 32)},
-      {"softmax.context_not_rescaled_64", kAttention,
-       not_rescaled(RowChange::context_not_rescaled, "the context", 64)},
-      {"softmax.context_not_rescaled_128", kAttention,
-       not_rescaled(RowChange::context_not_rescaled, "the context", 128)},
-      {"softmax.divisor_not_rescaled_16", kAttention,
-       not_rescaled(RowChange::divisor_not_rescaled, "the sum of the weights", 16)},
-      {"softmax.divisor_not_rescaled_32", kAttention,
-       not_rescaled(RowChange::divisor_not_rescaled, "the sum of the weights", 32)},
-      {"softmax.divisor_not_rescaled_64", kAttention,
-       not_rescaled(RowChange::divisor_not_rescaled, "the sum of the weights", 64)},
-      {"softmax.divisor_not_rescaled_128", kAttention,
-       not_rescaled(RowChange::divisor_not_rescaled, "the sum of the weights", 128)},
       {"softmax.over_queries", kAllScores, softmax_over_queries},
       {"softmax.whole_matrix", kAllScores, softmax_over_matrix},
       {"softmax.none", kAttention,
@@ -232,7 +225,13 @@ Hypotheses softmax_hypotheses() {
          p.options.temperature = 1;
          return flag("without --temperature", in_words(in.options.temperature));
        }},
+  };
+  add_not_rescaled(all);
+  return all;
+}
 
+Hypotheses logsumexp_hypotheses() {
+  return {
       {"logsumexp.base", kAttention,
        [](Variant& p, const Inputs& in) -> Found {
          const bool natural = in.options.lse_base == std::numbers::e;

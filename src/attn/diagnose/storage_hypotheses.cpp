@@ -112,6 +112,19 @@ Found with_scale_of_first_key(Variant& variant, const Inputs& in, Input input) {
   return words(letter_of(input) + "_scale of the first key for all keys");
 }
 
+Found with_scale_of_first_item(Variant& variant, const Inputs&, Input input) {
+  const RowTable* table = table_of_stored(variant, input);
+  const std::size_t keys = table == nullptr ? 0 : table->keys;
+  const auto change = [&](RowFactors& factors) {
+    if (keys == 0 || factors.starts.size() <= keys) return false;
+    for (std::size_t i = keys; i < factors.starts.size(); ++i)
+      factors.starts[i] = factors.starts[i % keys];
+    return true;
+  };
+  if (!change_factors(variant, input, change)) return std::nullopt;
+  return words(letter_of(input) + "_scale of batch item 0 for all items");
+}
+
 Found without_zero_point(Variant& variant, const Inputs&, Input input) {
   const RowTable* given = table_of_stored(variant, input);
   if (given == nullptr || !given->factors || given->factors->zeros.empty()) return std::nullopt;
@@ -201,6 +214,8 @@ Hypotheses storage_hypotheses() {
   both("scales_head", with_scale_of_first_head);
   each({K, V}, "scale_key", with_scale_of_first_key);
   both("scales_key", with_scale_of_first_key);
+  each({K, V}, "scale_item", with_scale_of_first_item);
+  both("scales_item", with_scale_of_first_item);
   each({K, V}, "global_missing", without_global_scale);
   both("globals_missing", without_global_scale);
   each({K, V}, "any_missing", without_any_scale);

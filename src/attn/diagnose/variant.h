@@ -52,7 +52,10 @@ enum class BackwardChange {
   own_logsumexp,          ///< with `only`: the logsumexp of the variant
   own_row_sums,           ///< with `only`: row sums of the variant
   no_row_sums,            ///< dS = P dP
+  double_row_sums,        ///< dS = P (dP - 2 delta)
+  added_row_sums,         ///< dS = P (dP + delta)
   no_logsumexp,           ///< P = exp(x)
+  maximum_as_logsumexp,   ///< P = exp(x - the largest of the row)
   logsumexp_as_base_2,    ///< P = 2^(x log2(e) - logsumexp), with the natural one
   logsumexp_from_base_2,  ///< P = exp(x - logsumexp), with that of base 2
   no_softcap,             ///< without the derivative of the softcap
@@ -87,6 +90,7 @@ using BackwardChanges = std::set<BackwardChange>;
 struct Variant : AttentionArguments {
   RowChange row_change = RowChange::none;
   std::size_t block = 0;                ///< keys at a time, for an online softmax
+  bool starts_at_sink = false;          ///< its maximum, instead of at -inf
   std::optional<Tensor> of_heads = {};  ///< (B, H), added to the natural logsumexp of times_sum
   double of_hidden = 0;                 ///< a score or a term of it, for some changes
   Join join = Join::transposed;         ///< only of an attention_only()
