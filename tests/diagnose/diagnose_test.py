@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from diagnose.kernel import MISTAKES, forward, random_job
+from diagnose.kernel import MISTAKES, ROUND, forward, random_job
 from support.attn import ATTN, attn
 from support.diagnosed import diagnosed, write_job
 
@@ -73,6 +73,7 @@ def test_two_mistakes_of_one_job(tmp_path, seed, dtype, mistakes, ids):
 
 @pytest.mark.parametrize("dtype, arithmetic, name", [
     ("f16", "weights in bf16", "bf16"), ("f16", "sums in f16", "sums in f16"), ("f32", "weights in f16", "tf32"), ("f32", "tf32", "tf32"),
+    ("bf16", "scores in 16 bits", "scores in bf16"), ("f16", "scores in 16 bits", "scores in f16"),
     ("f16", "weights in e4m3", "exp(score - maximum) in e4m3"), ("bf16", "weights in e4m3", "in e4m3"),
     ("f32", "weights times 448 in e4m3", "exp(score - maximum) times 448 in e4m3")])
 def test_arithmetic_is_no_mistake(tmp_path, dtype, arithmetic, name):
@@ -82,6 +83,22 @@ def test_arithmetic_is_no_mistake(tmp_path, dtype, arithmetic, name):
     report, code = diagnosed(tmp_path, tensors, {}, dtype, out, "--diagnose")
     assert code == 1
     assert report["diagnosis"] == [] and name in report["arithmetic"]
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_errors_of_few_elements_are_those_of_sums(tmp_path, dtype):
+    """A context that is rounded after each block of keys."""
+    store = ROUND[dtype]
+    tensors = {name: store(x) for name, x in plain_job(B=2, H=4, L=256, D=32).items()}
+    weights = np.exp(tensors["Q"] @ tensors["K"].swapaxes(-1, -2) / 32 ** .5)
+    weights = store(weights / weights.sum(-1, keepdims=True))
+    out = np.zeros_like(tensors["V"])
+    for first in range(0, 256, 16):
+        keys = slice(first, first + 16)
+        out = store(out + weights[..., keys] @ tensors["V"][:, :, keys])
+    report, code = diagnosed(tmp_path, tensors, {}, dtype, out)
+    assert code == 1 and report["differing"] < out.size / 50
+    assert report["diagnosis"] == [] and f"sums in {dtype}" in report["arithmetic"]
 
 
 @pytest.mark.parametrize("mistake, where", [

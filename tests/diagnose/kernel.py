@@ -249,6 +249,8 @@ def forward(tensors, options, dtype, *mistakes, arithmetic="", empty="zero"):
     if is_("keys multiplied by their scale"):
         scale = scale * F32(2.6)
     s = scale * (q @ k.swapaxes(-1, -2))
+    if arithmetic == "scores in 16 bits":
+        s = store(scale * store(q @ k.swapaxes(-1, -2)))
     if is_("keys of each head multiplied by a scale"):
         s = s * (F32(.4) + F32(.35) * np.arange(H, dtype=F32))[:, None, None]
     cap = options.get("softcap")

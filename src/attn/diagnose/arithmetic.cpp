@@ -13,8 +13,9 @@
 namespace attn {
 namespace {
 
-/// Errors of rounding: nearly the largest of rows / the median.
-constexpr double kMostUneven = 12;
+/// Errors of rounding: nearly the largest of rows / the median, if most rows have an element
+/// outside of the bound, and if few have.
+constexpr double kMostUneven = 12, kMostUnevenOfFew = 6;
 
 /// Whether each row is that of a query or key, and not a sum over all of them, as in the
 /// gradients of parameters.
@@ -27,14 +28,13 @@ bool has_rows_of_tokens(const ComparedSample& sample) {
                      [](Axis axis) { return axis == Axis::N || axis == Axis::P; });
 }
 
-/// Whether rounding may cause the errors: nearly all rows are wrong, by about the same share of
+/// Whether rounding may cause the errors: those of nearly all rows are about the same share of
 /// their numbers. A mistake in some heads, items or rows is not like this, but in sums over all
 /// queries it may be.
 bool is_like_rounding(const ComparedSample& sample) {
   if (!has_rows_of_tokens(sample)) return false;
   const std::vector<double> errors = row_errors(sample.evidence());
   const auto wrong = std::count_if(errors.begin(), errors.end(), [](double x) { return x > 1; });
-  if (2 * static_cast<std::size_t>(wrong) < errors.size()) return false;
   std::vector<double> shares;  // of rows of each item and head
   for (const ComparedPart& part : sample.parts()) {
     const auto a = part.result.data<double>(), b = part.reference.data<double>();
@@ -50,7 +50,8 @@ bool is_like_rounding(const ComparedSample& sample) {
   if (shares.empty()) return false;
   std::sort(shares.begin(), shares.end());
   const double median = shares[(shares.size() - 1) / 2], most = shares[shares.size() * 999 / 1000];
-  return most <= kMostUneven * median;
+  const bool is_of_most = 2 * static_cast<std::size_t>(wrong) >= errors.size();
+  return most <= (is_of_most ? kMostUneven : kMostUnevenOfFew) * median;
 }
 
 /// Whether rounding to the type changes no element.
@@ -100,6 +101,53 @@ void test_rounded_weights(Search& search) {
   search.found().is_recomputed = true;
 }
 
+void test_rounded_scores(Search& search) {
+  ComparedSample& sample = search.sample();
+  const Variant& job = sample.base();
+  if (sample.evidence().precision == nullptr || search.is_over() ||
+      !may_change_rows(RowChange::none, job, sample.in()) || job.options.score != Score::dot ||
+      job.options.softcap != 0 || job.has(Input::head_scale) ||
+      (sample.output() != Output::context && sample.output() != Output::head_context))
+    return;
+  struct Stored {
+    DType dtype;
+    bool is_scaled_twice;  ///< rounded before and after the scale
+    Fit fit = {};
+  };
+  std::vector<Stored> all = {
+      {DType::bf16, false}, {DType::bf16, true}, {DType::f16, false}, {DType::f16, true}};
+  for (ComparedPart& part : sample.parts()) {
+    const auto of = [&](Output output) {
+      return evaluate(job, output, part.queries, nullptr).values;
+    };
+    const Tensor products = of(Output::scores), scaled = of(Output::scaled_scores),
+                 masked = of(Output::masked_scores);
+    for (Stored& stored : all) {
+      const auto rounded = [&](const Tensor& x) { return cast(cast(x, stored.dtype), DType::f64); };
+      Tensor scores = rounded(products);
+      for (double& x : scores.mutable_data<double>()) x *= sample.in().scale.factor();
+      if (stored.is_scaled_twice) scores = rounded(scores);
+      std::size_t i = 0;
+      for (double& x : scores.mutable_data<double>())
+        x += masked.data<double>()[i] - scaled.data<double>()[i], ++i;
+      const Tensor context = context_with({.is_normalised = true}, scores, job);
+      if (context.shape() != part.result.shape()) return;
+      stored.fit.add(sample.fit_of(part, context, part.bounds_or_null()));
+    }
+  }
+  const auto best = std::min_element(all.begin(), all.end(), [](const Stored& a, const Stored& b) {
+    return a.fit.rms() < b.fit.rms();
+  });
+  constexpr double kMostElements = 0.9;
+  const Fit& before = sample.before();
+  if (best->fit.explained() < kMostElements || 10 * best->fit.outside > before.outside ||
+      2 * best->fit.rms() > before.rms())
+    return;
+  search.found().arithmetic = std::string("scores in ") + (best->dtype == DType::bf16 ? "bf16" : "f16") +
+                              (best->is_scaled_twice ? ", rounded before and after the scale" : "");
+  search.found().is_recomputed = true;
+}
+
 void test_rounded_factors(Search& search) {
   ComparedSample& sample = search.sample();
   if (sample.evidence().precision == nullptr || search.is_over() || !sample.depends_on_scores() ||
@@ -143,6 +191,12 @@ void test_rounded_factors(Search& search) {
       all->rms() >= before.rms())
     return;
   search.found().arithmetic = "products in bf16 (compute: bf16)";
+}
+
+bool are_near_bounds(const ComparedSample& sample) {
+  constexpr double kFar = 3;
+  const std::vector<double> errors = row_errors(sample.evidence());
+  return std::all_of(errors.begin(), errors.end(), [](double error) { return error <= kFar; });
 }
 
 std::vector<std::string> lower_precisions(const Tensor& result) {

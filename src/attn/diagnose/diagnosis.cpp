@@ -64,6 +64,8 @@ void search_for_one(Search& search, const Hypotheses& all) {
     search.find_smaller_errors([&] { FittedNumbers(search).test(); });
   if (found.findings.empty() && !sample.is_blank())
     search.attempt("weights in e4m3", [&] { test_rounded_weights(search); });
+  if (!search.is_explained() && !sample.is_blank())
+    search.attempt("scores in 16 bits", [&] { test_rounded_scores(search); });
   if (!search.is_explained())
     search.attempt("products in bf16", [&] { test_rounded_factors(search); });
   if (!found.findings.empty() || !found.arithmetic.empty()) return;
@@ -99,8 +101,9 @@ Diagnosis diagnose(const Variant& given, const Evidence& evidence, const SearchL
   search_for_one(search, all);
   if (found.arithmetic.empty() && !sample.is_blank())
     search.find_smaller_errors([&] { PairSearch(search, all, diagnose_alone).run(); });
-  // Their bounds are wide, and contain many a mistake that was not tested.
-  if (!search.is_explained() && found.untested.empty() && evidence.precision != nullptr)
+  // Their bounds are wide, and contain many a mistake that was not tested, unless errors are small.
+  if (!search.is_explained() && (found.untested.empty() || are_near_bounds(sample)) &&
+      evidence.precision != nullptr)
     for (const auto& [dtype, name] : {std::pair{DType::f16, "f16"}, {DType::bf16, "bf16"}})
       if (evidence.precision->stored == dtype) test_arithmetic(search, {name}, true);
   if (evidence.excerpt != nullptr && evidence.excerpt->some_rows->view.H > 1 &&

@@ -32,7 +32,7 @@ void round_row(std::span<double> row, double sink, const WeightRounding& how) {
     const double shift = how.is_normalised ? 1 / sum : 1;
     const double exact = std::exp(row[j] - running) * shift;
     const double rescale = std::exp(running - largest);
-    row[j] = rounded_to_e4m3(how.factor * exact) / how.factor * rescale;
+    row[j] = how.factor == 0 ? exact : rounded_to_e4m3(how.factor * exact) / how.factor * rescale;
     if (!how.is_normalised) sum += how.sums_rounded ? row[j] : exact * rescale;
   }
   if (!how.is_normalised)

@@ -13,11 +13,11 @@ namespace attn {
 /// How a kernel rounds weights to e4m3 (OCP 8-bit floating point, revision 1.0: 3 bits of mantissa,
 /// largest number 448, normal from 2^-6, subnormal steps of 2^-9).
 struct WeightRounding {
-  bool is_normalised;  ///< the weights, or exp(score - maximum), which are divided by their sum
-                       ///< later
-  double factor;       ///< of the numbers before they are rounded
-  std::size_t block;   ///< keys after which the maximum may grow; 0: it is that of the row
-  bool sums_rounded;   ///< the sum is that of rounded numbers
+  bool is_normalised;     ///< the weights, or exp(score - maximum), which are divided by their sum
+                          ///< later
+  double factor = 0;      ///< of the numbers before they are rounded; 0: they are not rounded
+  std::size_t block = 0;  ///< keys after which the maximum may grow; 0: it is that of the row
+  bool sums_rounded = false;  ///< the sum is that of rounded numbers
 
   std::string text() const;
 };
