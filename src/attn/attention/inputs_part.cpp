@@ -13,21 +13,20 @@
 namespace attn {
 
 Inputs part_of(const Inputs& in, const RowRanges& rows) {
+  const auto append = [](const auto& from, std::size_t first, std::size_t count, auto& to) {
+    const auto begin = from.begin() + static_cast<std::ptrdiff_t>(first);
+    to.insert(to.end(), begin, begin + static_cast<std::ptrdiff_t>(count));
+  };
   Inputs part = in;
-  part.rows.clear();
-  for (const RowRange& range : rows) {
-    const auto first = in.rows.begin() + static_cast<std::ptrdiff_t>(range.first);
-    part.rows.insert(part.rows.end(), first, first + static_cast<std::ptrdiff_t>(range.count));
-  }
+  std::vector<std::size_t> chosen;
+  for (const RowRange& range : rows) append(in.rows, range.first, range.count, chosen);
+  part.rows = std::move(chosen);
   if (!in.key_ranges) return part;
-  part.key_ranges->clear();
+  std::vector<kernel::KeyRange> ranges;
   for (std::size_t entry = 0; entry < in.token_positions.size(); ++entry)
-    for (const RowRange& range : rows) {
-      const auto first = in.key_ranges->begin() +
-                         static_cast<std::ptrdiff_t>(entry * in.rows.size() + range.first);
-      part.key_ranges->insert(part.key_ranges->end(), first,
-                              first + static_cast<std::ptrdiff_t>(range.count));
-    }
+    for (const RowRange& range : rows)
+      append(*in.key_ranges, entry * in.rows.size() + range.first, range.count, ranges);
+  part.key_ranges = std::move(ranges);
   return part;
 }
 
@@ -75,7 +74,7 @@ Inputs of_heads(const Inputs& in, std::size_t b, std::size_t g, std::size_t firs
     group.token_positions = {in.token_positions[b]};
     if (in.key_ranges) {
       const auto from = in.key_ranges->begin() + static_cast<std::ptrdiff_t>(b * in.rows.size());
-      group.key_ranges.emplace(from, from + static_cast<std::ptrdiff_t>(in.rows.size()));
+      group.key_ranges = std::vector(from, from + static_cast<std::ptrdiff_t>(in.rows.size()));
     }
   }
   group.B = 1, group.H = heads, group.G = 1;
@@ -112,7 +111,7 @@ Inputs with_keys(const Inputs& in, const KeySpan& keys) {
   part.S = keys.count;
   part.P = std::min(in.P - std::min(in.P, keys.first), keys.count), part.N = keys.count - part.P;
   if (part.key_ranges)
-    for (kernel::KeyRange& range : *part.key_ranges) {
+    for (kernel::KeyRange& range : part.key_ranges->own()) {
       const auto first = static_cast<std::int64_t>(keys.first);
       const auto moved = [&](std::int64_t key) {
         return std::clamp(key - first, std::int64_t{0}, static_cast<std::int64_t>(keys.count));

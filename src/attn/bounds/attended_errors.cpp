@@ -273,7 +273,7 @@ class AttendedErrors::Head {
       Shape shape = bias.shape();
       shape[2] = count_;
       own = Tensor(DType::f64, shape);
-      std::iota(local.rows.begin(), local.rows.end(), std::size_t{0});
+      std::iota(local.rows.own().begin(), local.rows.own().end(), std::size_t{0});
     }
     const GivenBias<Tensor> of{input, own};
     const Tensor parts[] = {
@@ -282,7 +282,8 @@ class AttendedErrors::Head {
         bounds::magnitude(bias_derivative(bounds::magnitude(of_masked.value), of, local))};
     Tensor* const totals[] = {&sums.value, &sums.error, &sums.sizes};
     for (std::size_t k = 0; k < 3; ++k)
-      add_bias_derivative(parts[k], input, b, h, has_rows ? &in_.rows : nullptr, 1, *totals[k]);
+      add_bias_derivative(parts[k], input, b, h, has_rows ? &in_.rows.vector() : nullptr, 1,
+                          *totals[k]);
   }
 
   Bounded of_sink(const Bounded& sink, const RowSums& rows, std::size_t all_rows) const {

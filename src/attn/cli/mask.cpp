@@ -96,7 +96,8 @@ std::string text_of(const Tensor& visible, const Inputs& in, std::size_t width) 
   constexpr std::size_t kMostLines = 64;
   const Shape& shape = visible.shape();
   const std::size_t rows = shape[2], columns = shape[3];
-  const std::size_t label = std::to_string(in.rows.empty() ? 0 : in.rows.back()).size() + 4;
+  const std::size_t label =
+      std::to_string(in.rows.empty() ? 0 : in.rows[in.rows.size() - 1]).size() + 4;
   const std::size_t most = std::max<std::size_t>(8, width > label ? width - label : 0);
   const std::size_t wide = std::max<std::size_t>(1, (columns + most - 1) / most);
   const std::size_t tall = std::max<std::size_t>(1, (rows + kMostLines - 1) / kMostLines);

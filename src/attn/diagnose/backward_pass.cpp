@@ -563,9 +563,9 @@ class BackwardPass::Ops : public GradOps {
     Inputs local = part;  // in which the rows are all rows
     Tensor own = matrix_bias(input, shape, range.count);
     const bool has_rows = is_matrix && shape[2] != 1;
-    if (has_rows) std::iota(local.rows.begin(), local.rows.end(), std::size_t{0});
-    add_bias(bias_derivative(g, {input, own}, local), i, has_rows ? &part.rows : nullptr, input,
-             sum);
+    if (has_rows) std::iota(local.rows.own().begin(), local.rows.own().end(), std::size_t{0});
+    add_bias(bias_derivative(g, {input, own}, local), i, has_rows ? &part.rows.vector() : nullptr,
+             input, sum);
   }
 
   /// A tensor with the shape of a head's part of a bias.

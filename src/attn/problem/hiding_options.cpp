@@ -21,7 +21,7 @@ Inputs with_positions_only(const Inputs& in) {
   open.key_lists = nullptr;
   open.key_ranges.reset();
   for (const Input mask : kMasks) open[mask].reset();
-  for (auto& [queries, keys] : open.token_positions)
+  for (auto& [queries, keys] : open.token_positions.own())
     queries.length = queries.count, keys.length = keys.count;
   return open;
 }

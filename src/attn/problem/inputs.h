@@ -26,6 +26,7 @@
 #include <string>
 #include <vector>
 
+#include "attn/base/shared_vector.h"
 #include "attn/base/slots.h"
 #include "attn/kernel/problem.h"
 #include "attn/problem/attention_arguments.h"
@@ -95,16 +96,16 @@ struct Inputs : AttentionArguments {
   std::optional<Tensor> rotary_divisors;  ///< (r / 2), f64: the factors of longrope that apply
   Tensor query_positions, key_positions;  ///< (B or 1, L), (B or 1, N); int64, for rotary
 
-  std::vector<TokenPositions> token_positions;  ///< for each batch item, or one for all
-  std::shared_ptr<const BiasRule> bias_rule;    ///< nullptr: none
-  std::vector<std::string> rules;               ///< those of mask_rule and of problem/named_masks.h
-  std::shared_ptr<const MaskRule> mask_rule;    ///< all of them; nullptr: none
-  std::shared_ptr<const KeyLists> key_lists;    ///< of key_indices; nullptr: none
+  SharedVector<TokenPositions> token_positions;  ///< for each batch item, or one for all
+  std::shared_ptr<const BiasRule> bias_rule;     ///< nullptr: none
+  std::vector<std::string> rules;             ///< those of mask_rule and of problem/named_masks.h
+  std::shared_ptr<const MaskRule> mask_rule;  ///< all of them; nullptr: none
+  std::shared_ptr<const KeyLists> key_lists;  ///< of key_indices; nullptr: none
   /// Of a part of a larger problem: its first batch item and query head, for these three.
   std::size_t first_item = 0, first_head = 0;
   /// For each entry of token_positions, a range for each of `rows`; nullopt if the keys that some
   /// query sees by its position are not contiguous, or differ between heads.
-  std::optional<std::vector<kernel::KeyRange>> key_ranges;  ///< problem/mask.h
+  std::optional<SharedVector<kernel::KeyRange>> key_ranges;  ///< problem/mask.h
   ScoreScale scale;
 
   std::size_t B = 1, H = 1, G = 1, L = 0, S = 0, D = 0, Dv = 0;
@@ -119,7 +120,7 @@ struct Inputs : AttentionArguments {
   /// Queries and keys, or values, are computed in float32 from numbers in bfloat16 that nothing
   /// changes.
   bool has_bf16_factors = false, has_bf16_values = false;
-  std::vector<std::size_t> rows;  ///< indices of the queries to compute
+  SharedVector<std::size_t> rows;  ///< indices of the queries to compute
   /// If other processes compute other rows: replaces sum_over_queries() (attention/reductions.h).
   std::function<Tensor(const Tensor& weights)> sum_over_queries;
   /// If other processes compute these rows, too.

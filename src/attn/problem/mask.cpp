@@ -237,7 +237,7 @@ std::pair<Tensor, VisibleKeys> mask_as(const Tensor& scaled, const Biases<Tensor
 bool takes_rows(const Tensor& mask, const Inputs& in) {
   std::vector<std::size_t> all(in.L);
   std::iota(all.begin(), all.end(), std::size_t{0});
-  return mask.shape()[2] == in.L && in.L != 1 && in.rows != all;
+  return mask.shape()[2] == in.L && in.L != 1 && in.rows.vector() != all;
 }
 
 Tensor fitted_mask(const Tensor& given, const Inputs& in, MaskPolarity polarity) {
