@@ -140,10 +140,12 @@ TEST_CASE("api: errors have the exit code and the message of the program") {
         R"(nan: expected allow, refuse or warn, found "never")");
   fails(nullptr, tensors, R"({"thread": 1})", 2,
         "settings: unknown setting 'thread' (did you mean 'threads'?)");
-  fails(
-      nullptr, tensors, R"({"max_memory": 10})", 65,
-      "needs 736 bytes of memory, more than the limit of 10 bytes; --max-memory raises the limit; "
-      "--outputs and --rows reduce the memory");
+  fails(nullptr, tensors, R"({"max_memory": 10})", 65,
+        "needs 736 bytes of memory, more than the limit of 10 bytes; max_memory raises the limit; "
+        "outputs and rows reduce the memory");
+  const OwnedResult none(attn_run(nullptr, nullptr, 2, nullptr), attn_result_free);
+  CHECK(attn_result_code(none.get()) == 2);
+  CHECK(std::string(attn_result_text(none.get())) == "expected 2 tensors, found NULL");
 }
 
 TEST_CASE("api: comparison with the recomputed job") {

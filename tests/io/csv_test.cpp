@@ -65,6 +65,9 @@ TEST_CASE("one float makes the whole matrix float") {
   CHECK(std::isnan(floats("nan,1")[0]));
   CHECK(std::isnan(floats("1,NaN")[1]));
   CHECK(floats("1e-999,-1e-999,5e-324") == Floats{0, -0.0, 5e-324});
+  const Floats zeros = floats("0,-0,-0.0,1.5");  // as numpy.loadtxt
+  CHECK(!std::signbit(zeros[0]));
+  CHECK((std::signbit(zeros[1]) && std::signbit(zeros[2])));
   CHECK(floats("1.0,9007199254740993") == Floats{1, 9007199254740992});
 }
 
@@ -129,8 +132,8 @@ TEST_CASE("text that is not a matrix is refused with its line and column") {
       {"1,2\n3,nan(1)\n", "line 2, column 2: expected a number, found 'nan(1)'"},
       {"1,2\n3,true\n", "line 2, column 2: expected a number, found 'true'"},
       {"1,2\n=cmd(),3\n", "line 2, column 1: expected a number, found '=cmd()'"},
-      {"1,2\n1e999,3\n", "line 2, column 1: expected a number that fits 64 bits, found '1e999'"},
-      {"-1e999\n", "line 1, column 1: expected a number that fits 64 bits, found '-1e999'"},
+      {"1,2\n1e999,3\n", "line 2, column 1: expected a number that fits a float64, found '1e999'"},
+      {"-1e999\n", "line 1, column 1: expected a number that fits a float64, found '-1e999'"},
       {"18446744073709551616\n",
        "line 1, column 1: expected a number that fits 64 bits, found '18446744073709551616'"},
       {"1\n-9223372036854775809\n",

@@ -62,6 +62,8 @@ std::string joined_lines(const std::vector<std::string>& messages) {
 
 TensorMap tensors_of(const attn_tensor* tensors, std::size_t count, ReadBudget& budget,
                      std::size_t& copied) {
+  if (tensors == nullptr && count > 0)
+    throw Error(ErrorKind::usage, "expected " + counted(count, "tensor") + ", found NULL");
   TensorMap map;
   for (std::size_t i = 0; i < count; ++i) {
     if (tensors[i].name == nullptr)
@@ -97,7 +99,8 @@ void run_job(const char* job_text, const attn_tensor* tensors, std::size_t count
       document_of(job_text, tensors_of(tensors, count, files.budget(), result.copied),
                   files.budget()),
       files);
-  MemoryEstimate(prepared.plan).require("", settings.limits.memory);
+  MemoryEstimate(prepared.plan)
+      .require("", settings.limits.memory, "", MemoryEstimate::Spelling::keys);
   set_threads(settings.threads);
   Execution execution = execute({job, prepared, nullptr, job.outputs, settings.nan});
   result.warnings = joined_lines(execution.warnings);

@@ -293,6 +293,11 @@ class CsvReader {
       const auto number = parse_number(line.cells[i].text, overflow);
       if (!number) fail_cell(line, i, overflow);
       census_.count(*number);
+      // An integer has no such sign, but a float next to it makes all numbers floats.
+      if (line.cells[i].text == "-0") {
+        charge_.grow(negative_zeros_);
+        negative_zeros_.push_back(numbers_.size());
+      }
       charge_.grow(numbers_);
       numbers_.push_back(*number);
     }
@@ -301,9 +306,11 @@ class CsvReader {
   [[noreturn]] void fail_cell(const CsvLine& line, std::size_t column, bool overflow) const {
     const std::string_view text = line.cells[column].text;
     if (text.empty()) fail(line.number, column, "is empty, expected a number");
-    std::string what =
-        overflow ? "expected a number that fits 64 bits, found " : "expected a number, found ";
-    what += "'" + printable(std::string(text)) + "'";
+    std::string what = "expected a number";
+    if (overflow)
+      what +=
+          text.find_first_of(".eE") == text.npos ? " that fits 64 bits" : " that fits a float64";
+    what += ", found '" + printable(std::string(text)) + "'";
     const bool may_be_name = column == 0 && width_ > 1 && has_header_ && !labelled_ &&
                              numbers_.empty() && line.number != first_ && !style_.by_blanks &&
                              !looks_like_number(text) &&
@@ -326,6 +333,8 @@ class CsvReader {
       if constexpr (std::is_arithmetic_v<T>)
         std::transform(numbers_.begin(), numbers_.end(), result.mutable_data<T>().begin(),
                        number_to<T>);
+      if constexpr (std::is_floating_point_v<T>)
+        for (const std::size_t i : negative_zeros_) result.mutable_data<T>()[i] = T{-0.0};
     });
     return result;
   }
@@ -342,6 +351,7 @@ class CsvReader {
   bool has_header_ = false;
   bool labelled_ = false;  ///< column 0 contains row names
   std::vector<Number> numbers_;
+  std::vector<std::size_t> negative_zeros_;  ///< which of them are "-0"
   NumberCensus census_;
 };
 

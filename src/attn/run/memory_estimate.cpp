@@ -37,8 +37,8 @@ void MemoryEstimate::add_output_text(const Plan& plan) {
   add("output text", bytes);
 }
 
-void MemoryEstimate::require(const std::string& job, std::size_t limit,
-                             const std::string& flags) const {
+void MemoryEstimate::require(const std::string& job, std::size_t limit, const std::string& flags,
+                             Spelling spelling) const {
   if (bytes_ <= limit) return;
   std::string parts;
   if (contributions_.size() > 1 || contributions_[0].name != kTensors)
@@ -46,12 +46,15 @@ void MemoryEstimate::require(const std::string& job, std::size_t limit,
       parts += (parts.empty() ? "" : ", ") + size_text(part.bytes) + " for " + part.name;
   throw Error(
       ErrorKind::data,
-      Problem{.where = job.empty() ? std::vector<std::string>{} : std::vector{job},
-              .message = "needs " + exact_size(bytes_) + " of memory, more than the limit of " +
-                         exact_size(limit),
-              .hint = parts + (parts.empty() ? "" : "; ") +
-                      "--max-memory raises the limit; --outputs and --rows reduce the memory" +
-                      (flags.empty() ? "" : ", as does omitting " + flags)});
+      Problem{
+          .where = job.empty() ? std::vector<std::string>{} : std::vector{job},
+          .message = "needs " + exact_size(bytes_) + " of memory, more than the limit of " +
+                     exact_size(limit),
+          .hint = parts + (parts.empty() ? "" : "; ") +
+                  (spelling == Spelling::keys
+                       ? "max_memory raises the limit; outputs and rows reduce the memory"
+                       : "--max-memory raises the limit; --outputs and --rows reduce the memory") +
+                  (flags.empty() ? "" : ", as does omitting " + flags)});
 }
 
 }  // namespace attn

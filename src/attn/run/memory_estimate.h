@@ -27,7 +27,10 @@ class MemoryEstimate {
   /// Throws Error(data) if more than `limit` bytes are needed. The message names `job` (if not
   /// empty), the contributions, --max-memory, and `flags`, options that take memory and can be
   /// omitted.
-  void require(const std::string& job, std::size_t limit, const std::string& flags = "") const;
+  /// The message calls options by their keys or by their flags.
+  enum class Spelling { flags, keys };
+  void require(const std::string& job, std::size_t limit, const std::string& flags = "",
+               Spelling spelling = Spelling::flags) const;
 
  private:
   static constexpr const char* kTensors = "tensors";
