@@ -115,6 +115,14 @@ def test_mistake_in_some_rows_is_not_arithmetic(tmp_path, mistake, where):
     assert report["arithmetic"] is None
 
 
+def test_few_wrong_elements_may_have_other_causes(tmp_path):
+    tensors, options = plain_job(H=1, L=3, D=1), {"softcap": 2.}
+    lines = lines_of(tmp_path, tensors, options, forward(tensors, options, "f32", "softcap dropped")[0])
+    assert lines[1:3] == ["  agrees with the job without --softcap (the job has --softcap 2.0)",
+                          "  with only 3 wrong elements, other mistakes may agree, too"]
+    assert not any("not tested" in line for line in lines)
+
+
 def test_flags_of_a_strict_mask_with_a_window_reproduce_it(tmp_path):
     tensors, options = plain_job(B=1, H=2, L=48, D=16), {"causal": True, "window": [8, 0]}
     out, _ = forward(tensors, options, "f32", "causal strict")

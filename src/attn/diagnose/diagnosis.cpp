@@ -110,6 +110,7 @@ Diagnosis diagnose(const Variant& given, const Evidence& evidence, const SearchL
       !search.is_explained())
     for (const char* id : {"output.viewed", "output.viewed_as_heads"})
       search.add_untested(id, kTooLarge);
+  found.wrong = sample.before().outside;
   found.pattern = sample.pattern_lines();
   add_observations(search);
   return found;
@@ -134,6 +135,7 @@ std::vector<std::string> diagnosis_lines(const Diagnosis& diagnosis) {
   const bool is_blank =
       std::any_of(diagnosis.pattern.begin(), diagnosis.pattern.end(), is_of_all) &&
       diagnosis.findings.empty() && diagnosis.arithmetic.empty();
+  const bool is_of_few = !diagnosis.findings.empty() && diagnosis.wrong < kFewestWrong;
   if (!diagnosis.findings.empty()) {
     const Finding& first = diagnosis.findings[0];
     const std::string share = first.explained < 1 ? " for " + percent(first.explained) : "";
@@ -144,6 +146,9 @@ std::vector<std::string> diagnosis_lines(const Diagnosis& diagnosis) {
       lines.emplace_back(
           "these inputs cannot tell them apart; others may: attn random --kind adversarial --for "
           "JOB -o inputs.npz");
+    else if (is_of_few)
+      lines.push_back("with only " + counted(diagnosis.wrong, "wrong element") +
+                      ", other mistakes may agree, too");
   } else if (!diagnosis.arithmetic.empty()) {
     lines.push_back((diagnosis.is_recomputed
                          ? "arithmetic, not meaning: the errors are those of "
@@ -156,7 +161,7 @@ std::vector<std::string> diagnosis_lines(const Diagnosis& diagnosis) {
                     " hypotheses and " + std::to_string(diagnosis.pairs) + " pairs tested" +
                     sample);
   }
-  if (!diagnosis.untested.empty() && diagnosis.tested > 0 && !is_blank)
+  if (!diagnosis.untested.empty() && diagnosis.tested > 0 && !is_blank && !is_of_few)
     lines.push_back("not tested " + diagnosis.why_untested + ": " + join(diagnosis.untested, ", "));
   for (const std::string& line : diagnosis.pattern)
     lines.push_back((is_of_all(line) ? "" : "wrong: ") + line);

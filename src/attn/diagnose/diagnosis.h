@@ -29,8 +29,12 @@ struct Diagnosis {
   std::vector<std::string> untested;  ///< ids of those that were not tested
   std::string why_untested;           ///< "after 2 s"
   SampleSize sample;
+  std::size_t wrong = 0;             ///< elements of the sample that exceed their bounds
   std::vector<std::string> pattern;  ///< where the result is wrong, one line each
 };
+
+/// Fewer wrong elements do not tell pairs of mistakes apart, and may not tell single ones apart.
+inline constexpr std::size_t kFewestWrong = 4;
 
 /// Without --diagnose.
 inline constexpr double kSearchSeconds = 2;

@@ -13,8 +13,6 @@
 namespace attn {
 namespace {
 
-constexpr std::size_t kFewestForPairs = 4;  ///< wrong elements
-
 std::string with_job(const Claim& claim) {
   return claim.kernel + (claim.job.empty() ? "" : " (the job has " + claim.job + ")");
 }
@@ -22,7 +20,7 @@ std::string with_job(const Claim& claim) {
 }  // namespace
 
 void PairSearch::run() {
-  if (sample_.before().outside < kFewestForPairs) {
+  if (sample_.before().outside < kFewestWrong) {
     if (found_.untested.empty())
       found_.why_untested = "with only " + counted(sample_.before().outside, "wrong element");
     found_.untested.emplace_back("pairs");
