@@ -143,7 +143,8 @@ void test_rounded_scores(Search& search) {
   if (best->fit.explained() < kMostElements || 10 * best->fit.outside > before.outside ||
       2 * best->fit.rms() > before.rms())
     return;
-  search.found().arithmetic = std::string("scores in ") + (best->dtype == DType::bf16 ? "bf16" : "f16") +
+  search.found().arithmetic = std::string("scores in ") +
+                              (best->dtype == DType::bf16 ? "bf16" : "f16") +
                               (best->is_scaled_twice ? ", rounded before and after the scale" : "");
   search.found().is_recomputed = true;
 }

@@ -22,9 +22,9 @@ Found with_window(Variant& variant, const Inputs& in, Window window, const std::
 }
 
 /// A query at position p sees key j if seen(p, j), instead of causality and windows.
+template <class Seen>
 Found with_seen_keys(Variant& variant, const Inputs& in, const std::string& claim,
-                     const std::string& job,
-                     const std::function<bool(std::int64_t, std::int64_t)>& seen) {
+                     const std::string& job, const Seen& seen) {
   constexpr std::int64_t kMostElements = std::int64_t{1} << 26;
   const auto offset = common_offset(in);
   const auto keys = static_cast<std::int64_t>(in.P + in.N),
