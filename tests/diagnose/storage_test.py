@@ -45,6 +45,7 @@ WRONG = {
     "without --v-scale": lambda job: context(job, values=e4m3(job["V"])),
     "k_scale applied twice": lambda job: context(job, keys=centred(job) * job["k_scale"][:, None, None] ** 2),
     "v_scale applied twice": lambda job: context(job, values=e4m3(job["V"]) * job["v_scale"][..., None] ** 2),
+    "division by v_scale instead of multiplication": lambda job: context(job, values=e4m3(job["V"]) / job["v_scale"][..., None]),
     "k_scale of head 0 for all heads": lambda job: context(job, keys=centred(job) * job["k_scale"][0]),
     "the first element of v_scale for all": lambda job: context(job, values=e4m3(job["V"]) * job["v_scale"][0, 0]),
     "without --k-scale and without --v-scale": lambda job: context(job, keys=centred(job), values=e4m3(job["V"])),

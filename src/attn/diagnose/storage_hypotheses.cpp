@@ -78,6 +78,15 @@ Found with_scale_twice(Variant& variant, const Inputs&, Input input) {
   return words(letter_of(input) + "_scale applied twice", "once");
 }
 
+Found with_inverse_scale(Variant& variant, const Inputs&, Input input) {
+  const auto change = [](RowFactors& factors) {
+    for (double& factor : factors.factors) factor = 1 / factor;
+    return true;
+  };
+  if (!change_factors(variant, input, change)) return std::nullopt;
+  return words("division by " + letter_of(input) + "_scale instead of multiplication");
+}
+
 Found with_global_scale_twice(Variant& variant, const Inputs&, Input input) {
   const auto change = [](RowFactors& factors) {
     for (double& factor : factors.factors) factor *= factors.global;
@@ -202,6 +211,7 @@ Hypotheses storage_hypotheses() {
   };
   each({Q, K, V}, "scale_missing", without_scale);
   each({Q, K, V}, "scale_twice", with_scale_twice);
+  each({Q, K, V}, "scale_inverse", with_inverse_scale);
   all.push_back({"storage.scales_swapped", kProjection, with_scales_swapped});
   each({Q, K, V}, "scale_first", with_first_scale);
   each({Q, K, V}, "zero_point", without_zero_point);
@@ -209,6 +219,7 @@ Hypotheses storage_hypotheses() {
     for (const auto& [code, name] : kCodesOfBytes) each({input}, name, with_code(code, name));
   both("scales_missing", without_scale);
   both("scales_twice", with_scale_twice);
+  both("scales_inverse", with_inverse_scale);
   both("scales_first", with_first_scale);
   each({K, V}, "scale_head", with_scale_of_first_head);
   both("scales_head", with_scale_of_first_head);
