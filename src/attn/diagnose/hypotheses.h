@@ -96,7 +96,7 @@ Found with_factors(Variant& variant, const Inputs& in, const std::vector<double>
 /// The variant whose softcap is this number, for the same stage.
 Found with_other_softcap(Variant& variant, const Inputs& in, double softcap);
 
-/// The tables, by the file that has them.
+/// The tables, each in the file of its name, or in the one that is named here.
 Hypotheses storage_hypotheses();     // how Q, K and V are stored (cache/stored_rows.h)
 Hypotheses page_hypotheses();        // tables and lengths of a cache in pages (cache/pages.h)
 Hypotheses projection_hypotheses();  // projections, norms, rotary positions
