@@ -9,6 +9,7 @@ namespace attn {
 namespace {
 
 constexpr std::size_t kSize = sizeof(std::uint64_t);
+constexpr int kMostExitCode = 255;
 
 template <class T>
 concept Number = std::is_arithmetic_v<T> || std::is_enum_v<T>;
@@ -84,8 +85,8 @@ class MessageReader : public Unpacker {
   }
   template <class T>
   void read(std::vector<T>& parts) {
-    parts.resize(number_up_to<std::size_t>(size()));
-    for (T& part : parts) read(part);
+    for (std::size_t left = number_up_to<std::size_t>(size()); left > 0; --left)
+      read(parts.emplace_back());
   }
   template <class T>
   T number_up_to(T most) {
@@ -176,8 +177,9 @@ std::optional<WorkerReply> take_reply(std::string_view& bytes, std::string text_
     (*message)(reply.workers);
   else if (reply.kind == WorkerReply::Kind::outcome)
     visit_parts_of_outcome(*message, reply.sequence, reply.outcome);
-  else
+  else if (reply.kind == WorkerReply::Kind::returned)
     (*message)(reply.sequence);
+  if (reply.outcome.code < 0 || reply.outcome.code > kMostExitCode) throw BadMessage();
   message->require_end();
   return reply;
 }
