@@ -85,6 +85,17 @@ def test_arithmetic_is_no_mistake(tmp_path, dtype, arithmetic, name):
     assert report["diagnosis"] == [] and name in report["arithmetic"]
 
 
+def test_scores_in_bfloat16_beyond_the_range_of_float16(tmp_path):
+    tensors = {name: 120 * x if name in "QK" else x for name, x in plain_job(L=64, D=64).items()}
+    tensors = {name: ROUND["bf16"](x) for name, x in tensors.items()}
+    assert np.abs(tensors["Q"] @ tensors["K"].swapaxes(-1, -2)).max() > 65536
+    options = {"scale": 2.0 ** -14}
+    out, _ = forward(tensors, options, "bf16", arithmetic="scores in 16 bits")
+    report, code = diagnosed(tmp_path, tensors, options, "bf16", out)
+    assert code == 1
+    assert report["diagnosis"] == [] and "scores in bf16" in report["arithmetic"]
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
 def test_errors_of_few_elements_are_those_of_sums(tmp_path, dtype):
     """A context that is rounded after each block of keys."""

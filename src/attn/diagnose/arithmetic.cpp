@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <variant>
 
 #include "attn/attention/score.h"
@@ -135,8 +136,9 @@ void test_rounded_scores(Search& search) {
       stored.fit.add(sample.fit_of(part, context, part.bounds_or_null()));
     }
   }
+  // Scores that overflow have NaN as results, which the RMS leaves out.
   const auto best = std::min_element(all.begin(), all.end(), [](const Stored& a, const Stored& b) {
-    return a.fit.rms() < b.fit.rms();
+    return std::pair(a.fit.outside, a.fit.rms()) < std::pair(b.fit.outside, b.fit.rms());
   });
   constexpr double kMostElements = 0.9;
   const Fit& before = sample.before();
