@@ -161,7 +161,8 @@ std::vector<std::string> diagnosis_lines(const Diagnosis& diagnosis) {
                     " hypotheses and " + std::to_string(diagnosis.pairs) + " pairs tested" +
                     sample);
   }
-  if (!diagnosis.untested.empty() && diagnosis.tested > 0 && !is_blank && !is_of_few)
+  const bool is_said = is_of_few && diagnosis.untested == std::vector<std::string>{"pairs"};
+  if (!diagnosis.untested.empty() && diagnosis.tested > 0 && !is_blank && !is_said)
     lines.push_back("not tested " + diagnosis.why_untested + ": " + join(diagnosis.untested, ", "));
   for (const std::string& line : diagnosis.pattern)
     lines.push_back((is_of_all(line) ? "" : "wrong: ") + line);
