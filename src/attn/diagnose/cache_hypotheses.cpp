@@ -1,3 +1,4 @@
+// Mistakes about the keys and values that are cached: missing ones, and pages read to their end.
 #include <algorithm>
 
 #include "attn/diagnose/changes.h"
@@ -6,7 +7,7 @@
 namespace attn {
 namespace {
 
-constexpr std::int64_t kLargestPage = 128;
+constexpr std::size_t kLargestPage = 128;
 
 /// Whether the last key of each batch item is the only one after a multiple of the smallest page,
 /// so that a missing tail is the last key.

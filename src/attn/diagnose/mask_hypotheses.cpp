@@ -1,3 +1,4 @@
+// Mistakes about which keys each query sees: causality, windows, masks, lengths and documents.
 #include <algorithm>
 #include <functional>
 #include <span>

@@ -1,4 +1,4 @@
-
+// Mistakes about which queries, keys and values are read: heads, batch items, rows and layouts.
 #include "attn/diagnose/changes.h"
 #include "attn/diagnose/hypotheses.h"
 #include "attn/tensor/transposed.h"

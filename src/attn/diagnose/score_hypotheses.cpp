@@ -1,3 +1,4 @@
+// Mistakes about the scores: scale, softcap and biases.
 #include <algorithm>
 #include <cmath>
 #include <numbers>

@@ -1,3 +1,4 @@
+// Mistakes about what becomes of the scores: sinks, softmax, dropout and logsumexp.
 #include <algorithm>
 #include <cmath>
 #include <limits>

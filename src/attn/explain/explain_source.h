@@ -39,8 +39,9 @@ class ExplainSource {
   /// The first batch item of an output or input without a head axis.
   FormulaMatrix first(Output output) const;
   FormulaMatrix first(Input input) const;
-  /// A matrix with a row for each query, each key, or a row for each query and a column for each
-  /// key. If it is large, the rows and columns of the query and of `keys` are shown.
+  /// Matrices with a row for each query, with a row for each key, and with a row for each query and
+  /// a column for each key. Of large ones, the rows and columns of the query and of `keys` are
+  /// shown.
   Math of_queries(const FormulaMatrix& matrix) const;
   Math of_keys(const FormulaMatrix& matrix, const std::vector<std::size_t>& keys) const;
   Math of_queries_and_keys(const FormulaMatrix& matrix, const std::vector<std::size_t>& keys) const;

@@ -24,11 +24,12 @@ class MemoryEstimate {
 
   std::size_t bytes() const { return bytes_; }
 
+  /// Whether a message calls options by their flags or by their keys.
+  enum class Spelling { flags, keys };
+
   /// Throws Error(data) if more than `limit` bytes are needed. The message names `job` (if not
   /// empty), the contributions, --max-memory, and `flags`, options that take memory and can be
   /// omitted.
-  /// The message calls options by their keys or by their flags.
-  enum class Spelling { flags, keys };
   void require(const std::string& job, std::size_t limit, const std::string& flags = "",
                Spelling spelling = Spelling::flags) const;
 
