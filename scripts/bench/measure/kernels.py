@@ -37,17 +37,17 @@ def name(p):
     return f"{dtype} H{p['H']}:{p['G']} L{p['L']} S{p['S']} D{p['D']} {kind}"
 
 
-def report(text, threads, isa=None):
+def report(text, threads, isa=None, program=BENCH):
     """The output of attn-bench."""
     environment = dict(os.environ, **({"ATTN_ISA": isa} if isa else {}))
-    run = subprocess.run([BENCH, "--json", "--threads", str(threads), *text], env=environment,
+    run = subprocess.run([program, "--json", "--threads", str(threads), *text], env=environment,
                          check=True, stdout=subprocess.PIPE)
     return json.loads(run.stdout)
 
 
-def bench(text, threads, isa=None):
+def bench(text, threads, isa=None, program=BENCH):
     """Rows of attn-bench, by name."""
-    return {row["name"]: row for row in report(text, threads, isa)["rows"]}
+    return {row["name"]: row for row in report(text, threads, isa, program)["rows"]}
 
 
 def instruction_set():
@@ -107,23 +107,26 @@ def in_turn(sides, first):
 
 
 def measure(arguments):
-    """One row per problem: attn's seconds and fraction of peak, and multiples for each peer."""
+    """One row per problem: attn's seconds and fraction of peak, and multiples for each peer and the attn of before."""
+    others = [*PEERS, *(["before"] if arguments.before else [])]
     print("Seconds of one call; peers as multiples of attn's time, medians of "
           f"{arguments.rounds} interleaved rounds (minimum to maximum).\n")
-    print("| problem | attn, ms | of peak | " + " | ".join(PEERS) + " |")
-    print("| --- | ---: | ---: |" + " ---: |" * len(PEERS), flush=True)
+    print("| problem | attn, ms | of peak | " + " | ".join(others) + " |")
+    print("| --- | ---: | ---: |" + " ---: |" * len(others), flush=True)
     rows = []
     peers = {library: Peer(library, arguments.threads) for library in PEERS}
     for p in problems(arguments.quick):
         row = {"name": name(p), "problem": p, "seconds": [], "fraction": [], "peak": [],
-               "times": {library: [] for library in PEERS}}
+               "times": {side: [] for side in others}}
         # Small problems also run for two seconds, because an idle processor starts at a low clock rate.
         shorter = ["--quick"] if p["L"] == 2048 else []
         for number in range(arguments.rounds):
             theirs = {}
-            for side in in_turn(["attn", *PEERS], 2 * number):
+            for side in in_turn(["attn", *others], 2 * number):
                 if side == "attn":
                     ours = bench([*shorter, name(p)], arguments.threads)[name(p)]
+                elif side == "before":
+                    theirs[side] = bench([*shorter, name(p)], arguments.threads, program=arguments.before)[name(p)]["seconds"]
                 else:
                     theirs[side] = peers[side].seconds(p, 0.2)
             row["seconds"].append(ours["seconds"])

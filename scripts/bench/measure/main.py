@@ -45,6 +45,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=processors)
     parser.add_argument("--only", action="append", choices=list(PARTS), metavar="PART")
+    parser.add_argument("--before", type=pathlib.Path, metavar="ATTN_BENCH")
     parser.add_argument("--save", type=pathlib.Path, metavar="FOLDER")
     arguments = parser.parse_args()
     if not 1 <= arguments.threads <= processors or arguments.rounds < 1:
