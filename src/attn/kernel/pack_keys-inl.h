@@ -5,35 +5,35 @@
 
 namespace attn::kernel::HWY_NAMESPACE {
 
-/// Packs keys into a panel, where keys_at(at) are those from key `at` of the panel on.
+/// Packs keys into a panel, where keys_at(at, count) are `count` keys from key `at` of the panel
+/// on.
 template <class T, class Keys>
 HWY_INLINE void pack_panel(std::size_t depth, Keys keys_at, T* panel) {
-  constexpr std::size_t kColumns = kColumnsAtOnce<T>;
-  for (std::size_t at = 0; at < kPanel<T>; at += kKeysAtOnce<T>, panel += kKeysAtOnce<T>) {
-    const KeyRows<T> keys = keys_at(at);
-    KeyCursor<T> cursor(keys);
+  constexpr std::size_t kColumns = kColumnsAtOnce<T>, kVectors = 2, kKeys = kVectors * kLanes<T>;
+  for (std::size_t at = 0; at < kPanel<T>; at += kKeys, panel += kKeys) {
+    const KeyRows<T> keys = keys_at(at, kKeys);
+    KeyCursor<T, kVectors> cursor(keys);
     std::size_t column = 0;
     for (; column + kColumns <= depth; column += kColumns) {
-      if (keys.next) prefetch_keys(keys.next, keys.step, column);
-      Vec<T> columns[kKeyVectors][kColumns];
-      transpose_keys<0>(cursor, columns[0]);
-      transpose_keys<1>(cursor, columns[1]);
+      if (keys.next) prefetch_keys<kKeys>(keys, column);
+      Vec<T> columns[kVectors][kColumns];
+      transpose_keys(cursor, columns);
       cursor.advance(kColumns);
 #pragma GCC unroll 8
       for (std::size_t i = 0; i < kColumns; ++i)
-        for (std::size_t j = 0; j < kKeyVectors; ++j)
+        for (std::size_t j = 0; j < kVectors; ++j)
           hn::Store(columns[j][i], Tag<T>(), panel + (column + i) * kPanel<T> + j * kLanes<T>);
     }
     for (; column < depth; ++column)
-      for (std::size_t i = 0; i < kKeysAtOnce<T>; ++i)
-        panel[column * kPanel<T> + i] = keys.at(i)[column];
+      for (std::size_t i = 0; i < kKeys; ++i) panel[column * kPanel<T> + i] = keys.at(i)[column];
   }
 }
 
 template <class T, class Panel>
 HWY_NOINLINE void pack_copies(const Panel& keys, T* panel) {
   pack_panel(
-      keys.depth(), [&](std::size_t at) { return keys.copied(at); }, panel);
+      keys.depth(), [&](std::size_t at, std::size_t count) { return keys.copied(at, count); },
+      panel);
 }
 
 /// pack_keys() for keys that only one block uses, which come from main memory.
@@ -50,8 +50,9 @@ void pack_keys(const Matrix& k, FactorForm factors, std::size_t first, std::size
   if (factors != FactorForm::numbers) return pack_copied_keys(keys, factors, panel);
   pack_panel(
       D,
-      [&](std::size_t at) {
-        return keys.in_place_or_copied(at, std::numeric_limits<std::int64_t>::max(), 0);
+      [&](std::size_t at, std::size_t count_at_once) {
+        return keys.in_place_or_copied(at, count_at_once, std::numeric_limits<std::int64_t>::max(),
+                                       0);
       },
       panel);
 }

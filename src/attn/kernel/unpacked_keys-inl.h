@@ -9,16 +9,19 @@
 
 namespace attn::kernel::HWY_NAMESPACE {
 
-// Vectors of keys that are multiplied together: each query element is loaded once for all.
-inline constexpr std::size_t kKeyVectors = 2;
+// Vectors of keys that are multiplied together: each query element is loaded once for all. Not two
+// of 16 keys, because the processor follows fewer sequences of addresses than 32 at the same time:
+// it reads main memory half as fast.
+inline constexpr std::size_t kKeyVectors = HWY_TARGET == HWY_AVX3 ? 1 : 2;
 template <class T>
 inline constexpr std::size_t kKeysAtOnce = kKeyVectors* kLanes<T>;
 
-/// kKeysAtOnce keys in memory, `step` bytes apart, each with `depth` contiguous elements.
+/// Keys in memory, `step` bytes apart, each with contiguous elements.
 template <class T>
 struct KeyRows {
   const T* first;
   std::ptrdiff_t step;
+  bool is_dense = false;    ///< no gaps between keys
   const T* next = nullptr;  ///< keys to prefetch, also `step` apart; nullptr: unknown
 
   HWY_INLINE const T* at(std::size_t key) const {
@@ -36,51 +39,53 @@ struct KeyPanel {
 
   std::size_t depth() const { return D; }
 
-  /// kKeysAtOnce keys from key `at` of the panel on, copied to the buffer. Transposing them where
-  /// they are reads many rows at the same time, which is slow if they are in main memory and not
+  /// `keys` keys from key `at` of the panel on, copied to the buffer. Transposing them where they
+  /// are reads many rows at the same time, which is slow if they are in main memory and not
   /// prefetched.
-  KeyRows<T> copied(std::size_t at) const {
-    const std::size_t present = at < count ? HWY_MIN(kKeysAtOnce<T>, count - at) : 0;
+  KeyRows<T> copied(std::size_t at, std::size_t keys) const {
+    const std::size_t present = at < count ? HWY_MIN(keys, count - at) : 0;
     copy_rows(Rows<T>(k, D), first + at, present, all, D, buffer);
-    set_zeros((kKeysAtOnce<T> - present) * D, buffer + present * D);
+    set_zeros((keys - present) * D, buffer + present * D);
     return {buffer, static_cast<std::ptrdiff_t>(D * sizeof(T))};
   }
 
   /// The same keys in place, if they are contiguous T at equal distances of at most `most` bytes,
   /// otherwise copied. `next` is at least `ahead` bytes later.
-  KeyRows<T> in_place_or_copied(std::size_t at, std::int64_t most, std::size_t ahead) const {
+  KeyRows<T> in_place_or_copied(std::size_t at, std::size_t keys, std::int64_t most,
+                                std::size_t ahead) const {
     const Rows<T> source(k, D);
-    const bool may_stay = source.in_place() && at + kKeysAtOnce<T> <= count;
-    const std::int64_t step = may_stay ? source.step(first + at, kKeysAtOnce<T>) : 0;
-    if (step <= 0 || step > most) return copied(at);
-    KeyRows<T> keys{source.at(first + at, buffer), step};
+    const bool may_stay = source.in_place() && at + keys <= count;
+    const std::int64_t step = may_stay ? source.step(first + at, keys) : 0;
+    if (step <= 0 || step > most) return copied(at, keys);
+    const auto bytes = static_cast<std::size_t>(step);
+    KeyRows<T> rows{source.at(first + at, buffer), step, bytes == D * sizeof(T)};
     if (!source.is_table()) {
-      const std::size_t later = ahead / static_cast<std::size_t>(step);
-      keys.next = keys.at(round_up(HWY_MAX(later, 1), kKeysAtOnce<T>));
-      return keys;
+      rows.next = rows.at(round_up(HWY_MAX(ahead / bytes, 1), keys));
+      return rows;
     }
-    const std::size_t next = first + at + kKeysAtOnce<T>;
-    const std::size_t count_of_next = HWY_MIN(kKeysAtOnce<T>, all - next);
-    if (count_of_next == kKeysAtOnce<T> && source.step(next, count_of_next) == step)
-      keys.next = source.at(next, buffer);
+    const std::size_t next = first + at + keys;
+    const std::size_t count_of_next = HWY_MIN(keys, all - next);
+    if (count_of_next == keys && source.step(next, count_of_next) == step)
+      rows.next = source.at(next, buffer);
     else
       for (std::size_t i = next; i < next + count_of_next; ++i) prefetch_ahead(source, i, all);
-    return keys;
+    return rows;
   }
 };
 
-/// kKeysAtOnce keys in place that are contiguous elements of 16 bits, as pairs in the bits of T, if
+/// `count` keys in place that are contiguous elements of 16 bits, as pairs in the bits of T, if
 /// their distance is a whole number of T. Otherwise `first` is nullptr.
 template <class T>
-KeyRows<T> pairs_in_place(const KeyPanel<T>& keys, std::size_t at, std::int64_t most,
-                          std::size_t ahead) {
+KeyRows<T> pairs_in_place(const KeyPanel<T>& keys, std::size_t at, std::size_t count,
+                          std::int64_t most, std::size_t ahead) {
   const Rows<T> source(keys.k, keys.D);
-  const bool may_stay = !source.is_table() && keys.D % 2 == 0 && at + kKeysAtOnce<T> <= keys.count;
-  const std::int64_t step = may_stay ? source.step(keys.first + at, kKeysAtOnce<T>) : 0;
+  const bool may_stay = !source.is_table() && keys.D % 2 == 0 && at + count <= keys.count;
+  const std::int64_t step = may_stay ? source.step(keys.first + at, count) : 0;
   if (step <= 0 || step > most || step % std::int64_t{sizeof(T)} != 0) return {nullptr, 0};
-  KeyRows<T> rows{reinterpret_cast<const T*>(source.start(keys.first + at)), step};
-  const std::size_t later = ahead / static_cast<std::size_t>(step);
-  rows.next = rows.at(round_up(HWY_MAX(later, 1), kKeysAtOnce<T>));
+  const auto bytes = static_cast<std::size_t>(step);
+  KeyRows<T> rows{reinterpret_cast<const T*>(source.start(keys.first + at)), step,
+                  bytes == keys.D / 2 * sizeof(T)};
+  rows.next = rows.at(round_up(HWY_MAX(ahead / bytes, 1), count));
   return rows;
 }
 
@@ -92,17 +97,18 @@ struct NarrowPanel {
 
   std::size_t depth() const { return keys.D / 2; }
 
-  KeyRows<T> in_place_or_copied(std::size_t at, std::int64_t most, std::size_t ahead) const {
-    const KeyRows<T> rows = pairs_in_place(keys, at, most, ahead);
-    return rows.first ? rows : copied(at);
+  KeyRows<T> in_place_or_copied(std::size_t at, std::size_t at_once, std::int64_t most,
+                                std::size_t ahead) const {
+    const KeyRows<T> rows = pairs_in_place(keys, at, at_once, most, ahead);
+    return rows.first ? rows : copied(at, at_once);
   }
 
  private:
-  HWY_NOINLINE KeyRows<T> copied(std::size_t at) const {
-    const std::size_t present = at < keys.count ? HWY_MIN(kKeysAtOnce<T>, keys.count - at) : 0;
+  HWY_NOINLINE KeyRows<T> copied(std::size_t at, std::size_t at_once) const {
+    const std::size_t present = at < keys.count ? HWY_MIN(at_once, keys.count - at) : 0;
     const Rows<T> source(keys.k, keys.D);
     const std::size_t bytes = depth() * sizeof(T);
-    std::memset(keys.buffer, 0, kKeysAtOnce<T> * bytes);
+    std::memset(keys.buffer, 0, at_once * bytes);
     for (std::size_t i = 0; i < present; ++i) {
       const std::size_t key = keys.first + at + i;
       prefetch_ahead(source, key + present, keys.all);
@@ -122,10 +128,10 @@ struct RoundedPanel {
 
   std::size_t depth() const { return depth_of(factors, keys.D); }
 
-  HWY_NOINLINE KeyRows<T> copied(std::size_t at) const {
+  HWY_NOINLINE KeyRows<T> copied(std::size_t at, std::size_t at_once) const {
     const std::size_t from = keys.first + at;
-    const std::size_t present = at < keys.count ? HWY_MIN(kKeysAtOnce<T>, keys.count - at) : 0;
-    [[maybe_unused]] T* const rest = keys.buffer + kKeysAtOnce<T> * depth();
+    const std::size_t present = at < keys.count ? HWY_MIN(at_once, keys.count - at) : 0;
+    [[maybe_unused]] T* const rest = keys.buffer + at_once * depth();
     const Rows<T> source(keys.k, keys.D);
     if (are_pairs(factors)) {
       if constexpr (kMultipliesPairs<T>)
@@ -134,29 +140,31 @@ struct RoundedPanel {
       copy_rows(source, from, present, keys.all, keys.D, keys.buffer);
       round_to_bfloat16(keys.buffer, present * keys.D);
     }
-    set_zeros((kKeysAtOnce<T> - present) * depth(), keys.buffer + present * depth());
+    set_zeros((at_once - present) * depth(), keys.buffer + present * depth());
     return {keys.buffer, static_cast<std::ptrdiff_t>(depth() * sizeof(T))};
   }
 
-  KeyRows<T> in_place_or_copied(std::size_t at, std::int64_t most, std::size_t ahead) const {
+  KeyRows<T> in_place_or_copied(std::size_t at, std::size_t at_once, std::int64_t most,
+                                std::size_t ahead) const {
     const bool are_stored = are_pairs(factors) && Rows<T>(keys.k, keys.D).is_plain(DType::bf16);
     const KeyRows<T> rows =
-        are_stored ? pairs_in_place(keys, at, most, ahead) : KeyRows<T>{nullptr, 0};
-    return rows.first ? rows : copied(at);
+        are_stored ? pairs_in_place(keys, at, at_once, most, ahead) : KeyRows<T>{nullptr, 0};
+    return rows.first ? rows : copied(at, at_once);
   }
 };
 
-/// The addresses of kKeysAtOnce keys: those of the first kBlockLanes keys, and the distances of the
-/// other blocks from these, which together fit into registers.
-template <class T>
+/// The addresses of `Vectors` vectors of keys: those of the first kBlockLanes keys, and the
+/// distances of the other blocks from these, which together fit into registers.
+template <class T, std::size_t Vectors>
 struct KeyCursor {
   static constexpr std::size_t kBlock = kBlockLanes<T>;
+  static constexpr std::size_t kBlocks = Vectors * kLanes<T> / kBlock;
   const T* key[kBlock];
-  std::ptrdiff_t step, blocks[kKeysAtOnce<T> / kBlock];  ///< in bytes
+  std::ptrdiff_t step, blocks[kBlocks];  ///< in bytes
 
   HWY_INLINE explicit KeyCursor(const KeyRows<T>& keys) : step(keys.step) {
     for (std::size_t i = 0; i < kBlock; ++i) key[i] = keys.at(i);
-    for (std::size_t i = 0; i < kKeysAtOnce<T> / kBlock; ++i)
+    for (std::size_t i = 0; i < kBlocks; ++i)
       blocks[i] = static_cast<std::ptrdiff_t>(i * kBlock) * step;
   }
   HWY_INLINE const T* at(std::size_t block, std::size_t i) const {
@@ -198,8 +206,9 @@ inline constexpr std::size_t kColumnsAtOnce = 2 * kBlockLanes<T>;
 
 /// The next kColumnsAtOnce columns of the Part-th vector of keys. Loads are the bottleneck, so each
 /// loads two blocks of a key.
-template <std::size_t Part, class T>
-HWY_INLINE void transpose_keys(const KeyCursor<T>& keys, Vec<T> (&columns)[kColumnsAtOnce<T>]) {
+template <std::size_t Part, class T, std::size_t Vectors>
+HWY_INLINE void transpose_keys(const KeyCursor<T, Vectors>& keys,
+                               Vec<T> (&columns)[kColumnsAtOnce<T>]) {
   constexpr std::size_t kBlock = kBlockLanes<T>, kFirst = Part * kLanes<T> / kBlock;
   Vec<T> low[kBlock], high[kBlock];
 #pragma GCC unroll 4
@@ -219,8 +228,9 @@ HWY_INLINE void transpose_keys(const KeyCursor<T>& keys, Vec<T> (&columns)[kColu
 template <class T>
 inline constexpr std::size_t kColumnsAtOnce = kBlockLanes<T>;
 
-template <std::size_t Part, class T>
-HWY_INLINE void transpose_keys(const KeyCursor<T>& keys, Vec<T> (&columns)[kColumnsAtOnce<T>]) {
+template <std::size_t Part, class T, std::size_t Vectors>
+HWY_INLINE void transpose_keys(const KeyCursor<T, Vectors>& keys,
+                               Vec<T> (&columns)[kColumnsAtOnce<T>]) {
   constexpr std::size_t kFirst = Part * kLanes<T> / kBlockLanes<T>;
   const BlockTag<T> d;
 #pragma GCC unroll 4
@@ -235,15 +245,30 @@ HWY_INLINE void transpose_keys(const KeyCursor<T>& keys, Vec<T> (&columns)[kColu
 }
 #endif
 
-/// Prefetches one cache line of some of the kKeysAtOnce keys that start at `next`. The calls for
-/// the columns of one cache line together prefetch all of these keys.
-template <class T>
-HWY_INLINE void prefetch_keys(const T* next, std::ptrdiff_t step_of_keys, std::size_t column) {
-  constexpr std::size_t kLine = 64 / sizeof(T), kLoadsPerLine = kLine / kColumnsAtOnce<T>;
-  constexpr std::size_t kShare = HWY_MAX(kKeysAtOnce<T> / kLoadsPerLine, 1);
+/// The same of all vectors.
+template <class T, std::size_t Vectors>
+HWY_INLINE void transpose_keys(const KeyCursor<T, Vectors>& keys,
+                               Vec<T> (&columns)[Vectors][kColumnsAtOnce<T>]) {
+  transpose_keys<0>(keys, columns[0]);
+  if constexpr (Vectors == 2) transpose_keys<1>(keys, columns[1]);
+}
+
+/// Prefetches a part of the `Keys` keys at rows.next. The calls for all columns together prefetch
+/// all of these keys: in the order of memory, if there are no gaps, otherwise a line of some keys.
+template <std::size_t Keys, class T>
+HWY_INLINE void prefetch_keys(const KeyRows<T>& rows, std::size_t column) {
+  constexpr std::size_t kLine = 64 / sizeof(T);
+  if (rows.is_dense) {
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < Keys * kColumnsAtOnce<T>; i += kLine)
+      __builtin_prefetch(rows.next + column * Keys + i);
+    return;
+  }
+  constexpr std::size_t kLoadsPerLine = kLine / kColumnsAtOnce<T>;
+  constexpr std::size_t kShare = HWY_MAX(Keys / kLoadsPerLine, 1);
   const std::size_t first = column % kLine / kColumnsAtOnce<T> * kShare;
-  const auto step = static_cast<std::uintptr_t>(step_of_keys);
-  std::uintptr_t at = reinterpret_cast<std::uintptr_t>(next + column) + first * step;
+  const auto step = static_cast<std::uintptr_t>(rows.step);
+  std::uintptr_t at = reinterpret_cast<std::uintptr_t>(rows.next + column) + first * step;
 #pragma GCC unroll 16
   for (std::size_t i = 0; i < kShare; ++i, at += step)
     __builtin_prefetch(reinterpret_cast<const void*>(at));
@@ -300,20 +325,20 @@ struct KeyProduct {
 /// multiply_tile() for `keys` and their lanes [from, to); `cursor` is at lane `from`.
 template <class T, class Product, std::size_t Rows, class Finish>
 HWY_INLINE void multiply_keys(std::size_t from, std::size_t to, const T* query,
-                              std::size_t query_step, const KeyRows<T>& keys, KeyCursor<T>& cursor,
-                              Finish finish) {
+                              std::size_t query_step, const KeyRows<T>& keys,
+                              KeyCursor<T, kKeyVectors>& cursor, Finish finish) {
   constexpr std::size_t kColumns = kColumnsAtOnce<T>, kElements = Product::kElements;
   Vec<T> sums[Product::kChains][Rows][kKeyVectors];
   for (auto& chain : sums)
 #pragma GCC unroll 16
-    for (std::size_t i = 0; i < Rows; ++i) chain[i][0] = chain[i][1] = hn::Zero(Tag<T>());
+    for (std::size_t i = 0; i < Rows; ++i)
+      unrolled<kKeyVectors>([&](std::size_t j) ATTN_INLINE { chain[i][j] = hn::Zero(Tag<T>()); });
   std::size_t column = from;
 #pragma GCC unroll 1
   for (; column + kColumns <= to; column += kColumns) {
-    if (keys.next) prefetch_keys(keys.next, keys.step, column);
+    if (keys.next) prefetch_keys<kKeysAtOnce<T>>(keys, column);
     Vec<T> columns[kKeyVectors][kColumns];
-    transpose_keys<0>(cursor, columns[0]);
-    transpose_keys<1>(cursor, columns[1]);
+    transpose_keys(cursor, columns);
     cursor.advance(kColumns);
     Product::add(query, query_step, column * kElements, columns, sums);
   }
@@ -341,12 +366,11 @@ HWY_INLINE void multiply_keys(std::size_t from, std::size_t to, const T* query,
   finish(sums[0]);
 }
 
-/// The products of kKeysAtOnce keys, as sum_parts() of `depth` elements, which are passed to
-/// `finish`.
+/// The products of `keys`, as sum_parts() of `depth` elements, which are passed to `finish`.
 template <class T, class Product, std::size_t Rows, class Finish>
 HWY_INLINE void sum_keys(const T* query, std::size_t query_step, std::size_t depth,
                          const KeyRows<T>& keys, T* out, std::size_t out_stride, Finish finish) {
-  KeyCursor<T> cursor(keys);
+  KeyCursor<T, kKeyVectors> cursor(keys);
   sum_parts<T, Rows, kKeyVectors>(
       0, depth, out, out_stride,
       [&](std::size_t part, std::size_t next, auto f) ATTN_INLINE {
@@ -366,7 +390,8 @@ void score_keys(std::size_t rows, std::size_t vectors, const T* query, const Pan
     const Vec<T> factor = hn::Set(Tag<T>(), scale);
     const std::size_t depth = panel.depth() * Product::kElements;
     for (std::size_t at = 0; at < vectors * kLanes<T>; at += kKeysAtOnce<T>) {
-      const KeyRows<T> keys = panel.in_place_or_copied(at, kMostStepInPlace, kBytesAhead);
+      const KeyRows<T> keys =
+          panel.in_place_or_copied(at, kKeysAtOnce<T>, kMostStepInPlace, kBytesAheadOfKeys);
       sum_keys<T, Product, kRows>(
           query, depth, depth, keys, out + at, out_stride, [&](auto& sums) ATTN_INLINE {
 #pragma GCC unroll 16
@@ -425,7 +450,8 @@ HWY_NOINLINE void sum_keys_as_in_tiles(std::size_t rows, std::size_t vectors, co
     constexpr std::size_t kRows = decltype(r)::value;
     const std::size_t depth = panel.depth() * Product::kElements;
     for (std::size_t at = 0; at < vectors * kLanes<float>; at += kKeysAtOnce<float>) {
-      const KeyRows<float> keys = panel.in_place_or_copied(at, kMostStepInPlace, kBytesAhead);
+      const KeyRows<float> keys =
+          panel.in_place_or_copied(at, kKeysAtOnce<float>, kMostStepInPlace, kBytesAheadOfKeys);
       sum_keys<float, Product, kRows>(
           query, (depth + 1) / 2, depth, keys, out + at, out_stride, [&](auto& sums) {
             for (std::size_t i = 0; i < kRows; ++i)
@@ -458,36 +484,37 @@ inline HWY_NOINLINE bool score_keys_as_in_tiles(std::size_t rows, std::size_t ve
   if (!summed) return false;
   const Tag<float> d;
   for (std::size_t i = 0; i < rows; ++i)
-    for (std::size_t at = 0; at < vectors * kLanes<float>; at += kKeysAtOnce<float>) {
+    for (std::size_t at = 0; at < vectors * kLanes<float>; at += kLanes<float>) {
       float* const to = out + i * out_stride + at;
-      Vec<float> sums[kKeyVectors] = {hn::Load(d, to), hn::Load(d, to + kLanes<float>)};
+      Vec<float> sums[1] = {hn::Load(d, to)};
       store_scores<float>(sums, hn::Set(d, scale), to,
                           running_max ? running_max + i * kLanes<float> : nullptr);
     }
   return true;
 }
 
-/// score_keys() in tiles, as keys times `queries` (depth, rows).
+/// score_keys() in two tiles of keys, as keys times `queries` (depth, rows).
 inline HWY_NOINLINE void score_keys_in_tiles(std::size_t rows, std::size_t vectors,
                                              const float* queries, const RoundedPanel<float>& panel,
                                              float scale, float* out, std::size_t out_stride,
                                              float* running_max) {
-  static_assert(kKeyVectors == 2 && kTileHeight == kLanes<float>);
+  static_assert(kTileHeight == kLanes<float>);
+  constexpr std::size_t kTiles = 2, kKeys = kTiles * kTileHeight;
   const Tag<float> d;
   const hn::RebindToSigned<Tag<float>> d32;
   const auto row_step = hn::Mul(hn::Iota(d32, 0), hn::Set(d32, static_cast<std::int32_t>(rows)));
   const std::size_t depth = panel.depth(), whole = depth - depth % kStepPairs;
   const TileUse use(kTileHeight, rows, depth);
-  HWY_ALIGN float products[kKeysAtOnce<float> * kTileRows];  // (keys, rows)
-  for (std::size_t at = 0; at < vectors * kLanes<float>; at += kKeysAtOnce<float>) {
-    const KeyRows<float> keys = panel.in_place_or_copied(at, kMostStepInPlace, kBytesAhead);
+  HWY_ALIGN float products[kKeys * kTileRows];  // (keys, rows)
+  for (std::size_t at = 0; at < vectors * kLanes<float>; at += kKeys) {
+    const KeyRows<float> keys = panel.in_place_or_copied(at, kKeys, kMostStepInPlace, kBytesAhead);
     const auto step = static_cast<std::size_t>(keys.step) / sizeof(float);
     clear_tile<0>();
     clear_tile<1>();
     for (std::size_t k = 0; k < whole; k += kStepPairs) {
       if (keys.next)
         for (std::size_t part = 0; part < kStepPairs; part += kColumnsAtOnce<float>)
-          prefetch_keys(keys.next, keys.step, k + part);
+          prefetch_keys<kKeys>(keys, k + part);
       add_step_of_keys<kLeft, kRight>(keys.first + k, step, queries + k * rows, rows);
     }
     if (whole < depth)
@@ -496,8 +523,8 @@ inline HWY_NOINLINE void score_keys_in_tiles(std::size_t rows, std::size_t vecto
     store_tile<0>(products, rows);
     store_tile<1>(products + kTileHeight * rows, rows);
     for (std::size_t i = 0; i < rows; ++i) {
-      Vec<float> sums[kKeyVectors];
-      for (std::size_t j = 0; j < kKeyVectors; ++j)
+      Vec<float> sums[kTiles];
+      for (std::size_t j = 0; j < kTiles; ++j)
         sums[j] = hn::GatherIndex(d, products + j * kTileHeight * rows + i, row_step);
       store_scores<float>(sums, hn::Set(d, scale), out + at + i * out_stride,
                           running_max ? running_max + i * kLanes<float> : nullptr);
