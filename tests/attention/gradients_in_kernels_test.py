@@ -245,7 +245,8 @@ def test_planned_memory_is_that_of_the_run(tmp_path, heads, tokens, dtype, extra
     planned = planned_bytes(tmp_path, *flags)
     run, peak = attn_and_peak("run", *flags, "-o", "out.npz", cwd=tmp_path)
     assert run.returncode == 0
-    assert peak - least <= planned <= 1.5 * (peak - least) + 2 ** 24
+    code = 2 ** 20  # that of the kernels is not loaded for `least`
+    assert peak - least <= planned + code and planned <= 1.5 * (peak - least) + 2 ** 24
 
 
 @pytest.mark.skipif(under_asan(), reason="AddressSanitizer's shadow memory")
