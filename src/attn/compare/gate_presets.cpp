@@ -13,24 +13,46 @@
 namespace attn {
 namespace {
 
-enum class When {
-  always,
-  f16,
-  bf16,
-  f32,
-  f64,
-  no_softcap,
-  softcap,
-  gradients_with_softcap,
-  output,
-  gradient,
-  logsumexp,
-  other
-};
+// Which tensors a gate is for.
+
+bool is_any(const GatedTensor&) { return true; }
+
+template <DType kDType>
+bool is_stored_as(const GatedTensor& tensor) {
+  return tensor.stored == kDType;
+}
+
+bool is_f64_or_integer(const GatedTensor& tensor) {
+  return tensor.stored != DType::f16 && tensor.stored != DType::bf16 && tensor.stored != DType::f32;
+}
+
+bool is_of_gradient(const GatedTensor& tensor) {
+  const std::optional<Request> request = request_named(tensor.name);
+  return request && is_of_gradients(*request);
+}
+
+bool is_of_output(const GatedTensor& tensor) { return !is_of_gradient(tensor); }
+
+bool is_of_lse(const GatedTensor& tensor) {
+  return tensor.name == "logsumexp" || tensor.name == "lse";
+}
+
+bool is_of_another(const GatedTensor& tensor) { return !is_of_lse(tensor); }
+
+bool has_no_softcap(const GatedTensor& tensor) { return !tensor.has_softcap; }
+
+bool is_of_softcap_output(const GatedTensor& tensor) {
+  return tensor.has_softcap && is_of_output(tensor);
+}
+
+bool is_of_softcap_gradient(const GatedTensor& tensor) {
+  return tensor.has_softcap && is_of_gradient(tensor);
+}
 
 struct PresetGate {
   const char* gate;
-  When when = When::always;
+  std::string when = "";  ///< for which tensors, in words; "": for all
+  bool (*is_for)(const GatedTensor&) = is_any;
 };
 
 /// Of which file of which project, docs/comparing.md says.
@@ -42,91 +64,32 @@ struct Preset {
 const std::vector<Preset>& all_presets() {
   static const std::vector<Preset> kPresets = {
       {"fa2",
-       {{"max_abs <= 2 * baseline_max_abs + 1e-5", When::output},
-        {"max_abs <= 3 * baseline_max_abs", When::gradient}}},
+       {{"max_abs <= 2 * baseline_max_abs + 1e-5", "outputs", is_of_output},
+        {"max_abs <= 3 * baseline_max_abs", "gradients", is_of_gradient}}},
       {"fa3",
-       {{"max_abs <= 2 * baseline_max_abs + 2 * ref_rounding", When::no_softcap},
-        {"max_abs <= 3 * baseline_max_abs + 2 * ref_rounding", When::softcap},
-        {"max_abs <= 3 * baseline_max_abs + 2 * ref_rounding + 3e-4",
-         When::gradients_with_softcap}}},
+       {{"max_abs <= 2 * baseline_max_abs + 2 * ref_rounding", "without a softcap", has_no_softcap},
+        {"max_abs <= 3 * baseline_max_abs + 2 * ref_rounding", "outputs, with a softcap",
+         is_of_softcap_output},
+        {"max_abs <= 3 * baseline_max_abs + 2 * ref_rounding + 3e-4", "gradients, with a softcap",
+         is_of_softcap_gradient}}},
       {"flashmla",
        {{"abs_or_rel(abs=8e-4, rel=2.01/128) == 0 and (cosdiff <= 5e-6 or ref_l2 < 1e-6)",
-         When::other},
+         "other tensors", is_of_another},
         {"abs_or_rel(abs=1e-6, rel=8.01/65536) == 0 and (cosdiff <= 1e-7 or ref_l2 < 1e-6)",
-         When::logsumexp}}},
+         "logsumexp", is_of_lse}}},
       {"fla", {{"rms_ratio < 0.005 or max_abs <= 1e-6"}}},
       {"flashinfer",
-       {{"mismatched(rtol=1e-3, atol=1e-3) == 0 and cosine >= 0.999", When::f16},
-        {"mismatched(rtol=1e-2, atol=1e-2) == 0 and cosine >= 0.999", When::bf16},
-        {"mismatched(rtol=1e-5, atol=1e-5) == 0 and cosine >= 0.999", When::f32},
-        {"mismatched(rtol=1e-7, atol=1e-7) == 0 and cosine >= 0.999", When::f64}}},
+       {{"mismatched(rtol=1e-3, atol=1e-3) == 0 and cosine >= 0.999", "f16",
+         is_stored_as<DType::f16>},
+        {"mismatched(rtol=1e-2, atol=1e-2) == 0 and cosine >= 0.999", "bf16",
+         is_stored_as<DType::bf16>},
+        {"mismatched(rtol=1e-5, atol=1e-5) == 0 and cosine >= 0.999", "f32",
+         is_stored_as<DType::f32>},
+        {"mismatched(rtol=1e-7, atol=1e-7) == 0 and cosine >= 0.999", "f64", is_f64_or_integer}}},
       {"llama.cpp", {{"nmse <= 5e-4"}}},
       {"triton", {{"max_abs <= 1e-2"}}},
       {"tt", {{"pcc >= 0.99"}}}};
   return kPresets;
-}
-
-std::string_view text_of(When when) {
-  switch (when) {
-    case When::always:
-      return "";
-    case When::f16:
-      return "f16";
-    case When::bf16:
-      return "bf16";
-    case When::f32:
-      return "f32";
-    case When::f64:
-      return "f64";
-    case When::no_softcap:
-      return "without a softcap";
-    case When::softcap:
-      return "outputs, with a softcap";
-    case When::gradients_with_softcap:
-      return "gradients, with a softcap";
-    case When::output:
-      return "outputs";
-    case When::gradient:
-      return "gradients";
-    case When::logsumexp:
-      return "logsumexp";
-    case When::other:
-      return "other tensors";
-  }
-  return "";
-}
-
-bool is_met(When when, const GatedTensor& tensor) {
-  switch (when) {
-    case When::always:
-      return true;
-    case When::f16:
-      return tensor.stored == DType::f16;
-    case When::bf16:
-      return tensor.stored == DType::bf16;
-    case When::f32:
-      return tensor.stored == DType::f32;
-    case When::f64:  // and integers
-      return tensor.stored != DType::f16 && tensor.stored != DType::bf16 &&
-             tensor.stored != DType::f32;
-    case When::no_softcap:
-      return !tensor.has_softcap;
-    case When::softcap:
-      return tensor.has_softcap && is_met(When::output, tensor);
-    case When::gradients_with_softcap:
-      return tensor.has_softcap && is_met(When::gradient, tensor);
-    case When::output:
-      return !is_met(When::gradient, tensor);
-    case When::gradient: {
-      const std::optional<Request> request = request_named(tensor.name);
-      return request && is_of_gradients(*request);
-    }
-    case When::logsumexp:
-      return tensor.name == "logsumexp" || tensor.name == "lse";
-    case When::other:
-      return !is_met(When::logsumexp, tensor);
-  }
-  return false;
 }
 
 }  // namespace
@@ -150,8 +113,8 @@ std::vector<Gate> preset_gates(const std::string& name) {
     Gate gate = parse_gate(row.gate);
     gate.preset = name;
     gate.is_selective = false;
-    gate.selects = [of_name = gate.selects, when = row.when](const GatedTensor& tensor) {
-      return is_met(when, tensor) && of_name(tensor);
+    gate.selects = [of_name = gate.selects, is_for = row.is_for](const GatedTensor& tensor) {
+      return is_for(tensor) && of_name(tensor);
     };
     gates.push_back(std::move(gate));
   }
@@ -161,11 +124,9 @@ std::vector<Gate> preset_gates(const std::string& name) {
 std::vector<Explained> explained_presets() {
   std::vector<Explained> all;
   for (const Preset& preset : all_presets())
-    for (const PresetGate& row : preset.gates) {
-      const std::string when(text_of(row.when));
+    for (const PresetGate& row : preset.gates)
       all.emplace_back(&row == preset.gates.data() ? preset.name : "",
-                       (when.empty() ? "" : when + ": ") + row.gate);
-    }
+                       (row.when.empty() ? "" : row.when + ": ") + row.gate);
   return all;
 }
 
