@@ -16,6 +16,10 @@ namespace {
 constexpr std::array<std::string_view, 4> kDecoder = {"model.", "", "language_model.model.",
                                                       "model.language_model."};
 
+ArchitectureNorm layer_norm(std::string_view name, const char* epsilon_key, double epsilon = 1e-5) {
+  return {.name = name, .kind = "layer", .epsilon_key = epsilon_key, .epsilon = epsilon};
+}
+
 // Llama and its relatives: self_attn.q_proj and so on, RMSNorm, causal, rotary positions.
 
 Architecture llama_like(std::string_view model_type, void (*set_facts)(LayerJob&)) {
@@ -26,7 +30,7 @@ Architecture llama_like(std::string_view model_type, void (*set_facts)(LayerJob&
           .k = "self_attn.k_proj",
           .v = "self_attn.v_proj",
           .output = "self_attn.o_proj",
-          .norm = "input_layernorm",
+          .norm = {.name = "input_layernorm"},
           .set_facts = set_facts};
 }
 
@@ -37,14 +41,12 @@ Architecture with_offset_norms(Architecture architecture) {
 }
 
 Architecture with_epsilon(double epsilon, Architecture architecture) {
-  architecture.epsilon = epsilon;
+  architecture.norm.epsilon = epsilon;
   return architecture;
 }
 
 Architecture with_layer_norm(Architecture architecture) {
-  architecture.norm_kind = "layer";
-  architecture.epsilon_key = "layer_norm_eps";
-  architecture.epsilon = 1e-5;
+  architecture.norm = layer_norm(architecture.norm.name, "layer_norm_eps");
   return architecture;
 }
 
@@ -438,8 +440,7 @@ std::vector<Architecture> t5_like(std::string_view model_type) {
                        .k = "SelfAttention.k",
                        .v = "SelfAttention.v",
                        .output = "SelfAttention.o",
-                       .norm = "layer_norm",
-                       .epsilon_key = "layer_norm_epsilon",
+                       .norm = {.name = "layer_norm", .epsilon_key = "layer_norm_epsilon"},
                        .set_facts = set_t5_encoder};
   Architecture decoder = encoder;
   decoder.stack = "decoder";
@@ -470,10 +471,7 @@ std::vector<Architecture> bart_like(std::string_view model_type, bool is_whisper
                        .k = "self_attn.k_proj",
                        .v = "self_attn.v_proj",
                        .output = "self_attn.out_proj",
-                       .norm = is_whisper ? "self_attn_layer_norm" : "",
-                       .norm_kind = "layer",
-                       .epsilon_key = nullptr,
-                       .epsilon = 1e-5,
+                       .norm = layer_norm(is_whisper ? "self_attn_layer_norm" : "", nullptr),
                        .set_facts = is_whisper ? set_whisper_encoder : set_heads};
   Architecture decoder = encoder;
   decoder.stack = "decoder";
@@ -487,7 +485,7 @@ std::vector<Architecture> bart_like(std::string_view model_type, bool is_whisper
   cross.k = "encoder_attn.k_proj";
   cross.v = "encoder_attn.v_proj";
   cross.output = "encoder_attn.out_proj";
-  cross.norm = is_whisper ? "encoder_attn_layer_norm" : "";
+  cross.norm.name = is_whisper ? "encoder_attn_layer_norm" : "";
   cross.set_facts = set_heads;
   return {encoder, decoder, cross};
 }
@@ -616,7 +614,7 @@ std::string norm_of(const Architecture& architecture, const LayerJob& job) {
   if (architecture.model_type == "opt" && !config.flag("do_layer_norm_before", true)) return "";
   if (architecture.model_type == "modernbert" && job.layer() == 0) return "";
   if (architecture.model_type == "falcon" && job.has_tensor("ln_attn.weight")) return "ln_attn";
-  return std::string(architecture.norm);
+  return std::string(architecture.norm.name);
 }
 
 bool has_norm_weights(const Architecture& architecture, const LayerJob& job) {
@@ -664,10 +662,7 @@ std::vector<Architecture> single_stacks() {
        .k = "attention.attention.key",
        .v = "attention.attention.value",
        .output = "attention.output.dense",
-       .norm = "layernorm_before",
-       .norm_kind = "layer",
-       .epsilon_key = "layer_norm_eps",
-       .epsilon = 1e-12,
+       .norm = layer_norm("layernorm_before", "layer_norm_eps", 1e-12),
        .set_facts = set_encoder},
       {.model_type = "modernbert",
        .roots = kModel,
@@ -675,10 +670,7 @@ std::vector<Architecture> single_stacks() {
        .projections = Projections::thirds,
        .q = "attn.Wqkv",
        .output = "attn.Wo",
-       .norm = "attn_norm",
-       .norm_kind = "layer",
-       .epsilon_key = "norm_eps",
-       .epsilon = 1e-5,
+       .norm = layer_norm("attn_norm", "norm_eps"),
        .set_facts = set_modernbert},
       {.model_type = "gpt2",
        .layers_keys = kShortLayersKeys,
@@ -688,10 +680,7 @@ std::vector<Architecture> single_stacks() {
        .projections = Projections::columns,
        .q = "attn.c_attn",
        .output = "attn.c_proj",
-       .norm = "ln_1",
-       .norm_kind = "layer",
-       .epsilon_key = "layer_norm_epsilon",
-       .epsilon = 1e-5,
+       .norm = layer_norm("ln_1", "layer_norm_epsilon"),
        .set_facts = set_gpt2},
       {.model_type = "opt",
        .roots = kOpt,
@@ -700,10 +689,7 @@ std::vector<Architecture> single_stacks() {
        .k = "self_attn.k_proj",
        .v = "self_attn.v_proj",
        .output = "self_attn.out_proj",
-       .norm = "self_attn_layer_norm",
-       .norm_kind = "layer",
-       .epsilon_key = nullptr,
-       .epsilon = 1e-5,
+       .norm = layer_norm("self_attn_layer_norm", nullptr),
        .affine_key = "layer_norm_elementwise_affine",
        .set_facts = set_causal_heads},
       {.model_type = "gpt_neox",
@@ -712,10 +698,7 @@ std::vector<Architecture> single_stacks() {
        .projections = Projections::per_head,
        .q = "attention.query_key_value",
        .output = "attention.dense",
-       .norm = "input_layernorm",
-       .norm_kind = "layer",
-       .epsilon_key = "layer_norm_eps",
-       .epsilon = 1e-5,
+       .norm = layer_norm("input_layernorm", "layer_norm_eps"),
        .set_facts = set_gpt_neox},
       {.model_type = "falcon",
        .roots = kTransformer,
@@ -723,10 +706,7 @@ std::vector<Architecture> single_stacks() {
        .projections = Projections::falcon,
        .q = "self_attention.query_key_value",
        .output = "self_attention.dense",
-       .norm = "input_layernorm",
-       .norm_kind = "layer",
-       .epsilon_key = "layer_norm_epsilon",
-       .epsilon = 1e-5,
+       .norm = layer_norm("input_layernorm", "layer_norm_epsilon"),
        .set_facts = set_falcon},
       {.model_type = "bloom",
        .layers_keys = kShortLayersKeys,
@@ -736,10 +716,7 @@ std::vector<Architecture> single_stacks() {
        .projections = Projections::per_head,
        .q = "self_attention.query_key_value",
        .output = "self_attention.dense",
-       .norm = "input_layernorm",
-       .norm_kind = "layer",
-       .epsilon_key = "layer_norm_epsilon",
-       .epsilon = 1e-5,
+       .norm = layer_norm("input_layernorm", "layer_norm_epsilon"),
        .set_facts = set_alibi_heads},
       {.model_type = "mpt",
        .layers_keys = kPluralLayersKeys,
@@ -749,10 +726,7 @@ std::vector<Architecture> single_stacks() {
        .projections = Projections::thirds,
        .q = "attn.Wqkv",
        .output = "attn.out_proj",
-       .norm = "norm_1",
-       .norm_kind = "layer",
-       .epsilon_key = "layer_norm_epsilon",
-       .epsilon = 1e-5,
+       .norm = layer_norm("norm_1", "layer_norm_epsilon"),
        .set_facts = set_mpt},
   };
 }
@@ -779,12 +753,12 @@ std::vector<const Architecture*> stacks_of(const std::string& model_type) {
 
 void set_layer(const Architecture& architecture, bool with_norm, LayerJob& job) {
   const std::string norm = with_norm ? norm_of(architecture, job) : "";
-  const char* key = architecture.epsilon_key;
-  const double epsilon =
-      key == nullptr ? architecture.epsilon : job.config().number(key, architecture.epsilon);
+  const char* key = architecture.norm.epsilon_key;
+  const double otherwise = architecture.norm.epsilon;
+  const double epsilon = key == nullptr ? otherwise : job.config().number(key, otherwise);
   const bool is_latent = architecture.projections == Projections::latent;
   if (!norm.empty() && !is_latent) {
-    job.set("input_norm", architecture.norm_kind);
+    job.set("input_norm", architecture.norm.kind);
     job.set("input_norm_epsilon", Json{epsilon});
     if (has_norm_weights(architecture, job)) {
       job.set_tensor("input_norm_weight", norm + ".weight");

@@ -27,6 +27,14 @@ using CountKeys = std::span<const char* const>;
 constexpr const char* kLayersKeys[] = {"num_hidden_layers"};
 constexpr const char* kHeadsKeys[] = {"num_attention_heads"};
 
+/// The norm in front of the attention.
+struct ArchitectureNorm {
+  std::string_view name = {};                ///< "": none
+  const char* kind = "rms";                  ///< of input_norm
+  const char* epsilon_key = "rms_norm_eps";  ///< nullptr: no key
+  double epsilon = 1e-6;                     ///< if the configuration has none
+};
+
 /// One row of the table. Names are those of transformers, relative to the layer and without
 /// ".weight" and ".bias".
 struct Architecture {
@@ -42,10 +50,7 @@ struct Architecture {
   std::string_view layer;  ///< "layers.#."; '#' is the number of the layer
   Projections projections = Projections::separate;
   std::string_view q, k = {}, v = {}, output;
-  std::string_view norm = {};     ///< in front of the attention; "": none
-  const char* norm_kind = "rms";  ///< of input_norm
-  const char* epsilon_key = "rms_norm_eps";
-  double epsilon = 1e-6;                       ///< if the configuration has none
+  ArchitectureNorm norm = {};
   const char* affine_key = nullptr;            ///< whether the norm has weights; nullptr: it has
   double norm_offset = 0;                      ///< added to the weights of all norms
   void (*set_facts)(LayerJob& job) = nullptr;  ///< sets all other keys
