@@ -16,6 +16,15 @@ namespace {
 constexpr std::array<std::string_view, 4> kDecoder = {"model.", "", "language_model.model.",
                                                       "model.language_model."};
 
+ArchitectureWeights separate(std::string_view q, std::string_view k, std::string_view v,
+                             std::string_view output) {
+  return {.projections = Projections::separate, .q = q, .k = k, .v = v, .output = output};
+}
+
+ArchitectureWeights fused(Projections projections, std::string_view qkv, std::string_view output) {
+  return {.projections = projections, .q = qkv, .k = {}, .v = {}, .output = output};
+}
+
 ArchitectureNorm layer_norm(std::string_view name, const char* epsilon_key, double epsilon = 1e-5) {
   return {.name = name, .kind = "layer", .epsilon_key = epsilon_key, .epsilon = epsilon};
 }
@@ -26,10 +35,8 @@ Architecture llama_like(std::string_view model_type, void (*set_facts)(LayerJob&
   return {.model_type = model_type,
           .roots = kDecoder,
           .layer = "layers.#.",
-          .q = "self_attn.q_proj",
-          .k = "self_attn.k_proj",
-          .v = "self_attn.v_proj",
-          .output = "self_attn.o_proj",
+          .weights = separate("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                              "self_attn.o_proj"),
           .norm = {.name = "input_layernorm"},
           .set_facts = set_facts};
 }
@@ -56,9 +63,7 @@ Architecture without_norm(Architecture architecture) {
 }
 
 Architecture with_fused_blocks(Architecture architecture) {
-  architecture.projections = Projections::blocks;
-  architecture.q = "self_attn.qkv_proj";
-  architecture.k = architecture.v = {};
+  architecture.weights = fused(Projections::blocks, "self_attn.qkv_proj", "self_attn.o_proj");
   return architecture;
 }
 
@@ -200,9 +205,8 @@ void set_deepseek_v3(LayerJob& job) {
 }
 
 Architecture with_latent_attention(Architecture architecture) {
-  architecture.projections = Projections::latent;
-  architecture.q = "self_attn.kv_a_proj_with_mqa";
-  architecture.k = architecture.v = {};
+  architecture.weights =
+      fused(Projections::latent, "self_attn.kv_a_proj_with_mqa", "self_attn.o_proj");
   return architecture;
 }
 
@@ -436,10 +440,8 @@ std::vector<Architecture> t5_like(std::string_view model_type) {
                        .heads_keys = kT5HeadsKeys,
                        .roots = kNothing,
                        .layer = "encoder.block.#.layer.0.",
-                       .q = "SelfAttention.q",
-                       .k = "SelfAttention.k",
-                       .v = "SelfAttention.v",
-                       .output = "SelfAttention.o",
+                       .weights = separate("SelfAttention.q", "SelfAttention.k", "SelfAttention.v",
+                                           "SelfAttention.o"),
                        .norm = {.name = "layer_norm", .epsilon_key = "layer_norm_epsilon"},
                        .set_facts = set_t5_encoder};
   Architecture decoder = encoder;
@@ -450,10 +452,8 @@ std::vector<Architecture> t5_like(std::string_view model_type) {
   Architecture cross = decoder;
   cross.stack = "cross";
   cross.layer = "decoder.block.#.layer.1.";
-  cross.q = "EncDecAttention.q";
-  cross.k = "EncDecAttention.k";
-  cross.v = "EncDecAttention.v";
-  cross.output = "EncDecAttention.o";
+  cross.weights =
+      separate("EncDecAttention.q", "EncDecAttention.k", "EncDecAttention.v", "EncDecAttention.o");
   cross.set_facts = set_t5_cross;
   return {encoder, decoder, cross};
 }
@@ -467,10 +467,8 @@ std::vector<Architecture> bart_like(std::string_view model_type, bool is_whisper
                        .heads_keys = is_whisper ? CountKeys(kWhisperHeadsKeys) : kBartHeadsKeys,
                        .roots = kBart,
                        .layer = "encoder.layers.#.",
-                       .q = "self_attn.q_proj",
-                       .k = "self_attn.k_proj",
-                       .v = "self_attn.v_proj",
-                       .output = "self_attn.out_proj",
+                       .weights = separate("self_attn.q_proj", "self_attn.k_proj",
+                                           "self_attn.v_proj", "self_attn.out_proj"),
                        .norm = layer_norm(is_whisper ? "self_attn_layer_norm" : "", nullptr),
                        .set_facts = is_whisper ? set_whisper_encoder : set_heads};
   Architecture decoder = encoder;
@@ -481,10 +479,8 @@ std::vector<Architecture> bart_like(std::string_view model_type, bool is_whisper
   decoder.set_facts = set_causal_heads;
   Architecture cross = decoder;
   cross.stack = "cross";
-  cross.q = "encoder_attn.q_proj";
-  cross.k = "encoder_attn.k_proj";
-  cross.v = "encoder_attn.v_proj";
-  cross.output = "encoder_attn.out_proj";
+  cross.weights = separate("encoder_attn.q_proj", "encoder_attn.k_proj", "encoder_attn.v_proj",
+                           "encoder_attn.out_proj");
   cross.norm.name = is_whisper ? "encoder_attn_layer_norm" : "";
   cross.set_facts = set_heads;
   return {encoder, decoder, cross};
@@ -494,10 +490,8 @@ Architecture bert_like(std::string_view model_type, std::span<const std::string_
   return {.model_type = model_type,
           .roots = roots,
           .layer = "encoder.layer.#.",
-          .q = "attention.self.query",
-          .k = "attention.self.key",
-          .v = "attention.self.value",
-          .output = "attention.output.dense",
+          .weights = separate("attention.self.query", "attention.self.key", "attention.self.value",
+                              "attention.output.dense"),
           .set_facts = set_bert};
 }
 
@@ -560,12 +554,12 @@ void set_falcon_projections(const std::string& name, LayerJob& job) {
 }
 
 void set_projections(const Architecture& architecture, LayerJob& job) {
-  const auto q = std::string(architecture.q);
-  switch (architecture.projections) {
+  const auto q = std::string(architecture.weights.q);
+  switch (architecture.weights.projections) {
     case Projections::separate:
       job.set_linear("Q", q);
-      job.set_linear("K", std::string(architecture.k));
-      job.set_linear("V", std::string(architecture.v));
+      job.set_linear("K", std::string(architecture.weights.k));
+      job.set_linear("V", std::string(architecture.weights.v));
       return;
     case Projections::blocks:
       return set_blocks(q, kv_heads_of(job), job);
@@ -586,11 +580,11 @@ void set_projections(const Architecture& architecture, LayerJob& job) {
 /// widths that the configuration states.
 void check_widths(const Architecture& architecture, LayerJob& job) {
   const Config& config = job.config();
-  const std::string name = std::string(architecture.q) + ".weight";
+  const std::string name = std::string(architecture.weights.q) + ".weight";
   job.required_tensor("W_Q", name);  // before its shape: quantised weights have others
   const Shape shape = job.shape_of(name);
   if (shape.size() != 2) return;  // reported as an error of W_Q
-  const bool is_in_out = architecture.projections == Projections::columns;
+  const bool is_in_out = architecture.weights.projections == Projections::columns;
   const std::size_t width = shape[is_in_out ? 0 : 1], outputs = shape[is_in_out ? 1 : 0];
   job.set_hidden_width(width);
   const auto refuse = [&](const char* key, std::int64_t value, const std::string& found) {
@@ -600,7 +594,7 @@ void check_widths(const Architecture& architecture, LayerJob& job) {
   if (const char* const key = width_key_of(config);
       key != nullptr && config.count(key) != static_cast<std::int64_t>(width))
     refuse(key, config.count(key), "");
-  if (!config.has("head_dim") || architecture.projections != Projections::separate) return;
+  if (!config.has("head_dim") || architecture.weights.projections != Projections::separate) return;
   const std::int64_t heads = job.heads(), head_width = config.count("head_dim");
   std::int64_t expected = 0;
   if (__builtin_mul_overflow(heads, head_width, &expected) ||
@@ -650,26 +644,19 @@ std::vector<Architecture> single_stacks() {
        .heads_keys = kPluralHeadsKeys,
        .roots = kDistilBert,
        .layer = "transformer.layer.#.attention.",
-       .q = "q_lin",
-       .k = "k_lin",
-       .v = "v_lin",
-       .output = "out_lin",
+       .weights = separate("q_lin", "k_lin", "v_lin", "out_lin"),
        .set_facts = set_encoder},
       {.model_type = "vit",
        .roots = kViT,
        .layer = "encoder.layer.#.",
-       .q = "attention.attention.query",
-       .k = "attention.attention.key",
-       .v = "attention.attention.value",
-       .output = "attention.output.dense",
+       .weights = separate("attention.attention.query", "attention.attention.key",
+                           "attention.attention.value", "attention.output.dense"),
        .norm = layer_norm("layernorm_before", "layer_norm_eps", 1e-12),
        .set_facts = set_encoder},
       {.model_type = "modernbert",
        .roots = kModel,
        .layer = "layers.#.",
-       .projections = Projections::thirds,
-       .q = "attn.Wqkv",
-       .output = "attn.Wo",
+       .weights = fused(Projections::thirds, "attn.Wqkv", "attn.Wo"),
        .norm = layer_norm("attn_norm", "norm_eps"),
        .set_facts = set_modernbert},
       {.model_type = "gpt2",
@@ -677,35 +664,28 @@ std::vector<Architecture> single_stacks() {
        .heads_keys = kShortHeadsKeys,
        .roots = kTransformer,
        .layer = "h.#.",
-       .projections = Projections::columns,
-       .q = "attn.c_attn",
-       .output = "attn.c_proj",
+       .weights = fused(Projections::columns, "attn.c_attn", "attn.c_proj"),
        .norm = layer_norm("ln_1", "layer_norm_epsilon"),
        .set_facts = set_gpt2},
       {.model_type = "opt",
        .roots = kOpt,
        .layer = "layers.#.",
-       .q = "self_attn.q_proj",
-       .k = "self_attn.k_proj",
-       .v = "self_attn.v_proj",
-       .output = "self_attn.out_proj",
+       .weights = separate("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                           "self_attn.out_proj"),
        .norm = layer_norm("self_attn_layer_norm", nullptr),
        .affine_key = "layer_norm_elementwise_affine",
        .set_facts = set_causal_heads},
       {.model_type = "gpt_neox",
        .roots = kGptNeoX,
        .layer = "layers.#.",
-       .projections = Projections::per_head,
-       .q = "attention.query_key_value",
-       .output = "attention.dense",
+       .weights = fused(Projections::per_head, "attention.query_key_value", "attention.dense"),
        .norm = layer_norm("input_layernorm", "layer_norm_eps"),
        .set_facts = set_gpt_neox},
       {.model_type = "falcon",
        .roots = kTransformer,
        .layer = "h.#.",
-       .projections = Projections::falcon,
-       .q = "self_attention.query_key_value",
-       .output = "self_attention.dense",
+       .weights =
+           fused(Projections::falcon, "self_attention.query_key_value", "self_attention.dense"),
        .norm = layer_norm("input_layernorm", "layer_norm_epsilon"),
        .set_facts = set_falcon},
       {.model_type = "bloom",
@@ -713,9 +693,8 @@ std::vector<Architecture> single_stacks() {
        .heads_keys = kShortHeadsKeys,
        .roots = kTransformer,
        .layer = "h.#.",
-       .projections = Projections::per_head,
-       .q = "self_attention.query_key_value",
-       .output = "self_attention.dense",
+       .weights =
+           fused(Projections::per_head, "self_attention.query_key_value", "self_attention.dense"),
        .norm = layer_norm("input_layernorm", "layer_norm_epsilon"),
        .set_facts = set_alibi_heads},
       {.model_type = "mpt",
@@ -723,9 +702,7 @@ std::vector<Architecture> single_stacks() {
        .heads_keys = kPluralHeadsKeys,
        .roots = kTransformer,
        .layer = "blocks.#.",
-       .projections = Projections::thirds,
-       .q = "attn.Wqkv",
-       .output = "attn.out_proj",
+       .weights = fused(Projections::thirds, "attn.Wqkv", "attn.out_proj"),
        .norm = layer_norm("norm_1", "layer_norm_epsilon"),
        .set_facts = set_mpt},
   };
@@ -756,7 +733,7 @@ void set_layer(const Architecture& architecture, bool with_norm, LayerJob& job) 
   const char* key = architecture.norm.epsilon_key;
   const double otherwise = architecture.norm.epsilon;
   const double epsilon = key == nullptr ? otherwise : job.config().number(key, otherwise);
-  const bool is_latent = architecture.projections == Projections::latent;
+  const bool is_latent = architecture.weights.projections == Projections::latent;
   if (!norm.empty() && !is_latent) {
     job.set("input_norm", architecture.norm.kind);
     job.set("input_norm_epsilon", Json{epsilon});
@@ -766,11 +743,12 @@ void set_layer(const Architecture& architecture, bool with_norm, LayerJob& job) 
     }
   }
   job.set_head_count(job.config().count(architecture.heads_keys));
-  job.set("weights_layout", architecture.projections == Projections::columns ? "in-out" : "out-in");
+  job.set("weights_layout",
+          architecture.weights.projections == Projections::columns ? "in-out" : "out-in");
   check_widths(architecture, job);
   set_projections(architecture, job);
   if (is_latent) set_latent_projections(norm, epsilon, job);
-  job.set_linear("O", std::string(architecture.output));
+  job.set_linear("O", std::string(architecture.weights.output));
   architecture.set_facts(job);
   check_layer_type(job);
   if (architecture.norm_offset != 0 && (job.has("input_norm_weight") || job.has("q_norm")))

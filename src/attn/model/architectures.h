@@ -10,8 +10,7 @@
 
 namespace attn {
 
-/// How the weights of queries, keys and values are stored. All but `separate` are one fused tensor,
-/// named by `q`; of `latent`, `q` names a weight that every layer has.
+/// How the weights of queries, keys and values are stored.
 enum class Projections {
   separate,  ///< three tensors: q, k and v
   blocks,    ///< H*D rows of queries, G*D of keys, G*D of values
@@ -26,6 +25,13 @@ enum class Projections {
 using CountKeys = std::span<const char* const>;
 constexpr const char* kLayersKeys[] = {"num_hidden_layers"};
 constexpr const char* kHeadsKeys[] = {"num_attention_heads"};
+
+/// The names of the weights. Of all projections but `separate`, `q` is that of one fused tensor, or
+/// with `latent` that of a weight that every layer has.
+struct ArchitectureWeights {
+  Projections projections;
+  std::string_view q, k, v, output;
+};
 
 /// The norm in front of the attention.
 struct ArchitectureNorm {
@@ -48,8 +54,7 @@ struct Architecture {
   /// What may be in front of the names, tried in this order.
   std::span<const std::string_view> roots;
   std::string_view layer;  ///< "layers.#."; '#' is the number of the layer
-  Projections projections = Projections::separate;
-  std::string_view q, k = {}, v = {}, output;
+  ArchitectureWeights weights;
   ArchitectureNorm norm = {};
   const char* affine_key = nullptr;            ///< whether the norm has weights; nullptr: it has
   double norm_offset = 0;                      ///< added to the weights of all norms

@@ -89,17 +89,18 @@ std::vector<ProjectionWeight> projections_of(const Architecture& architecture,
   const auto add = [&](std::string_view name, std::size_t out_heads, std::size_t in_heads) {
     const std::string weight = std::string(name) + ".weight";
     Shape shape = layer.shape_of(weight);
-    if (architecture.projections == Projections::columns) std::reverse(shape.begin(), shape.end());
+    if (architecture.weights.projections == Projections::columns)
+      std::reverse(shape.begin(), shape.end());
     all.push_back({layer.full_name(weight), out_heads, in_heads, std::move(shape)});
   };
-  if (architecture.projections == Projections::separate) {
-    add(architecture.q, H, 0);
-    add(architecture.k, G, 0);
-    add(architecture.v, G, 0);
+  if (architecture.weights.projections == Projections::separate) {
+    add(architecture.weights.q, H, 0);
+    add(architecture.weights.k, G, 0);
+    add(architecture.weights.v, G, 0);
   } else {
-    add(architecture.q, H + 2 * G, 0);
+    add(architecture.weights.q, H + 2 * G, 0);
   }
-  add(architecture.output, 0, H);
+  add(architecture.weights.output, 0, H);
   return all;
 }
 
@@ -128,15 +129,15 @@ void require_projections(const Architecture& architecture, const LayerJob& layer
   if (fits(widths.head)) return;
   // The rows of blocks follow from the configuration.
   const bool may_differ = !layer.config().has("head_dim") &&
-                          architecture.projections != Projections::blocks &&
-                          architecture.projections != Projections::falcon;
+                          architecture.weights.projections != Projections::blocks &&
+                          architecture.weights.projections != Projections::falcon;
   const std::size_t given = all[0].found.empty() ? 0 : all[0].found[0] / all[0].out_heads;
   const bool needs_pairs = layer.has("rotary.kind") && !layer.has("rotary.width");
   if (may_differ && given > 0 && !(needs_pairs && given % 2 == 1) && fits(given)) return;
   for (const ProjectionWeight& each : all) {
     Shape required = shape_for(each, widths.head), found = each.found;
     if (found == required) continue;
-    if (architecture.projections == Projections::columns) {
+    if (architecture.weights.projections == Projections::columns) {
       std::swap(required[0], required[1]);
       std::reverse(found.begin(), found.end());
     }

@@ -141,7 +141,7 @@ class Model {
  private:
   /// The first of the architecture's roots under which the layer has a weight of queries.
   std::string root_of(const Architecture& stack, std::int64_t number) const {
-    const std::string base = with_number(stack.layer, number) + std::string(stack.q) + ".";
+    const std::string base = with_number(stack.layer, number) + std::string(stack.weights.q) + ".";
     const std::string name = base + "weight";
     for (const std::string_view root : stack.roots)
       if (files_.stored(checkpoint_, std::string(root) + name)) return std::string(root);
