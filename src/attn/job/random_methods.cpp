@@ -46,10 +46,6 @@ Tensor draw_uniform(Source& source, Args a) {
   return source.uniform(a.number("low", 0), a.number("high", 1), a.shape());
 }
 
-Tensor draw_randint(RandomState& state, Args a) {
-  return state.randint(a.integer("low", 0), a.integer("high"), a.dtype(DType::i64), a.shape());
-}
-
 template <class Source>
 Tensor draw_permutation(Source& source, Args a) {
   return picked_by(a, [&](std::int64_t n) { return source.permutation(n); });
@@ -80,15 +76,6 @@ bool is_float32(Args a) {
   return dtype == DType::f32;
 }
 
-Tensor draw_random(Generator& generator, Args a) {
-  return is_float32(a) ? generator.random_f32(a.shape()) : generator.random(a.shape());
-}
-
-Tensor draw_rng_standard(Generator& generator, Args a) {
-  return is_float32(a) ? generator.standard_normal_f32(a.shape())
-                       : generator.standard_normal(a.shape());
-}
-
 Tensor draw_rng_choice(Generator& generator, Args a) {
   const bool replace = a.boolean("replace", true), shuffled = a.boolean("shuffle", true);
   return draws_from_values(a)
@@ -102,28 +89,6 @@ Tensor draw_integers(Generator& generator, Args a) {
 }
 
 // torch
-
-Tensor torch_rand(TorchGenerator& torch, Args a) {
-  return torch.uniform(0, 1, a.dtype(DType::f32), a.shape());
-}
-
-Tensor torch_uniform(TorchGenerator& torch, Args a) {
-  return torch.uniform(a.number("low", 0), a.number("high", 1), a.dtype(DType::f32), a.shape());
-}
-
-Tensor torch_randn(TorchGenerator& torch, Args a) {
-  return torch.normal(0, 1, a.dtype(DType::f32), a.shape());
-}
-
-Tensor torch_normal(TorchGenerator& torch, Args a) {
-  return torch.normal(a.number("mean", 0), a.number("std", 1), a.dtype(DType::f32), a.shape());
-}
-
-Tensor torch_randint(TorchGenerator& torch, Args a) {
-  return torch.randint(a.integer("low", 0), a.integer("high"), a.dtype(DType::i64), a.shape());
-}
-
-Tensor torch_randperm(TorchGenerator& torch, Args a) { return torch.randperm(a.count("n")); }
 
 Tensor torch_bernoulli(TorchGenerator& torch, Args a) {
   if (a.has("values") == a.has("p"))
@@ -146,22 +111,6 @@ Kaiming kaiming_options(Args a) {
           .nonlinearity = a.word("nonlinearity", "leaky_relu")};
 }
 
-Tensor torch_kaiming_uniform(TorchGenerator& torch, Args a) {
-  return kaiming_uniform(torch, kaiming_options(a), a.dtype(DType::f32), a.shape());
-}
-
-Tensor torch_kaiming_normal(TorchGenerator& torch, Args a) {
-  return kaiming_normal(torch, kaiming_options(a), a.dtype(DType::f32), a.shape());
-}
-
-Tensor torch_xavier_uniform(TorchGenerator& torch, Args a) {
-  return xavier_uniform(torch, a.number("gain", 1), a.dtype(DType::f32), a.shape());
-}
-
-Tensor torch_xavier_normal(TorchGenerator& torch, Args a) {
-  return xavier_normal(torch, a.number("gain", 1), a.dtype(DType::f32), a.shape());
-}
-
 std::size_t width(Args a, const char* name) { return static_cast<std::size_t>(a.count(name)); }
 
 /// torch.nn.Embedding: its weight, or the rows that are looked up in it.
@@ -182,11 +131,6 @@ Tensor torch_embedding(TorchGenerator& torch, Args a) {
   return picked(weight, selected);
 }
 
-TensorMap torch_linear(TorchGenerator& torch, Args a) {
-  return linear_layer(torch, width(a, "in_features"), width(a, "out_features"),
-                      a.boolean("bias", true), a.dtype(DType::f32));
-}
-
 TensorMap torch_attention(TorchGenerator& torch, Args a) {
   const std::size_t embed = width(a, "embed_dim");
   const AttentionWidths widths = {.embed = embed,
@@ -199,49 +143,7 @@ TensorMap torch_attention(TorchGenerator& torch, Args a) {
 
 ThreefryKey jax_key(JaxRandom& jax, Args a) { return jax.key(a.word("key", "")); }
 
-Tensor jax_uniform(JaxRandom& jax, Args a) {
-  return jax.uniform(jax_key(jax, a), a.number("minval", 0), a.number("maxval", 1),
-                     a.dtype(DType::f32), a.shape());
-}
-
-Tensor jax_normal(JaxRandom& jax, Args a) { return jax.normal(jax_key(jax, a), a.shape()); }
-
-Tensor jax_randint(JaxRandom& jax, Args a) {
-  return jax.randint(jax_key(jax, a), a.integer("minval"), a.integer("maxval"), a.dtype(DType::i32),
-                     a.shape());
-}
-
-Tensor jax_bernoulli(JaxRandom& jax, Args a) {
-  return jax.bernoulli(jax_key(jax, a), a.number("p", 0.5), a.shape());
-}
-
 // random of CPython
-
-Tensor python_random(PythonRandom& random, Args a) { return random.random(a.shape()); }
-
-Tensor python_uniform(PythonRandom& random, Args a) {
-  return random.uniform(a.number("a"), a.number("b"), a.shape());
-}
-
-Tensor python_gauss(PythonRandom& random, Args a) {
-  return random.gauss(a.number("mu", 0), a.number("sigma", 1), a.shape());
-}
-
-Tensor python_normalvariate(PythonRandom& random, Args a) {
-  return random.normalvariate(a.number("mu", 0), a.number("sigma", 1), a.shape());
-}
-
-Tensor python_randint(PythonRandom& random, Args a) {
-  return random.randrange(a.integer("a"), a.integer("b") + 1, a.shape());
-}
-
-Tensor python_randrange(PythonRandom& random, Args a) {
-  return random.randrange(a.integer("start", 0), a.integer("stop"), a.shape());
-}
-
-Tensor python_getrandbits(PythonRandom& random, Args a) {
-  return random.getrandbits(a.count("k"), a.shape());
-}
 
 Tensor python_choice(PythonRandom& random, Args a) {
   return picked_by(a, [&](std::int64_t n) { return random.choice(n, a.shape()); });
@@ -274,95 +176,170 @@ TensorMap drawn(TensorMap (*draw)(Source&, Args), RandomStream& stream, Args a) 
   return draw(std::get<Source>(stream.source), a);
 }
 
-template <auto kDraw>
-RandomMethod method(std::string name, std::vector<std::string> arguments) {
+/// `draw` is a function of a source and the arguments.
+template <class Draw>
+RandomMethod method(std::string name, std::vector<std::string> arguments, Draw draw) {
   return {std::move(name), std::move(arguments),
-          [](RandomStream& stream, Args a) { return drawn(kDraw, stream, a); }};
+          [pointer = +draw](RandomStream& stream, Args a) { return drawn(pointer, stream, a); }};
 }
 
-template <auto kDraw>
-RandomMethod layer(std::string name, std::vector<std::string> arguments) {
-  RandomMethod all = method<kDraw>(std::move(name), std::move(arguments));
+template <class Draw>
+RandomMethod layer(std::string name, std::vector<std::string> arguments, Draw draw) {
+  RandomMethod all = method(std::move(name), std::move(arguments), draw);
   all.is_layer = true;
   return all;
 }
 
 const std::vector<RandomMethod>& legacy_methods() {
   static const std::vector<RandomMethod> methods = {
-      method<draw_randint>("randint", {"low", "high", "shape", "dtype"}),
-      method<draw_sample>("rand", {"shape"}),
-      method<draw_sample>("random", {"shape"}),
-      method<draw_sample>("random_sample", {"shape"}),
-      method<draw_standard>("randn", {"shape"}),
-      method<draw_standard>("standard_normal", {"shape"}),
-      method<draw_uniform<RandomState>>("uniform", {"low", "high", "shape"}),
-      method<draw_normal<RandomState>>("normal", {"loc", "scale", "shape"}),
-      method<draw_permutation<RandomState>>("permutation", {"n", "values"}),
-      method<draw_shuffle<RandomState>>("shuffle", {"values"}),
-      method<draw_choice>("choice", {"n", "values", "shape", "replace", "p"}),
+      method("randint", {"low", "high", "shape", "dtype"},
+             [](RandomState& state, Args a) {
+               return state.randint(a.integer("low", 0), a.integer("high"), a.dtype(DType::i64),
+                                    a.shape());
+             }),
+      method("rand", {"shape"}, draw_sample),
+      method("random", {"shape"}, draw_sample),
+      method("random_sample", {"shape"}, draw_sample),
+      method("randn", {"shape"}, draw_standard),
+      method("standard_normal", {"shape"}, draw_standard),
+      method("uniform", {"low", "high", "shape"}, draw_uniform<RandomState>),
+      method("normal", {"loc", "scale", "shape"}, draw_normal<RandomState>),
+      method("permutation", {"n", "values"}, draw_permutation<RandomState>),
+      method("shuffle", {"values"}, draw_shuffle<RandomState>),
+      method("choice", {"n", "values", "shape", "replace", "p"}, draw_choice),
   };
   return methods;
 }
 
 const std::vector<RandomMethod>& rng_methods() {
   static const std::vector<RandomMethod> methods = {
-      method<draw_random>("random", {"shape", "dtype"}),
-      method<draw_integers>("integers", {"low", "high", "shape", "dtype", "endpoint"}),
-      method<draw_uniform<Generator>>("uniform", {"low", "high", "shape"}),
-      method<draw_rng_standard>("standard_normal", {"shape", "dtype"}),
-      method<draw_normal<Generator>>("normal", {"loc", "scale", "shape"}),
-      method<draw_permutation<Generator>>("permutation", {"n", "values"}),
-      method<draw_shuffle<Generator>>("shuffle", {"values"}),
-      method<draw_rng_choice>("choice", {"n", "values", "shape", "replace", "p", "shuffle"}),
+      method("random", {"shape", "dtype"},
+             [](Generator& generator, Args a) {
+               return is_float32(a) ? generator.random_f32(a.shape()) : generator.random(a.shape());
+             }),
+      method("integers", {"low", "high", "shape", "dtype", "endpoint"}, draw_integers),
+      method("uniform", {"low", "high", "shape"}, draw_uniform<Generator>),
+      method("standard_normal", {"shape", "dtype"},
+             [](Generator& generator, Args a) {
+               return is_float32(a) ? generator.standard_normal_f32(a.shape())
+                                    : generator.standard_normal(a.shape());
+             }),
+      method("normal", {"loc", "scale", "shape"}, draw_normal<Generator>),
+      method("permutation", {"n", "values"}, draw_permutation<Generator>),
+      method("shuffle", {"values"}, draw_shuffle<Generator>),
+      method("choice", {"n", "values", "shape", "replace", "p", "shuffle"}, draw_rng_choice),
   };
   return methods;
 }
 
 const std::vector<RandomMethod>& torch_methods() {
   static const std::vector<RandomMethod> methods = {
-      method<torch_rand>("rand", {"shape", "dtype"}),
-      method<torch_randn>("randn", {"shape", "dtype"}),
-      method<torch_randint>("randint", {"low", "high", "shape", "dtype"}),
-      method<torch_randperm>("randperm", {"n"}),
-      method<torch_normal>("normal", {"mean", "std", "shape", "dtype"}),
-      method<torch_uniform>("uniform", {"low", "high", "shape", "dtype"}),
-      method<torch_bernoulli>("bernoulli", {"p", "values", "shape", "dtype"}),
-      method<torch_kaiming_uniform>("kaiming_uniform",
-                                    {"shape", "a", "mode", "nonlinearity", "dtype"}),
-      method<torch_kaiming_normal>("kaiming_normal",
-                                   {"shape", "a", "mode", "nonlinearity", "dtype"}),
-      method<torch_xavier_uniform>("xavier_uniform", {"shape", "gain", "dtype"}),
-      method<torch_xavier_normal>("xavier_normal", {"shape", "gain", "dtype"}),
-      method<torch_embedding>("Embedding", {"num_embeddings", "embedding_dim", "indices", "dtype"}),
-      layer<torch_linear>("Linear", {"in_features", "out_features", "bias", "dtype"}),
-      layer<torch_attention>("MultiheadAttention", {"embed_dim", "kdim", "vdim", "bias", "dtype"}),
+      method("rand", {"shape", "dtype"},
+             [](TorchGenerator& torch, Args a) {
+               return torch.uniform(0, 1, a.dtype(DType::f32), a.shape());
+             }),
+      method("randn", {"shape", "dtype"},
+             [](TorchGenerator& torch, Args a) {
+               return torch.normal(0, 1, a.dtype(DType::f32), a.shape());
+             }),
+      method("randint", {"low", "high", "shape", "dtype"},
+             [](TorchGenerator& torch, Args a) {
+               return torch.randint(a.integer("low", 0), a.integer("high"), a.dtype(DType::i64),
+                                    a.shape());
+             }),
+      method("randperm", {"n"},
+             [](TorchGenerator& torch, Args a) { return torch.randperm(a.count("n")); }),
+      method("normal", {"mean", "std", "shape", "dtype"},
+             [](TorchGenerator& torch, Args a) {
+               return torch.normal(a.number("mean", 0), a.number("std", 1), a.dtype(DType::f32),
+                                   a.shape());
+             }),
+      method("uniform", {"low", "high", "shape", "dtype"},
+             [](TorchGenerator& torch, Args a) {
+               return torch.uniform(a.number("low", 0), a.number("high", 1), a.dtype(DType::f32),
+                                    a.shape());
+             }),
+      method("bernoulli", {"p", "values", "shape", "dtype"}, torch_bernoulli),
+      method("kaiming_uniform", {"shape", "a", "mode", "nonlinearity", "dtype"},
+             [](TorchGenerator& torch, Args a) {
+               return kaiming_uniform(torch, kaiming_options(a), a.dtype(DType::f32), a.shape());
+             }),
+      method("kaiming_normal", {"shape", "a", "mode", "nonlinearity", "dtype"},
+             [](TorchGenerator& torch, Args a) {
+               return kaiming_normal(torch, kaiming_options(a), a.dtype(DType::f32), a.shape());
+             }),
+      method("xavier_uniform", {"shape", "gain", "dtype"},
+             [](TorchGenerator& torch, Args a) {
+               return xavier_uniform(torch, a.number("gain", 1), a.dtype(DType::f32), a.shape());
+             }),
+      method("xavier_normal", {"shape", "gain", "dtype"},
+             [](TorchGenerator& torch, Args a) {
+               return xavier_normal(torch, a.number("gain", 1), a.dtype(DType::f32), a.shape());
+             }),
+      method("Embedding", {"num_embeddings", "embedding_dim", "indices", "dtype"}, torch_embedding),
+      layer("Linear", {"in_features", "out_features", "bias", "dtype"},
+            [](TorchGenerator& torch, Args a) {
+              return linear_layer(torch, width(a, "in_features"), width(a, "out_features"),
+                                  a.boolean("bias", true), a.dtype(DType::f32));
+            }),
+      layer("MultiheadAttention", {"embed_dim", "kdim", "vdim", "bias", "dtype"}, torch_attention),
   };
   return methods;
 }
 
 const std::vector<RandomMethod>& jax_methods() {
   static const std::vector<RandomMethod> methods = {
-      method<jax_uniform>("uniform", {"key", "minval", "maxval", "shape", "dtype"}),
-      method<jax_normal>("normal", {"key", "shape"}),
-      method<jax_randint>("randint", {"key", "minval", "maxval", "shape", "dtype"}),
-      method<jax_bernoulli>("bernoulli", {"key", "p", "shape"}),
+      method("uniform", {"key", "minval", "maxval", "shape", "dtype"},
+             [](JaxRandom& jax, Args a) {
+               return jax.uniform(jax_key(jax, a), a.number("minval", 0), a.number("maxval", 1),
+                                  a.dtype(DType::f32), a.shape());
+             }),
+      method("normal", {"key", "shape"},
+             [](JaxRandom& jax, Args a) { return jax.normal(jax_key(jax, a), a.shape()); }),
+      method("randint", {"key", "minval", "maxval", "shape", "dtype"},
+             [](JaxRandom& jax, Args a) {
+               return jax.randint(jax_key(jax, a), a.integer("minval"), a.integer("maxval"),
+                                  a.dtype(DType::i32), a.shape());
+             }),
+      method("bernoulli", {"key", "p", "shape"},
+             [](JaxRandom& jax, Args a) {
+               return jax.bernoulli(jax_key(jax, a), a.number("p", 0.5), a.shape());
+             }),
   };
   return methods;
 }
 
 const std::vector<RandomMethod>& python_methods() {
   static const std::vector<RandomMethod> methods = {
-      method<python_random>("random", {"shape"}),
-      method<python_uniform>("uniform", {"a", "b", "shape"}),
-      method<python_gauss>("gauss", {"mu", "sigma", "shape"}),
-      method<python_normalvariate>("normalvariate", {"mu", "sigma", "shape"}),
-      method<python_randint>("randint", {"a", "b", "shape"}),
-      method<python_randrange>("randrange", {"start", "stop", "shape"}),
-      method<python_getrandbits>("getrandbits", {"k", "shape"}),
-      method<python_choice>("choice", {"n", "values", "shape"}),
-      method<python_choices>("choices", {"n", "values", "weights", "shape"}),
-      method<python_sample>("sample", {"n", "values", "k"}),
-      method<python_shuffle>("shuffle", {"n", "values"}),
+      method("random", {"shape"},
+             [](PythonRandom& random, Args a) { return random.random(a.shape()); }),
+      method("uniform", {"a", "b", "shape"},
+             [](PythonRandom& random, Args a) {
+               return random.uniform(a.number("a"), a.number("b"), a.shape());
+             }),
+      method("gauss", {"mu", "sigma", "shape"},
+             [](PythonRandom& random, Args a) {
+               return random.gauss(a.number("mu", 0), a.number("sigma", 1), a.shape());
+             }),
+      method("normalvariate", {"mu", "sigma", "shape"},
+             [](PythonRandom& random, Args a) {
+               return random.normalvariate(a.number("mu", 0), a.number("sigma", 1), a.shape());
+             }),
+      method("randint", {"a", "b", "shape"},
+             [](PythonRandom& random, Args a) {
+               return random.randrange(a.integer("a"), a.integer("b") + 1, a.shape());
+             }),
+      method("randrange", {"start", "stop", "shape"},
+             [](PythonRandom& random, Args a) {
+               return random.randrange(a.integer("start", 0), a.integer("stop"), a.shape());
+             }),
+      method(
+          "getrandbits", {"k", "shape"},
+          [](PythonRandom& random, Args a) { return random.getrandbits(a.count("k"), a.shape()); }),
+      method("choice", {"n", "values", "shape"}, python_choice),
+      method("choices", {"n", "values", "weights", "shape"}, python_choices),
+      method("sample", {"n", "values", "k"}, python_sample),
+      method("shuffle", {"n", "values"}, python_shuffle),
   };
   return methods;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -46,7 +47,7 @@ struct RandomMethod {
   std::string name;
   std::vector<std::string> arguments;
   /// The tensor, which is unnamed; or of a layer all of its parameters, by their names.
-  TensorMap (*draw)(RandomStream&, const RandomArguments&);
+  std::function<TensorMap(RandomStream&, const RandomArguments&)> draw;
   bool is_layer = false;
 };
 
