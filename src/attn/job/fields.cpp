@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <limits>
 #include <set>
 #include <unordered_map>
@@ -60,7 +61,12 @@ const KeyRequirement kLayerNorm = needs_value("qk_norm", {"layer"});
 const KeyRequirement kAdditiveScore = needs_value("score", {"additive"});
 const KeyRequirement kPairScore = needs_value("score", {"additive", "concat"});
 
-// Kinds of rows.
+// Kinds of rows. `member` is a pointer to a member of Options, or member_of().
+
+template <class Group, class Value>
+auto member_of(Group Options::*group, Value Group::*member) {
+  return [=](Options& options) -> Value& { return options.*group.*member; };
+}
 
 /// A tensor. Its companion in the table of inputs becomes a requirement.
 Field tensor(Input input, const char* help, Requirements requirements = {}) {
@@ -80,9 +86,9 @@ Field tensor_or(std::string word, Field field) {
 }
 
 /// One word of an enum.
-template <class Enum>
+template <class Enum, class Member>
 Field choice(std::string key, const char* help,
-             const std::vector<std::pair<std::string, Enum>>& meanings, Enum& (*member)(Options&),
+             const std::vector<std::pair<std::string, Enum>>& meanings, Member member,
              Requirements requirements = {}) {
   Field field{.key = std::move(key),
               .placeholder = "WORD",
@@ -91,7 +97,7 @@ Field choice(std::string key, const char* help,
   for (const auto& [word, meaning] : meanings) field.words.push_back(word);
   field.apply = [meanings, member](const Json& value, Options& options) {
     for (const auto& [word, meaning] : meanings)
-      if (word == *word_of(value)) member(options) = meaning;
+      if (word == *word_of(value)) std::invoke(member, options) = meaning;
   };
   return field;
 }
@@ -107,7 +113,7 @@ constexpr std::pair<const char*, StoredType> kStoredTypes[] = {
     {"flashmla_model1", StoredType::flashmla_model1}};
 constexpr std::size_t kCacheTypes = 2;  // the last ones, of KV_pages only
 
-Field stored_type(std::string key, const char* help, StoredType& (*member)(Options&),
+Field stored_type(std::string key, const char* help, StoredType Options::*member,
                   Requirements requirements, std::size_t omitted = kCacheTypes) {
   return choice<StoredType>(std::move(key), help,
                             {std::begin(kStoredTypes), std::end(kStoredTypes) - omitted}, member,
@@ -116,11 +122,10 @@ Field stored_type(std::string key, const char* help, StoredType& (*member)(Optio
 
 /// The precision of the arithmetic, which is not the dtype of inputs and results.
 Field precision_of_arithmetic() {
-  Field field =
-      choice<Compute>("compute", "precision of the arithmetic (bf16: of products only)",
-                      {{"auto", Compute::automatic}, {"f32", Compute::f32}, {"f64", Compute::f64}},
-                      [](Options& o) -> Compute& { return o.compute; },
-                      {when({"bf16"}, needs_value("score", {"dot", "cosine", "general"}))});
+  Field field = choice<Compute>(
+      "compute", "precision of the arithmetic (bf16: of products only)",
+      {{"auto", Compute::automatic}, {"f32", Compute::f32}, {"f64", Compute::f64}},
+      &Options::compute, {when({"bf16"}, needs_value("score", {"dot", "cosine", "general"}))});
   field.words.emplace_back("bf16");
   field.apply = [apply = field.apply](const Json& value, Options& options) {
     options.bf16_products = *word_of(value) == "bf16";
@@ -138,44 +143,47 @@ Field precision_of_arithmetic() {
 }
 
 /// A finite number, at least `min` if that is given.
-Field number(std::string key, const char* help, std::optional<std::int64_t> min,
-             double& (*member)(Options&), Requirements requirements = {}) {
+template <class Member>
+Field number(std::string key, const char* help, std::optional<std::int64_t> min, Member member,
+             Requirements requirements = {}) {
   return {.key = std::move(key),
           .type = FieldType::number,
           .placeholder = "X",
           .help = help,
           .min = min,
           .requirements = std::move(requirements),
-          .apply = [member](const Json& v, Options& o) { member(o) = number_of(v); }};
+          .apply = [member](const Json& v, Options& o) { std::invoke(member, o) = number_of(v); }};
 }
 
-Field positive_number(std::string key, const char* help, double& (*member)(Options&),
+template <class Member>
+Field positive_number(std::string key, const char* help, Member member,
                       Requirements requirements = {}) {
   Field field = number(std::move(key), help, 0, member, std::move(requirements));
   field.exclusive_min = true;
   return field;
 }
 
+template <class Member>
 Field integer(std::string key, const char* placeholder, const char* help,
-              std::optional<std::int64_t> min, std::int64_t& (*member)(Options&),
-              Requirements requirements = {}) {
+              std::optional<std::int64_t> min, Member member, Requirements requirements = {}) {
   return {.key = std::move(key),
           .type = FieldType::integer,
           .placeholder = placeholder,
           .help = help,
           .min = min,
           .requirements = std::move(requirements),
-          .apply = [member](const Json& v, Options& o) { member(o) = integer_of(v); }};
+          .apply = [member](const Json& v, Options& o) { std::invoke(member, o) = integer_of(v); }};
 }
 
 /// true or false; as a flag it needs no value.
-Field boolean(std::string key, const char* help, bool& (*member)(Options&),
-              Requirements requirements = {}) {
-  return {.key = std::move(key),
-          .type = FieldType::boolean,
-          .help = help,
-          .requirements = std::move(requirements),
-          .apply = [member](const Json& v, Options& o) { member(o) = *v.get<bool>(); }};
+template <class Member>
+Field boolean(std::string key, const char* help, Member member, Requirements requirements = {}) {
+  return {
+      .key = std::move(key),
+      .type = FieldType::boolean,
+      .help = help,
+      .requirements = std::move(requirements),
+      .apply = [member](const Json& v, Options& o) { std::invoke(member, o) = *v.get<bool>(); }};
 }
 
 /// The same field with one more spelling of its flag.
@@ -378,52 +386,47 @@ void apply_causal(const Json& value, Options& options) {
 std::vector<Field> attention_fields() {
   return moved<Field>({
       common(integer("heads", "H", "number of query heads; columns are split into H equal parts", 1,
-                     [](Options& o) -> std::int64_t& { return o.heads; })),
+                     &Options::heads)),
       common(integer("kv_heads", "G",
                      "number of key/value heads, each shared by H/G query heads; default: H", 1,
-                     [](Options& o) -> std::int64_t& { return o.kv_heads; })),
+                     &Options::kv_heads)),
       common(choice<Layout>(
           "layout", "axes of 4-D queries, keys and values, or of 3-D ones (thd: tokens, heads, D)",
-          {{"bhld", Layout::bhld}, {"blhd", Layout::blhd}, {"thd", Layout::thd}},
-          [](Options& o) -> Layout& { return o.layout; },
+          {{"bhld", Layout::bhld}, {"blhd", Layout::blhd}, {"thd", Layout::thd}}, &Options::layout,
           {when({"blhd"}, needs(Fact::four_axes)), when({"thd"}, needs(Fact::three_axes_of_Q))})),
-      stored_type("q_type", "number format of the uint8 elements of Q",
-                  [](Options& o) -> StoredType& { return o.q_type; }, {needs({Input::Q})}),
-      stored_type(
-          "k_type", "number format of the uint8 elements of K",
-          [](Options& o) -> StoredType& { return o.k_type; },
-          {needs({Input::K, Input::K_pages, Input::KV_pages, Input::CKV, Input::CKV_pages}),
-           when({"flashmla_v32", "flashmla_model1"}, needs({Input::KV_pages})),
-           when({"flashmla_v32", "flashmla_model1"},
-                excludes({Input::k_scale, Input::k_zero_point})),
-           when({"flashmla_model1"}, excludes({Input::Q_nope}))},
-          0),
-      stored_type("v_type", "number format of the uint8 elements of V",
-                  [](Options& o) -> StoredType& { return o.v_type; },
+      stored_type("q_type", "number format of the uint8 elements of Q", &Options::q_type,
+                  {needs({Input::Q})}),
+      stored_type("k_type", "number format of the uint8 elements of K", &Options::k_type,
+                  {needs({Input::K, Input::K_pages, Input::KV_pages, Input::CKV, Input::CKV_pages}),
+                   when({"flashmla_v32", "flashmla_model1"}, needs({Input::KV_pages})),
+                   when({"flashmla_v32", "flashmla_model1"},
+                        excludes({Input::k_scale, Input::k_zero_point})),
+                   when({"flashmla_model1"}, excludes({Input::Q_nope}))},
+                  0),
+      stored_type("v_type", "number format of the uint8 elements of V", &Options::v_type,
                   {needs({Input::V, Input::V_pages, Input::KV_pages})}),
-      stored_type("k_pe_type", "number format of the uint8 elements of K_pe",
-                  [](Options& o) -> StoredType& { return o.k_pe_type; },
+      stored_type("k_pe_type", "number format of the uint8 elements of K_pe", &Options::k_pe_type,
                   {needs({Input::K_pe, Input::K_pe_pages})}),
       integer(
           "value_width", "N", "values are the first N columns of K or KV_pages", 1,
-          [](Options& o) -> std::int64_t& { return o.value_width; },
+          &Options::value_width,
           {needs({Input::K, Input::KV_pages}), excludes({Input::V, Input::past_K, "rotary.kind"})}),
       choice<PoolLayout>("page_layout",
                          "axes of pages: nhd (page size, heads, D), hnd or interleaved",
                          {{"nhd", PoolLayout::nhd},
                           {"hnd", PoolLayout::hnd},
                           {"interleaved", PoolLayout::interleaved}},
-                         [](Options& o) -> PoolLayout& { return o.page_layout; },
+                         &Options::page_layout,
                          {needs({Input::K_pages, Input::KV_pages, Input::CKV_pages}),
                           when({"interleaved"}, needs({Input::KV_pages}))}),
       choice<bool>("batch_axis", "position of the batch axis in 3-D inputs and results",
-                   {{"first", false}, {"second", true}},
-                   [](Options& o) -> bool& { return o.batch_second; }, {needs(Fact::three_axes)}),
+                   {{"first", false}, {"second", true}}, &Options::batch_second,
+                   {needs(Fact::three_axes)}),
       choice<WeightsLayout>(
           "weights_layout",
           "axes of W_Q, W_K, W_V, W_O and W_gate (out-in: as saved by torch.nn.Linear)",
           {{"in-out", WeightsLayout::in_out}, {"out-in", WeightsLayout::out_in}},
-          [](Options& o) -> WeightsLayout& { return o.weights_layout; },
+          &Options::weights_layout,
           {needs({Input::W_Q, Input::W_K, Input::W_V, Input::W_O, Input::W_gate})}),
       choice<Score>("score", "score function",
                     {{"dot", Score::dot},
@@ -432,8 +435,7 @@ std::vector<Field> attention_fields() {
                      {"general", Score::general},
                      {"additive", Score::additive},
                      {"concat", Score::concat}},
-                    [](Options& o) -> Score& { return o.score; },
-                    {when({"general", "concat"}, needs({Input::W_score}))}),
+                    &Options::score, {when({"general", "concat"}, needs({Input::W_score}))}),
       {.key = "scale",
        .type = FieldType::number,
        .placeholder = "X",
@@ -442,23 +444,22 @@ std::vector<Field> attention_fields() {
        .words = {"auto", "none"},
        .apply = apply_scale},
       number("softcap", "limit scaled scores to (-X, X): X tanh(s / X); 0: no limit", 0,
-             [](Options& o) -> double& { return o.softcap; }),
+             &Options::softcap),
       choice<SoftcapOrder>(
           "softcap_order", "when the softcap is applied",
           {{"before-mask", SoftcapOrder::before_mask}, {"after-mask", SoftcapOrder::after_mask}},
-          [](Options& o) -> SoftcapOrder& { return o.softcap_order; }, {needs({"softcap"})}),
+          &Options::softcap_order, {needs({"softcap"})}),
       boolean("alibi", "add the ALiBi bias, -slope * distance, with the standard slopes",
-              [](Options& o) -> bool& { return o.alibi; }, {excludes({Input::alibi_slopes})}),
+              &Options::alibi, {excludes({Input::alibi_slopes})}),
       choice<RelativeBias::Direction>(
           "relative.direction",
           "directions that relative_bias distinguishes (auto is past if causal, otherwise both)",
           {{"auto", RelativeBias::Direction::automatic},
            {"both", RelativeBias::Direction::both},
            {"past", RelativeBias::Direction::past}},
-          [](Options& o) -> RelativeBias::Direction& { return o.relative.direction; },
-          {needs({Input::relative_bias})}),
+          member_of(&Options::relative, &RelativeBias::direction), {needs({Input::relative_bias})}),
       integer("relative.max_distance", "N", "distances >= N share the last bucket; default: 128", 1,
-              [](Options& o) -> std::int64_t& { return o.relative.max_distance; },
+              member_of(&Options::relative, &RelativeBias::max_distance),
               {needs({Input::relative_bias})}),
       {.key = "bias_rule",
        .type = FieldType::text,
@@ -467,7 +468,7 @@ std::vector<Field> attention_fields() {
                "mask_rule",
        .apply = [](const Json& v, Options& o) { o.bias_rule = *v.get<std::string>(); }},
       boolean("zero_key", "append one key and value of zeros, visible to every query",
-              [](Options& o) -> bool& { return o.zero_key; }),
+              &Options::zero_key),
       {.key = "causal",
        .type = FieldType::boolean,
        .help = "query i sees keys j <= i + offset; top-left or bottom-right also sets alignment",
@@ -479,7 +480,7 @@ std::vector<Field> attention_fields() {
       choice<Alignment>(
           "alignment", "offset for causal and window (number of past keys, or S - L)",
           {{"top-left", Alignment::top_left}, {"bottom-right", Alignment::bottom_right}},
-          [](Options& o) -> Alignment& { return o.alignment; },
+          &Options::alignment,
           {needs({"causal", "window", "mask_rule", "chunk", "bias_rule", "alibi",
                   Input::alibi_slopes, Input::relative_bias})}),
       {.key = "causal_offset",
@@ -516,9 +517,9 @@ std::vector<Field> attention_fields() {
        .help = "tables of numbers for mask_rule (integers) and bias_rule; also a JSON object",
        .requirements = {needs({"mask_rule", "bias_rule"})}},
       integer("chunk", "C", "show a query the keys of its own chunk of C positions only", 1,
-              [](Options& o) -> std::int64_t& { return o.chunk; }),
+              &Options::chunk),
       integer("sink_tokens", "N", "show the first N keys in spite of the window's left limit", 1,
-              [](Options& o) -> std::int64_t& { return o.sink_tokens; }, {needs({"window"})}),
+              &Options::sink_tokens, {needs({"window"})}),
       tensor(Input::prefix_lengths,
              "number of first keys (B) that all queries of the batch item see in spite of causal",
              {needs({"causal"}), excludes({Input::documents})}),
@@ -539,35 +540,32 @@ std::vector<Field> attention_fields() {
        .requirements = {needs({Input::blocks})},
        .apply = [](const Json& v, Options& o) { o.block_size = integers_of(v); }},
       integer("index_block", "M", "each of key_indices is a block of M keys; default: 1", 1,
-              [](Options& o) -> std::int64_t& { return o.index_block; },
-              {needs({Input::key_indices})}),
+              &Options::index_block, {needs({Input::key_indices})}),
       choice<IndexSpace>(
           "index_space",
           "what key_indices count: keys of the sequence, or slots of the pool of pages",
-          {{"sequence", IndexSpace::sequence}, {"cache", IndexSpace::cache}},
-          [](Options& o) -> IndexSpace& { return o.index_space; },
+          {{"sequence", IndexSpace::sequence}, {"cache", IndexSpace::cache}}, &Options::index_space,
           {needs({Input::key_indices}), needs({Input::K_pages, Input::KV_pages, Input::CKV_pages}),
            excludes({"index_block"})}),
       choice<Duplicates>(
           "duplicates", "a key that key_indices lists more than once for a query",
           {{"error", Duplicates::error}, {"once", Duplicates::once}, {"count", Duplicates::count}},
-          [](Options& o) -> Duplicates& { return o.duplicates; },
+          &Options::duplicates,
           {needs({Input::key_indices}), when({"count"}, needs_value("normaliser", {"softmax"})),
            when({"count"}, needs_value("softcap_order", {"before-mask"}))}),
       choice<MaskPolarity>("mask_polarity", "meaning of true in a boolean mask",
                            {{"attend", MaskPolarity::attend}, {"ignore", MaskPolarity::ignore}},
-                           [](Options& o) -> MaskPolarity& { return o.mask_polarity; },
-                           {needs(Fact::boolean_mask)}),
+                           &Options::mask_polarity, {needs(Fact::boolean_mask)}),
       choice<ShortMask>(
           "short_mask",
           "if a mask has fewer columns than keys, report an error or hide the other keys",
-          {{"refuse", ShortMask::refuse}, {"hide", ShortMask::hide}},
-          [](Options& o) -> ShortMask& { return o.short_mask; }, {needs({Input::mask})}),
+          {{"refuse", ShortMask::refuse}, {"hide", ShortMask::hide}}, &Options::short_mask,
+          {needs({Input::mask})}),
       choice<EmptyRows>(
           "empty_rows",
           "weights of a query that sees no key",
           {{"zero", EmptyRows::zero}, {"uniform", EmptyRows::uniform}, {"nan", EmptyRows::nan}},
-          [](Options& o) -> EmptyRows& { return o.empty_rows; }),
+          &Options::empty_rows),
       {.key = "dropout_p",
        .type = FieldType::number,
        .placeholder = "P",
@@ -586,12 +584,12 @@ std::vector<Field> attention_fields() {
              o.lse_base = word_of(v) == nullptr ? number_of(v) : std::numbers::e;
            }},
       choice<bool>("lse_sinks", "whether logsumexp counts the sinks",
-                   {{"included", true}, {"excluded", false}},
-                   [](Options& o) -> bool& { return o.lse_sinks; }, {needs({Input::sinks})}),
+                   {{"included", true}, {"excluded", false}}, &Options::lse_sinks,
+                   {needs({Input::sinks})}),
       choice<EmptyLogsumexp>(
           "lse_empty", "logsumexp of a query that sees no key",
           {{"-inf", EmptyLogsumexp::minus_infinity}, {"inf", EmptyLogsumexp::infinity}},
-          [](Options& o) -> EmptyLogsumexp& { return o.lse_empty; }),
+          &Options::lse_empty),
       also("--normalizer",
            choice<Normaliser>("normaliser", "function that turns scores into weights",
                               {{"softmax", Normaliser::softmax},
@@ -601,25 +599,23 @@ std::vector<Field> attention_fields() {
                                {"sigmoid", Normaliser::sigmoid},
                                {"top_k", Normaliser::top_k},
                                {"none", Normaliser::none}},
-                              [](Options& o) -> Normaliser& { return o.normaliser; },
-                              {when({"top_k"}, needs({"top_k"}))})),
+                              &Options::normaliser, {when({"top_k"}, needs({"top_k"}))})),
       integer("top_k", "K", "with normaliser top_k: softmax over the K largest scores", 1,
-              [](Options& o) -> std::int64_t& { return o.top_k; },
-              {needs_value("normaliser", {"top_k"})}),
+              &Options::top_k, {needs_value("normaliser", {"top_k"})}),
       positive_number("o_scale", "divide the context by X, as for 8-bit outputs; default: 1",
-                      [](Options& o) -> double& { return o.o_scale; }),
+                      &Options::o_scale),
       positive_number("temperature", "divide scores, but not sinks, by X before normalising them",
-                      [](Options& o) -> double& { return o.temperature; }),
+                      &Options::temperature),
       choice<SoftmaxAxis>("softmax.axis", "softmax over each query's keys, or the whole matrix",
                           {{"keys", SoftmaxAxis::keys}, {"all", SoftmaxAxis::all}},
-                          [](Options& o) -> SoftmaxAxis& { return o.softmax_axis; }),
+                          &Options::softmax_axis),
       choice<SoftmaxPrecision>("softmax.precision", "precision of the softmax alone",
                                {{"auto", SoftmaxPrecision::automatic},
                                 {"f16", SoftmaxPrecision::f16},
                                 {"bf16", SoftmaxPrecision::bf16},
                                 {"f32", SoftmaxPrecision::f32},
                                 {"f64", SoftmaxPrecision::f64}},
-                               [](Options& o) -> SoftmaxPrecision& { return o.softmax_precision; }),
+                               &Options::softmax_precision),
       {.key = "rows",
        .type = FieldType::integers,
        .placeholder = "I,J,...",
@@ -630,8 +626,7 @@ std::vector<Field> attention_fields() {
        .apply = [](const Json& v, Options& o) { o.rows = integers_of(v); }},
       precision_of_arithmetic(),
       choice<Path>("path", "implementation (auto uses the fused kernels where possible)",
-                   {{"auto", Path::automatic}, {"reference", Path::reference}},
-                   [](Options& o) -> Path& { return o.path; }),
+                   {{"auto", Path::automatic}, {"reference", Path::reference}}, &Options::path),
   });
 }
 
@@ -648,20 +643,20 @@ std::vector<Field> position_fields() {
            choice<Position::Kind>(
                "position.kind", "positional encoding added to the embeddings",
                {{"none", Position::Kind::none}, {"sinusoidal", Position::Kind::sinusoidal}},
-               [](Options& o) -> Position::Kind& { return o.position.kind; },
+               member_of(&Options::position, &Position::kind),
                {when({"sinusoidal"}, needs({Input::embeddings}))})),
       positive_number("position.base", "base of the wavelengths; default: 10000",
-                      [](Options& o) -> double& { return o.position.base; }, {sinusoidal}),
+                      member_of(&Options::position, &Position::base), {sinusoidal}),
       integer("position.first", "N", "position of the first token; default: 0", {},
-              [](Options& o) -> std::int64_t& { return o.position.first; }, {sinusoidal}),
+              member_of(&Options::position, &Position::first), {sinusoidal}),
       choice<Position::Exponent>(
           "position.exponent", "exponent of column pair i (2i/M or 4i/M)",
           {{"standard", Position::Exponent::standard}, {"doubled", Position::Exponent::doubled}},
-          [](Options& o) -> Position::Exponent& { return o.position.exponent; }, {sinusoidal}),
+          member_of(&Options::position, &Position::exponent), {sinusoidal}),
       also("--last-column-zero",
            boolean("position.last_column_zero",
                    "for odd M, leave the last column zero, as a loop over pairs does",
-                   [](Options& o) -> bool& { return o.position.last_column_zero; }, {sinusoidal})),
+                   member_of(&Options::position, &Position::last_column_zero), {sinusoidal})),
       {.key = "position.embedding_scale",
        .other_flags = {"--embedding-scale"},
        .type = FieldType::number,
@@ -684,29 +679,29 @@ std::vector<Field> rotary_fields() {
       needs_value("rotary.scaling", {"dynamic-ntk", "yarn", "llama3", "longrope"});
   return moved<Field>({
       number("clip_qkv", "limit projected queries, keys and values to [-X, X]; 0: no limit", 0,
-             [](Options& o) -> double& { return o.clip_qkv; }),
-      choice<QkNorm>(
-          "input_norm", "normalisation of each token of the embeddings before it is projected",
-          {{"none", QkNorm::none}, {"rms", QkNorm::rms}, {"layer", QkNorm::layer}},
-          [](Options& o) -> QkNorm& { return o.input_norm; }, {needs({Input::embeddings})}),
+             &Options::clip_qkv),
+      choice<QkNorm>("input_norm",
+                     "normalisation of each token of the embeddings before it is projected",
+                     {{"none", QkNorm::none}, {"rms", QkNorm::rms}, {"layer", QkNorm::layer}},
+                     &Options::input_norm, {needs({Input::embeddings})}),
       number("input_norm_epsilon",
              "prevents division by 0 in input_norm; default: 1e-6 (rms), 1e-5 (layer)", 0,
-             [](Options& o) -> double& { return o.input_norm_epsilon; }, {kInputNorm}),
+             &Options::input_norm_epsilon, {kInputNorm}),
       choice<QkNorm>("qk_norm", "normalisation of queries and keys",
                      {{"none", QkNorm::none},
                       {"rms", QkNorm::rms},
                       {"l2", QkNorm::l2},
                       {"layer", QkNorm::layer}},
-                     [](Options& o) -> QkNorm& { return o.qk_norm; }),
+                     &Options::qk_norm),
       choice<QkNormAxis>("qk_norm_axis",
                          "columns normalised together: of each head, or of all heads as in OLMo 2",
                          {{"head", QkNormAxis::head}, {"all", QkNormAxis::all}},
-                         [](Options& o) -> QkNormAxis& { return o.qk_norm_axis; }, {kQkNorm}),
+                         &Options::qk_norm_axis, {kQkNorm}),
       number("qk_norm_epsilon",
              "prevents division by 0 in qk_norm; default: 1e-6 (rms), 1e-12 (l2), 1e-5 (layer)", 0,
-             [](Options& o) -> double& { return o.qk_norm_epsilon; }, {kQkNorm}),
+             &Options::qk_norm_epsilon, {kQkNorm}),
       number("norm_offset", "added to the weights of input_norm and qk_norm; Gemma: 1", {},
-             [](Options& o) -> double& { return o.norm_offset; },
+             &Options::norm_offset,
              {needs({Input::input_norm_weight, Input::q_norm, Input::k_norm})}),
       also("--rotary",
            choice<Rotary::Kind>("rotary.kind",
@@ -714,11 +709,11 @@ std::vector<Field> rotary_fields() {
                                 {{"none", Rotary::Kind::none},
                                  {"half", Rotary::Kind::half},
                                  {"interleaved", Rotary::Kind::interleaved}},
-                                [](Options& o) -> Rotary::Kind& { return o.rotary.kind; })),
+                                member_of(&Options::rotary, &Rotary::kind))),
       integer("rotary.width", "N", "number of columns to rotate; default: D", 1,
-              [](Options& o) -> std::int64_t& { return o.rotary.width; }, {kRotary}),
+              member_of(&Options::rotary, &Rotary::width), {kRotary}),
       positive_number("rotary.base", "base of the wavelengths; default: 10000",
-                      [](Options& o) -> double& { return o.rotary.base; }, {kRotary}),
+                      member_of(&Options::rotary, &Rotary::base), {kRotary}),
       choice<Rotary::Scaling>(
           "rotary.scaling", "scaling of the angles for longer contexts",
           {{"none", Rotary::Scaling::none},
@@ -728,38 +723,35 @@ std::vector<Field> rotary_fields() {
            {"yarn", Rotary::Scaling::yarn},
            {"llama3", Rotary::Scaling::llama3},
            {"longrope", Rotary::Scaling::longrope}},
-          [](Options& o) -> Rotary::Scaling& { return o.rotary.scaling; },
+          member_of(&Options::rotary, &Rotary::scaling),
           {kRotary,
            when({"dynamic-ntk", "yarn", "llama3", "longrope"}, needs({"rotary.original_length"})),
            when({"longrope"}, needs({"rotary.short_factor"}))}),
       positive_number("rotary.factor", "context length / original length; default: 1",
-                      [](Options& o) -> double& { return o.rotary.factor; }, {kRotary, scaled}),
+                      member_of(&Options::rotary, &Rotary::factor), {kRotary, scaled}),
       integer("rotary.original_length", "N",
               "context length in training (dynamic-ntk, yarn, llama3, longrope)", 1,
-              [](Options& o) -> std::int64_t& { return o.rotary.original_length; },
-              {kRotary, original}),
+              member_of(&Options::rotary, &Rotary::original_length), {kRotary, original}),
       also("--rotary-low",
            number("rotary.low_frequency_factor",
                   "llama3: pairs with fewer turns are scaled fully; default: 1", 0,
-                  [](Options& o) -> double& { return o.rotary.low_frequency_factor; },
-                  {kRotary, llama3})),
+                  member_of(&Options::rotary, &Rotary::low_frequency_factor), {kRotary, llama3})),
       also("--rotary-high",
            number("rotary.high_frequency_factor",
                   "llama3: pairs with more turns are not scaled; default: 4", 0,
-                  [](Options& o) -> double& { return o.rotary.high_frequency_factor; },
-                  {kRotary, llama3})),
+                  member_of(&Options::rotary, &Rotary::high_frequency_factor), {kRotary, llama3})),
       positive_number("rotary.beta_fast", "yarn: pairs with more turns are not scaled; default: 32",
-                      [](Options& o) -> double& { return o.rotary.beta_fast; }, {kRotary, yarn}),
+                      member_of(&Options::rotary, &Rotary::beta_fast), {kRotary, yarn}),
       positive_number("rotary.beta_slow",
                       "yarn: pairs with fewer turns are scaled fully; default: 1",
-                      [](Options& o) -> double& { return o.rotary.beta_slow; }, {kRotary, yarn}),
+                      member_of(&Options::rotary, &Rotary::beta_slow), {kRotary, yarn}),
       boolean("rotary.truncate",
               "yarn: round the ends of the ramp to whole pairs; default: true; gpt-oss: false",
-              [](Options& o) -> bool& { return o.rotary.truncate; }, {kRotary, yarn}),
+              member_of(&Options::rotary, &Rotary::truncate), {kRotary, yarn}),
       positive_number("rotary.attention_factor",
                       "yarn, longrope: multiply cosines and sines by this; default: computed from "
                       "rotary.factor",
-                      [](Options& o) -> double& { return o.rotary.attention_factor; },
+                      member_of(&Options::rotary, &Rotary::attention_factor),
                       {kRotary, needs_value("rotary.scaling", {"yarn", "longrope"})}),
       tensor(Input::short_factor, "longrope: divisors of the frequencies (r/2)",
              {kRotary, longrope}),
@@ -767,13 +759,13 @@ std::vector<Field> rotary_fields() {
              {kRotary, longrope}),
       number("query_scale.factor",
              "scale queries by 1 + X log(1 + floor((position + first) / length)); Llama 4: 0.1", {},
-             [](Options& o) -> double& { return o.query_scale.factor; },
+             member_of(&Options::query_scale, &QueryScale::factor),
              {needs({"query_scale.length"})}),
       integer("query_scale.length", "N", "positions with the same factor; Llama 4: 8192", 1,
-              [](Options& o) -> std::int64_t& { return o.query_scale.length; },
+              member_of(&Options::query_scale, &QueryScale::length),
               {needs({"query_scale.factor"})}),
       integer("query_scale.first", "N", "added to each position; default: 1 (Llama 4)", {},
-              [](Options& o) -> std::int64_t& { return o.query_scale.first; },
+              member_of(&Options::query_scale, &QueryScale::first),
               {needs({"query_scale.factor"})}),
   });
 }
