@@ -22,17 +22,16 @@ Row row_of(const Convention& c) {
   const std::string empty = c.empty_rows == EmptyRows::zero      ? "zero"
                             : c.empty_rows == EmptyRows::uniform ? "uniform"
                                                                  : "nan";
-  const bool by_lengths = c.alignment_of_lengths != c.alignment;
-  return {
-      c.name,
-      std::string(c.layout == Layout::bhld ? "bhld" : "blhd") + (c.packs_tokens ? ", thd" : ""),
-      c.batch_second ? "second" : "first",
-      c.mask_polarity == MaskPolarity::attend ? "attend" : "ignore",
-      word(c.alignment) + (by_lengths ? "; " + word(c.alignment_of_lengths) + " with lengths" : ""),
-      empty,
-      logsumexp_of(c),
-      c.short_mask == ShortMask::hide ? "hide" : "refuse",
-      c.weights_layout == WeightsLayout::out_in ? "out-in" : "in-out"};
+  const auto by_lengths = c.alignment_of_lengths;
+  return {c.name,
+          std::string(c.layout == Layout::bhld ? "bhld" : "blhd") + (c.packs_tokens ? ", thd" : ""),
+          c.batch_second ? "second" : "first",
+          c.mask_polarity == MaskPolarity::attend ? "attend" : "ignore",
+          word(c.alignment) + (by_lengths ? "; " + word(*by_lengths) + " with lengths" : ""),
+          empty,
+          logsumexp_of(c),
+          c.short_mask == ShortMask::hide ? "hide" : "refuse",
+          c.weights_layout == WeightsLayout::out_in ? "out-in" : "in-out"};
 }
 
 }  // namespace
@@ -66,26 +65,22 @@ const std::vector<Convention>& conventions() {
        .library = "flash_attn.flash_attn_func",
        .layout = Layout::blhd,
        .alignment = Alignment::bottom_right,
-       .alignment_of_lengths = Alignment::bottom_right,
        .lse_empty = EmptyLogsumexp::infinity},
       {.name = "fa3",
        .library = "flash_attn_interface.flash_attn_func (FlashAttention 3)",
        .layout = Layout::blhd,
-       .alignment = Alignment::bottom_right,
-       .alignment_of_lengths = Alignment::bottom_right},
+       .alignment = Alignment::bottom_right},
       {.name = "flashinfer",
        .library = "FlashInfer, kv_layout NHD: single, ragged and paged attention",
        .layout = Layout::blhd,
        .packs_tokens = true,
        .alignment = Alignment::bottom_right,
-       .alignment_of_lengths = Alignment::bottom_right,
        .lse_base = 2},
       {.name = "flashmla",
        .library = "flash_mla.flash_mla_with_kvcache, flash_mla_sparse_fwd",
        .layout = Layout::blhd,
        .packs_tokens = true,
        .alignment = Alignment::bottom_right,
-       .alignment_of_lengths = Alignment::bottom_right,
        .lse_sinks = false,
        .lse_empty = EmptyLogsumexp::infinity},
       {.name = "trtllm",
@@ -93,14 +88,12 @@ const std::vector<Convention>& conventions() {
        .layout = Layout::blhd,
        .packs_tokens = true,
        .page_layout = PoolLayout::hnd,
-       .alignment = Alignment::bottom_right,
-       .alignment_of_lengths = Alignment::bottom_right},
+       .alignment = Alignment::bottom_right},
       {.name = "vllm",
        .library = "vLLM, FlashAttention backend",
        .layout = Layout::blhd,
        .packs_tokens = true,
-       .alignment = Alignment::bottom_right,
-       .alignment_of_lengths = Alignment::bottom_right},
+       .alignment = Alignment::bottom_right},
   };
   return table;
 }
@@ -147,8 +140,9 @@ Options convention_options(const std::string& name, const TensorMap& tensors) {
   if (is_boolean(Input::mask) || is_boolean(Input::key_mask))
     options.mask_polarity = c->mask_polarity;
   if (contains(tensors, Input::mask)) options.short_mask = c->short_mask;
-  options.alignment =
-      contains(tensors, Input::key_lengths) ? c->alignment_of_lengths : c->alignment;
+  options.alignment = contains(tensors, Input::key_lengths)
+                          ? c->alignment_of_lengths.value_or(c->alignment)
+                          : c->alignment;
   options.weights_layout = c->weights_layout;
   set_results_of_convention(name, options);
   if (!contains(tensors, Input::sinks)) options.lse_sinks = true;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <numbers>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,9 @@ struct Convention {
   bool batch_second = false;
   MaskPolarity mask_polarity = MaskPolarity::attend;
   Alignment alignment = Alignment::top_left;
-  /// The alignment of jobs with key_lengths; bottom_right: the last query is aligned with the last
-  /// key of its row.
-  Alignment alignment_of_lengths = Alignment::top_left;
+  /// The alignment of jobs with key_lengths, if it differs; bottom_right: the last query is aligned
+  /// with the last key of its row.
+  std::optional<Alignment> alignment_of_lengths = {};
   EmptyRows empty_rows = EmptyRows::zero;
   double lse_base = std::numbers::e;
   bool lse_sinks = true;
