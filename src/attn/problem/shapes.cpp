@@ -15,6 +15,15 @@
 namespace attn {
 namespace {
 
+/// Without the weights `absent` between two axes, these have to have the same length.
+void check_identity(Input absent, Axis from, Axis to, AxisLengths& axes) {
+  if (axes.knows(from) && axes.knows(to) && axes[from].length != axes[to].length)
+    axes.problem(absent, {.expected = "(" + std::to_string(axes[from].length) + ", " +
+                                      std::to_string(axes[to].length) + ") to match " +
+                                      std::string(axes[to].name) + " " + axes[to].found(),
+                          .found = "none"});
+}
+
 void check_score_weights(const TensorMap& tensors, Score score, AxisLengths& axes) {
   const auto take = [&](Input input, const AxisList& expected) {
     if (const Tensor* tensor = find(tensors, input)) axes.take(input, *tensor, expected);
@@ -32,13 +41,8 @@ void check_score_weights(const TensorMap& tensors, Score score, AxisLengths& axe
   if (score == Score::additive && !contains(tensors, Input::W_score_Q))
     axes.equate(Axis::A, Axis::D);
   take(Input::W_score_K, {Axis::Dk, Axis::A});
-  if (score == Score::additive && !contains(tensors, Input::W_score_K) && axes.knows(Axis::A) &&
-      axes.knows(Axis::Dk) && axes[Axis::A].length != axes[Axis::Dk].length)
-    axes.problem(Input::W_score_K,
-                 {.expected = "(" + std::to_string(axes[Axis::Dk].length) + ", " +
-                              std::to_string(axes[Axis::A].length) + ") to match " +
-                              std::string(axes[Axis::A].name) + " " + axes[Axis::A].found(),
-                  .found = "none"});
+  if (score == Score::additive && !contains(tensors, Input::W_score_K))
+    check_identity(Input::W_score_K, Axis::Dk, Axis::A, axes);
   take(Input::b_score, {Axis::A});
   take(Input::v_score, {Axis::A});
   if (const Tensor* g = find(tensors, Input::g_score); g != nullptr && g->size() != 1)
@@ -354,17 +358,6 @@ void check_groups(const AttentionArguments& given, AxisLengths& axes) {
                   .hint = advice_on_groups(given, G.length)});
 }
 
-/// Without W_K, the source has to be as wide as the keys.
-void check_identity_keys(AxisLengths& axes) {
-  if (axes.knows(Axis::Mk) && axes.knows(Axis::GD) &&
-      axes[Axis::Mk].length != axes[Axis::GD].length)
-    axes.problem(Input::W_K,
-                 {.expected = "(" + std::to_string(axes[Axis::Mk].length) + ", " +
-                              std::to_string(axes[Axis::GD].length) + ") to match " +
-                              std::string(axes[Axis::GD].name) + " " + axes[Axis::GD].found(),
-                  .found = "none"});
-}
-
 void check_projected(const AttentionArguments& given, AxisLengths& axes) {
   const Tensor& embeddings = at(given.tensors, Input::embeddings);
   if (!check_rank(Input::embeddings, embeddings, 3, axes)) return;
@@ -397,7 +390,7 @@ void check_projected(const AttentionArguments& given, AxisLengths& axes) {
   else if (keys_have_own_width(given.options.score))
     axes.equate(Axis::GD, Axis::Mk);
   else
-    check_identity_keys(axes);
+    check_identity(Input::W_K, Axis::Mk, Axis::GD, axes);
   if (keys_have_own_width(given.options.score)) split_axis(Axis::GD, Axis::G, Axis::Dk, axes);
   if (const Tensor* W_V = find(given.tensors, Input::W_V))
     take_weights(Input::W_V, *W_V, given.options, axes);
