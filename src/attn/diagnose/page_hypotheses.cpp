@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "attn/cache/pages.h"
+#include "attn/diagnose/changes.h"
 #include "attn/diagnose/hypotheses.h"
 
 namespace attn {
