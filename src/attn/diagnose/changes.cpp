@@ -37,16 +37,22 @@ void add_for_each(const std::string& id, std::initializer_list<std::size_t> numb
                   Found (*change)(Variant& variant, const Inputs& in, std::size_t number),
                   Hypotheses& hypotheses) {
   for (const std::size_t number : numbers)
-    hypotheses.push_back(
-        {id + "_" + in_words(number), kAttention,
-         [=](Variant& variant, const Inputs& in) { return change(variant, in, number); }});
+    hypotheses.push_back({id + "_" + in_words(number), kAttention, change_by(change, number)});
 }
 
-Found with_transposed(Variant& variant, Input input) {
+Found with_transposed(Variant& variant, const Inputs&, Input input) {
   const Tensor* W = variant.find(input);
   if (W == nullptr || W->rank() != 2 || W->shape()[0] != W->shape()[1]) return std::nullopt;
   variant.set(input, transposed_matrices(*W));
   return words(std::string(name_of(input)) + " transposed");
+}
+
+Found with_queries_as_keys(Variant& variant, const Inputs&, Input input) {
+  const Tensor* pairs = variant.find(input);
+  if (pairs == nullptr || pairs->shape()[2] != pairs->shape()[3] || pairs->shape()[2] < 2)
+    return std::nullopt;
+  variant.set(input, transposed_matrices(*pairs));
+  return words("the " + std::string(name_of(input)) + " transposed");
 }
 
 Tensor mapped(const Tensor& tensor, const std::function<double(double)>& f) {

@@ -33,6 +33,13 @@ Found without(Variant& variant, std::initializer_list<Input> inputs, const std::
 /// The variant without this tensor, whose flag has its name.
 Found without(Variant& variant, Input input);
 
+/// The change that calls function(variant, in, arguments...).
+template <class... Parameters, class... Arguments>
+VariantChange change_by(Found (*function)(Variant&, const Inputs&, Parameters...),
+                        Arguments... arguments) {
+  return [=](Variant& variant, const Inputs& in) { return function(variant, in, arguments...); };
+}
+
 /// The change that calls without().
 VariantChange dropped(Input input);
 
@@ -41,7 +48,9 @@ VariantChange each_of(Input input, double (*f)(double), const std::string& kerne
 VariantChange multiplied(Input input, double factor, const std::string& kernel);
 
 /// The variant with this square matrix transposed; nullopt if it has none.
-Found with_transposed(Variant& variant, Input input);
+Found with_transposed(Variant& variant, const Inputs& in, Input input);
+/// The same for (B, H, L, S) with as many queries as keys.
+Found with_queries_as_keys(Variant& variant, const Inputs& in, Input input);
 
 /// f(x) for each element, in f64.
 Tensor mapped(const Tensor& tensor, const std::function<double(double)>& f);

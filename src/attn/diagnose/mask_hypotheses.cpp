@@ -350,10 +350,8 @@ Hypotheses causal_hypotheses() {
                          ": each query also sees the next key",
                      "");
        }},
-      {"causal.inverted", kAttention,
-       [](Variant& p, const Inputs& in) { return inverted_causality(p, in, false); }},
-      {"causal.inverted_with_own", kAttention,
-       [](Variant& p, const Inputs& in) { return inverted_causality(p, in, true); }},
+      {"causal.inverted", kAttention, change_by(inverted_causality, false)},
+      {"causal.inverted_with_own", kAttention, change_by(inverted_causality, true)},
       {"causal.to_end_of_block_16", kAttention, causal_by_blocks(16, true)},
       {"causal.to_end_of_block_32", kAttention, causal_by_blocks(32, true)},
       {"causal.to_end_of_block_64", kAttention, causal_by_blocks(64, true)},
@@ -451,8 +449,7 @@ Hypotheses causal_hypotheses() {
          return w.left < 2 ? Found()
                            : with_window(p, in, {w.left / 2, w.right > 0 ? w.right / 2 : w.right});
        }},
-      {"window.first_keys", kAttention,
-       [](Variant& p, const Inputs& in) { return with_first_keys(p, in, 4); }},
+      {"window.first_keys", kAttention, change_by(with_first_keys, 4)},
       {"window.chunks", kAttention,
        [](Variant& p, const Inputs& in) { return with_chunks(p, in, in.options.window.left + 1); }},
       {"window.chunks_of_left", kAttention,
@@ -480,14 +477,7 @@ Hypotheses mask_hypotheses() {
        }},
       {"mask.set_0", kAttention, hidden_set_to_0(RowChange::hidden_set)},
       {"mask.set_0_before_bias", kAttention, hidden_set_to_0(RowChange::hidden_set_biased)},
-      {"mask.transposed", kAttention,
-       [](Variant& p, const Inputs&) -> Found {
-         const Tensor* mask = p.find(Input::mask);
-         if (mask == nullptr || mask->shape()[2] != mask->shape()[3] || mask->shape()[2] < 2)
-           return std::nullopt;
-         p.set(Input::mask, transposed_matrices(*mask));
-         return words("the mask transposed");
-       }},
+      {"mask.transposed", kAttention, change_by(with_queries_as_keys, Input::mask)},
       {"mask.key_mask_dropped", kAttention, dropped(Input::key_mask)},
       {"mask.key_indices_dropped", kAttention, dropped(Input::key_indices)},
       {"mask.other_duplicates", kAttention,

@@ -41,13 +41,14 @@ bool is_ordered(const Variant& variant, const Inputs& in) {
 }
 
 /// All batch items read these inputs of batch item 0.
-Found of_item_0(Variant& variant, const Inputs& in, std::initializer_list<Input> inputs,
-                const std::string& what) {
-  if (in.B < 2) return std::nullopt;
-  for (const Input input : inputs)
-    if (const Tensor* x = variant.find(input))
-      variant.set(input, reordered(*x, x->size() / in.B, [](std::size_t) { return 0; }));
-  return words(what + " of batch item 0 for all items");
+VariantChange of_item_0(const std::vector<Input>& inputs, const std::string& what) {
+  return [=](Variant& variant, const Inputs& in) -> Found {
+    if (in.B < 2) return std::nullopt;
+    for (const Input input : inputs)
+      if (const Tensor* x = variant.find(input))
+        variant.set(input, reordered(*x, x->size() / in.B, [](std::size_t) { return 0; }));
+    return words(what + " of batch item 0 for all items");
+  };
 }
 
 /// These inputs read in the other order of rows and heads.
@@ -78,27 +79,19 @@ Hypotheses head_hypotheses() {
              "h // " + in_words(in.H / in.G));
        }},
       {"heads.values_tiled", kAllHeads,
-       [](Variant& p, const Inputs& in) {
-         return with_kv_heads(p, in, repeated_head, tiled_head,
-                              "heads of the values tiled, those of the keys repeated",
-                              "both repeated");
-       }},
+       change_by(with_kv_heads, repeated_head, tiled_head,
+                 "heads of the values tiled, those of the keys repeated", "both repeated")},
       {"heads.keys_tiled", kAllHeads,
-       [](Variant& p, const Inputs& in) {
-         return with_kv_heads(p, in, tiled_head, repeated_head,
-                              "heads of the keys tiled, those of the values repeated",
-                              "both repeated");
-       }},
+       change_by(with_kv_heads, tiled_head, repeated_head,
+                 "heads of the keys tiled, those of the values repeated", "both repeated")},
       {"heads.first_only", kAllHeads,
        [](Variant& p, const Inputs& in) {
          return with_kv_heads(p, in, first_head, first_head, "key/value head 0 for all query heads",
                               in_words(in.G) + " heads");
        }},
       {"heads.kv_reversed", kAllHeads,
-       [](Variant& p, const Inputs& in) {
-         return with_kv_heads(p, in, reversed_head, reversed_head,
-                              "key/value heads in reverse order", "");
-       }},
+       change_by(with_kv_heads, reversed_head, reversed_head, "key/value heads in reverse order",
+                 "")},
       {"heads.kv_next", kAllHeads,
        [](Variant& p, const Inputs& in) {
          return in.G < 3 ? Found()
@@ -118,20 +111,10 @@ Hypotheses head_hypotheses() {
       {"heads.keys_as_rows", kAllHeads, in_other_layout({Input::K}, "K", viewed_as_rows)},
       {"heads.values_as_rows", kAllHeads, in_other_layout({Input::V}, "V", viewed_as_rows)},
       {"heads.batch_item_0", kAllHeads,
-       [](Variant& p, const Inputs& in) {
-         return of_item_0(p, in, {Input::K, Input::past_K, Input::V, Input::past_V},
-                          "keys and values");
-       }},
-      {"heads.keys_of_batch_item_0", kAllHeads,
-       [](Variant& p, const Inputs& in) {
-         return of_item_0(p, in, {Input::K, Input::past_K}, "keys");
-       }},
-      {"heads.values_of_batch_item_0", kAllHeads,
-       [](Variant& p, const Inputs& in) {
-         return of_item_0(p, in, {Input::V, Input::past_V}, "values");
-       }},
-      {"heads.queries_of_batch_item_0", kAllHeads,
-       [](Variant& p, const Inputs& in) { return of_item_0(p, in, {Input::Q}, "queries"); }},
+       of_item_0({Input::K, Input::past_K, Input::V, Input::past_V}, "keys and values")},
+      {"heads.keys_of_batch_item_0", kAllHeads, of_item_0({Input::K, Input::past_K}, "keys")},
+      {"heads.values_of_batch_item_0", kAllHeads, of_item_0({Input::V, Input::past_V}, "values")},
+      {"heads.queries_of_batch_item_0", kAllHeads, of_item_0({Input::Q}, "queries")},
   };
 }
 

@@ -257,21 +257,13 @@ Hypotheses projection_hypotheses() {
                      kind_text(in.options.rotary.kind));
        }},
       {"rotary.keys_not_rotated", kProjection,
-       [](Variant& p, const Inputs& in) {
-         return with_positions(p, in, same, zero, "keys that are not rotated");
-       }},
+       change_by(with_positions, same, zero, "keys that are not rotated")},
       {"rotary.queries_not_rotated", kProjection,
-       [](Variant& p, const Inputs& in) {
-         return with_positions(p, in, zero, same, "queries that are not rotated");
-       }},
+       change_by(with_positions, zero, same, "queries that are not rotated")},
       {"rotary.queries_one_late", kProjection,
-       [](Variant& p, const Inputs& in) {
-         return with_positions(p, in, next, same, "rotary positions of the queries + 1");
-       }},
+       change_by(with_positions, next, same, "rotary positions of the queries + 1")},
       {"rotary.queries_one_early", kProjection,
-       [](Variant& p, const Inputs& in) {
-         return with_positions(p, in, same, next, "rotary positions of the queries - 1");
-       }},
+       change_by(with_positions, same, next, "rotary positions of the queries - 1")},
       {"rotary.values_rotated", kProjection, values_rotated},
       {"rotary.twice", kProjection,
        [](Variant& p, const Inputs& in) {
@@ -302,12 +294,9 @@ Hypotheses projection_hypotheses() {
        [](Variant& p, const Inputs& in) { return with_base(p, in, in.options.rotary.base * 10); }},
       {"rotary.base/10", kProjection,
        [](Variant& p, const Inputs& in) { return with_base(p, in, in.options.rotary.base / 10); }},
-      {"rotary.base_10000", kProjection,
-       [](Variant& p, const Inputs& in) { return with_base(p, in, 10000); }},
-      {"rotary.base_500000", kProjection,
-       [](Variant& p, const Inputs& in) { return with_base(p, in, 500000); }},
-      {"rotary.base_1000000", kProjection,
-       [](Variant& p, const Inputs& in) { return with_base(p, in, 1000000); }},
+      {"rotary.base_10000", kProjection, change_by(with_base, 10000)},
+      {"rotary.base_500000", kProjection, change_by(with_base, 500000)},
+      {"rotary.base_1000000", kProjection, change_by(with_base, 1000000)},
       {"rotary.scaling_dropped", kProjection,
        [](Variant& p, const Inputs& in) -> Found {
          if (in.options.rotary.scaling == Rotary::Scaling::none) return std::nullopt;
@@ -347,10 +336,8 @@ Hypotheses projection_hypotheses() {
                      std::to_string(in.options.rotary.width));
        }},
 
-      {"heads.viewed_before_rotary", kProjection,
-       [](Variant& p, const Inputs& in) { return viewed_first(p, in, true); }},
-      {"heads.queries_viewed_before_rotary", kProjection,
-       [](Variant& p, const Inputs& in) { return viewed_first(p, in, false); }},
+      {"heads.viewed_before_rotary", kProjection, change_by(viewed_first, true)},
+      {"heads.queries_viewed_before_rotary", kProjection, change_by(viewed_first, false)},
 
       {"norm.dropped", kProjection,
        [](Variant& p, const Inputs& in) -> Found {
@@ -403,10 +390,8 @@ Hypotheses projection_hypotheses() {
          return flag("--norm-offset " + python_repr(p.options.norm_offset),
                      python_repr(in.options.norm_offset));
        }},
-      {"norm.epsilon_1e-5", kProjection,
-       [](Variant& p, const Inputs& in) { return with_epsilon(p, in, 1e-5); }},
-      {"norm.epsilon_1e-6", kProjection,
-       [](Variant& p, const Inputs& in) { return with_epsilon(p, in, 1e-6); }},
+      {"norm.epsilon_1e-5", kProjection, change_by(with_epsilon, 1e-5)},
+      {"norm.epsilon_1e-6", kProjection, change_by(with_epsilon, 1e-6)},
       {"norm.keys_not_normalised", kProjection,
        [](Variant& p, const Inputs& in) {
          return in.options.qk_norm == QkNorm::none ? Found() : only_queries_normalised(p, in);
@@ -435,17 +420,14 @@ Hypotheses projection_hypotheses() {
                               "without --b-q, --b-k and --b-v")
                     : Found();
        }},
-      {"projection.W_Q_transposed", kProjection,
-       [](Variant& p, const Inputs&) { return with_transposed(p, Input::W_Q); }},
-      {"projection.W_K_transposed", kProjection,
-       [](Variant& p, const Inputs&) { return with_transposed(p, Input::W_K); }},
-      {"projection.W_V_transposed", kProjection,
-       [](Variant& p, const Inputs&) { return with_transposed(p, Input::W_V); }},
+      {"projection.W_Q_transposed", kProjection, change_by(with_transposed, Input::W_Q)},
+      {"projection.W_K_transposed", kProjection, change_by(with_transposed, Input::W_K)},
+      {"projection.W_V_transposed", kProjection, change_by(with_transposed, Input::W_V)},
       {"projection.all_transposed", kProjection,
-       [](Variant& p, const Inputs&) -> Found {
+       [](Variant& p, const Inputs& in) -> Found {
          bool changes = false;
          for (const Input W : {Input::W_Q, Input::W_K, Input::W_V, Input::W_O})
-           changes |= with_transposed(p, W).has_value();
+           changes |= with_transposed(p, in, W).has_value();
          if (!changes) return std::nullopt;
          return words("all square weights transposed, as with the other --weights-layout");
        }},
@@ -515,18 +497,13 @@ Hypotheses output_hypotheses() {
          p.set(Input::W_O, identity);
          return flag("without --w-o: A is the context");
        }},
-      {"output.W_O_transposed", kAttention,
-       [](Variant& p, const Inputs&) { return with_transposed(p, Input::W_O); }},
+      {"output.W_O_transposed", kAttention, change_by(with_transposed, Input::W_O)},
       {"output.viewed_before_W_O", kAttention,
-       [](Variant& p, const Inputs& in) {
-         return with_join(p, in, Join::viewed,
-                          "the contexts (B, H, L, Dv) read as (B, L, H, Dv) before W_O");
-       }},
+       change_by(with_join, Join::viewed,
+                 "the contexts (B, H, L, Dv) read as (B, L, H, Dv) before W_O")},
       {"output.viewed_as_heads_before_W_O", kAttention,
-       [](Variant& p, const Inputs& in) {
-         return with_join(p, in, Join::viewed_as_heads,
-                          "the contexts (B, L, H, Dv) read as (B, H, L, Dv) before W_O");
-       }},
+       change_by(with_join, Join::viewed_as_heads,
+                 "the contexts (B, L, H, Dv) read as (B, H, L, Dv) before W_O")},
       {"output.viewed_as_inputs_before_W_O", kAttention,
        [](Variant& p, const Inputs& in) -> Found {
          if (in.G < 2 || in.P > 0) return std::nullopt;

@@ -92,8 +92,7 @@ Found with_other_softcap(Variant& variant, const Inputs& in, double softcap) {
 
 Hypotheses scale_hypotheses() {
   return {
-      {"scale.none", kAttention,
-       [](Variant& p, const Inputs& in) { return with_scale(p, in, 1, ""); }},
+      {"scale.none", kAttention, change_by(with_scale, 1, "")},
       {"scale.1/D", kAttention,
        [](Variant& p, const Inputs& in) {
          return with_scale(p, in, 1 / static_cast<double>(in.D), "1/" + in_words(in.D));
@@ -196,14 +195,7 @@ Hypotheses bias_hypotheses() {
        }},
       {"bias.negated", kAttention,
        each_of(Input::bias, negative, "the bias subtracted instead of added")},
-      {"bias.transposed", kAttention,
-       [](Variant& p, const Inputs&) -> Found {
-         const Tensor* bias = p.find(Input::bias);
-         if (bias == nullptr || bias->shape()[2] != bias->shape()[3] || bias->shape()[2] < 2)
-           return std::nullopt;
-         p.set(Input::bias, transposed_matrices(*bias));
-         return words("the bias transposed");
-       }},
+      {"bias.transposed", kAttention, change_by(with_queries_as_keys, Input::bias)},
       {"bias.scaled", kAttention,
        [](Variant& p, const Inputs& in) {
          return with_product(p, Input::bias, in.scale.factor(), "the bias multiplied by the scale");

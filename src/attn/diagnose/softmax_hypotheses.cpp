@@ -187,19 +187,13 @@ Hypotheses softmax_hypotheses() {
        }},
 
       {"softmax.not_normalised", kAttention,
-       [](Variant& p, const Inputs& in) {
-         return with_row_change(p, in, RowChange::times_shifted_sum,
-                                "weights that are not divided by their sum");
-       }},
+       change_by(with_row_change, RowChange::times_shifted_sum,
+                 "weights that are not divided by their sum")},
       {"softmax.exp_not_normalised", kAttention,
-       [](Variant& p, const Inputs& in) {
-         return with_row_change(p, in, RowChange::times_sum,
-                                "exp(score) as weights, not divided by their sum");
-       }},
+       change_by(with_row_change, RowChange::times_sum,
+                 "exp(score) as weights, not divided by their sum")},
       {"softmax.twice", kAttention,
-       [](Variant& p, const Inputs& in) {
-         return with_row_change(p, in, RowChange::twice, "the softmax applied twice");
-       }},
+       change_by(with_row_change, RowChange::twice, "the softmax applied twice")},
       {"softmax.twice_masked", kAttention,
        [](Variant& p, const Inputs& in) -> Found {
          if (!hides_keys(p, in)) return std::nullopt;
@@ -255,15 +249,11 @@ Hypotheses logsumexp_hypotheses() {
          return is_negative ? flag("--lse-empty inf", "-inf") : flag("--lse-empty=-inf", "inf");
        }},
       {"logsumexp.maximum", kAttention,
-       [](Variant& p, const Inputs& in) {
-         return with_row_change(p, in, RowChange::maximum,
-                                "the largest score of each row instead of its logsumexp");
-       }},
+       change_by(with_row_change, RowChange::maximum,
+                 "the largest score of each row instead of its logsumexp")},
       {"logsumexp.minus_maximum", kAttention,
-       [](Variant& p, const Inputs& in) {
-         return with_row_change(p, in, RowChange::minus_maximum,
-                                "the logsumexp without the largest score");
-       }},
+       change_by(with_row_change, RowChange::minus_maximum,
+                 "the logsumexp without the largest score")},
   };
 }
 
