@@ -15,50 +15,28 @@ namespace {
 using Kind = Expression::Kind;
 using Relation = Expression::Relation;
 
-/// How tightly an operator binds: the operands of another one that binds more tightly need
-/// parentheses.
-int binding(Kind kind) {
-  switch (kind) {
-    case Kind::logical_or:
-      return 0;
-    case Kind::logical_and:
-      return 1;
-    case Kind::logical_not:
-      return 2;
-    case Kind::comparison:
-      return 3;
-    case Kind::add:
-    case Kind::subtract:
-      return 4;
-    case Kind::multiply:
-    case Kind::divide:
-    case Kind::floor_divide:
-    case Kind::remainder:
-      return 5;
-    case Kind::negate:
-      return 6;
-    default:
-      return 7;
-  }
-}
+struct Operator {
+  Kind kind;
+  int binding;  ///< the operands of another one that binds more tightly need parentheses
+  const char* sign;
+};
+constexpr auto kOperators = std::to_array<Operator>({{Kind::logical_or, 0, " or "},
+                                                     {Kind::logical_and, 1, " and "},
+                                                     {Kind::logical_not, 2, "not "},
+                                                     {Kind::comparison, 3, ""},
+                                                     {Kind::add, 4, " + "},
+                                                     {Kind::subtract, 4, " - "},
+                                                     {Kind::multiply, 5, " * "},
+                                                     {Kind::divide, 5, " / "},
+                                                     {Kind::floor_divide, 5, " // "},
+                                                     {Kind::remainder, 5, " % "},
+                                                     {Kind::negate, 6, "-"}});
 
-const char* sign_of(Kind kind) {
-  switch (kind) {
-    case Kind::logical_or:
-      return " or ";
-    case Kind::logical_and:
-      return " and ";
-    case Kind::add:
-      return " + ";
-    case Kind::subtract:
-      return " - ";
-    case Kind::multiply:
-      return " * ";
-    case Kind::floor_divide:
-      return " // ";
-    default:
-      return " % ";
-  }
+/// Binds most tightly if the expression has no operator.
+Operator operator_of(Kind kind) {
+  const auto* const found = std::find_if(kOperators.begin(), kOperators.end(),
+                                         [&](const Operator& each) { return each.kind == kind; });
+  return found == kOperators.end() ? Operator{kind, 7, ""} : *found;
 }
 
 const char* sign_of(Relation relation) {
@@ -71,7 +49,7 @@ std::string text_of(const Expression& rule) {
     const Expression& inner = rule.operands[n];
     const bool is_list = rule.kind == Kind::logical_or || rule.kind == Kind::logical_and;
     const bool may_be_equal = n == 0 || is_list;
-    const int outer = binding(rule.kind), own = binding(inner.kind);
+    const int outer = operator_of(rule.kind).binding, own = operator_of(inner.kind).binding;
     const std::string text = text_of(inner);
     return own > outer || (own == outer && may_be_equal && rule.kind != Kind::comparison)
                ? text
@@ -83,9 +61,8 @@ std::string text_of(const Expression& rule) {
     case Kind::name:
       return rule.name;
     case Kind::negate:
-      return "-" + operand(0);
     case Kind::logical_not:
-      return "not " + operand(0);
+      return operator_of(rule.kind).sign + operand(0);
     case Kind::call:
     case Kind::index: {
       std::string text = rule.name + (rule.kind == Kind::call ? "(" : "[");
@@ -96,9 +73,9 @@ std::string text_of(const Expression& rule) {
     default: {
       std::string text = operand(0);
       for (std::size_t n = 1; n < rule.operands.size(); ++n)
-        text +=
-            (rule.kind == Kind::comparison ? sign_of(rule.relations[n - 1]) : sign_of(rule.kind)) +
-            operand(n);
+        text += (rule.kind == Kind::comparison ? sign_of(rule.relations[n - 1])
+                                               : operator_of(rule.kind).sign) +
+                operand(n);
       return text;
     }
   }
