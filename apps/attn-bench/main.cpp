@@ -38,11 +38,10 @@ Arguments read_arguments(int argc, char** argv) {
       const char* end = argv[i + 1] + std::strlen(argv[i + 1]);
       const auto parsed = std::from_chars(argv[++i], end, arguments.threads);
       if (parsed.ptr != end || arguments.threads == 0 || arguments.threads > 4096)
-        throw Error(ErrorKind::usage,
-                    "--threads: expected 1 to 4096, found '" + printable(argv[i]) + "'");
+        fail_usage("--threads: expected 1 to 4096, found '" + printable(argv[i]) + "'");
     } else if (text.starts_with("-")) {
-      throw Error(ErrorKind::usage, "expected [--quick] [--json] [--threads N] [TEXT]..., found '" +
-                                        printable(text) + "'");
+      fail_usage("expected [--quick] [--json] [--threads N] [TEXT]..., found '" + printable(text) +
+                 "'");
     } else {
       arguments.only.push_back(text);
     }

@@ -104,7 +104,7 @@ int RankExecutor::act(const std::function<int()>& action) {
   } catch (const Error& error) {
     throw error.within(member_name(team_));
   } catch (const std::bad_alloc& fault) {
-    throw Error(ErrorKind::data, member_name(team_) + ": " + message_of(fault));
+    fail_data(member_name(team_) + ": " + message_of(fault));
   }
 }
 

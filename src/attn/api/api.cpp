@@ -63,13 +63,12 @@ std::string joined_lines(const std::vector<std::string>& messages) {
 TensorMap tensors_of(const attn_tensor* tensors, std::size_t count, ReadBudget& budget,
                      std::size_t& copied) {
   if (tensors == nullptr && count > 0)
-    throw Error(ErrorKind::usage, "expected " + counted(count, "tensor") + ", found NULL");
+    fail_usage("expected " + counted(count, "tensor") + ", found NULL");
   TensorMap map;
   for (std::size_t i = 0; i < count; ++i) {
-    if (tensors[i].name == nullptr)
-      throw Error(ErrorKind::usage, "tensor " + std::to_string(i) + " has no name");
+    if (tensors[i].name == nullptr) fail_usage("tensor " + std::to_string(i) + " has no name");
     if (map.contains(tensors[i].name))
-      throw Error(ErrorKind::usage, "tensor " + printable(tensors[i].name) + " is given twice");
+      fail_usage("tensor " + printable(tensors[i].name) + " is given twice");
     map.set(tensors[i].name, input_tensor(tensors[i], budget, copied));
   }
   return map;
@@ -113,7 +112,7 @@ void compare_outputs(const attn_tensor* given, std::size_t given_count, const ch
   CompareSettings settings = compare_settings(settings_text);
   TensorFiles files(settings.limits);
   const TensorMap outputs = tensors_of(given, given_count, files.budget(), result.copied);
-  if (outputs.empty()) throw Error(ErrorKind::usage, "expected a tensor to compare, found none");
+  if (outputs.empty()) fail_usage("expected a tensor to compare, found none");
   settings.reference.origin_of_as = "";
   for (const auto& [name, tensor] : outputs)
     if (!name.empty()) settings.reference.as.push_back(name);

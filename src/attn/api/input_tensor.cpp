@@ -93,27 +93,24 @@ Tensor numbers_of_codes(const Tensor& elements, std::optional<Code> code) {
 Tensor input_tensor(const attn_tensor& given, ReadBudget& budget, std::size_t& copied) {
   const std::string name = given.name;
   if (given.dtype == nullptr || (given.shape == nullptr && given.rank > 0))
-    throw Error(ErrorKind::usage, Problem{.subject = name, .message = "has no dtype or no shape"});
+    fail_usage({.subject = name, .message = "has no dtype or no shape"});
   std::string_view dtype_text = given.dtype;
   const bool is_swapped = takes_other_order(dtype_text);
   const std::optional<Code> code = code_named(dtype_text);
   const std::optional<DType> dtype = code ? DType::u8 : dtype_named(dtype_text);
   if (!dtype)
-    throw Error(ErrorKind::data,
-                Problem{.subject = name,
-                        .expected = "float16, bfloat16, float32, float64, an 8-bit float such as "
-                                    "float8_e4m3fn, int8 to int64, uint8 to uint64 or bool",
-                        .found = "dtype " + printable(given.dtype)});
+    fail_data({.subject = name,
+               .expected = "float16, bfloat16, float32, float64, an 8-bit float such as "
+                           "float8_e4m3fn, int8 to int64, uint8 to uint64 or bool",
+               .found = "dtype " + printable(given.dtype)});
   if (given.rank > Shape::kMaxAxes)
-    throw Error(ErrorKind::data,
-                Problem{.subject = name,
-                        .expected = "at most " + std::to_string(Shape::kMaxAxes) + " axes",
-                        .found = std::to_string(given.rank)});
+    fail_data({.subject = name,
+               .expected = "at most " + std::to_string(Shape::kMaxAxes) + " axes",
+               .found = std::to_string(given.rank)});
   const Shape shape(given.shape, given.shape + given.rank);
   const std::size_t count = within(name, [&] { return element_count(shape); });
   if (count == 0) return {code ? DType::f32 : *dtype, shape};
-  if (given.data == nullptr)
-    throw Error(ErrorKind::usage, Problem{.subject = name, .message = "has no data"});
+  if (given.data == nullptr) fail_usage({.subject = name, .message = "has no data"});
   const auto* data = static_cast<const std::byte*>(given.data);
   const std::size_t element = size_of(*dtype);
   const bool in_place = (!is_swapped || element == 1) &&

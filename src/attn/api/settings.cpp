@@ -26,21 +26,19 @@ void apply(const char* json, const std::vector<Setting>& settings) {
   if (json == nullptr) return;
   const Json parsed = parse_json(json, "settings");
   const auto members = parsed.get<JsonObject>();
-  if (members == nullptr)
-    throw Error(ErrorKind::usage, "settings: expected an object, found " + parsed.kind());
+  if (members == nullptr) fail_usage("settings: expected an object, found " + parsed.kind());
   for (const auto& [name, value] : *members) {
     const auto setting = std::find_if(settings.begin(), settings.end(),
                                       [&name = name](const auto& s) { return s.first == name; });
     if (setting == settings.end()) {
       std::vector<std::string> names;
       for (const Setting& known : settings) names.push_back(known.first);
-      throw Error(ErrorKind::usage, "settings: unknown setting '" + printable(name) + "'" +
-                                        did_you_mean(name, names, NameKind::other));
+      fail_usage("settings: unknown setting '" + printable(name) + "'" +
+                 did_you_mean(name, names, NameKind::other));
     }
     const std::string expected = setting->second(value);
     if (!expected.empty())
-      throw Error(ErrorKind::usage,
-                  Problem{.subject = name, .expected = expected, .found = to_json(value)});
+      fail_usage({.subject = name, .expected = expected, .found = to_json(value)});
   }
 }
 
@@ -168,9 +166,9 @@ CompareSettings compare_settings(const char* json) {
                tolerance("ulp", is_given, [&used](double x) { used.ulps = x; })});
   if (is_given &&
       !(reference.precision.empty() && reference.sums.empty() && reference.weights.empty()))
-    throw Error(ErrorKind::usage,
-                "precision, sums and weights_precision are those of the error bound, which rtol, "
-                "atol and ulp replace");
+    fail_usage(
+        "precision, sums and weights_precision are those of the error bound, which rtol, "
+        "atol and ulp replace");
   reference.gates = gates_of(gates, is_given);
   complete(settings.limits);
   return settings;

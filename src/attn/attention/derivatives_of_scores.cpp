@@ -197,10 +197,9 @@ void require_selection(std::span<const double> x, std::span<const bool> visible,
   if (seen.size() <= k) return;
   std::sort(seen.begin(), seen.end(), std::greater<>());
   if (k > 0 && seen[k - 1] == seen[k])
-    throw Error(ErrorKind::data,
-                Problem{.subject = "normaliser",
-                        .message = "top_k has no derivative where the last selected "
-                                   "score equals the next one"});
+    fail_data({.subject = "normaliser",
+               .message = "top_k has no derivative where the last selected "
+                          "score equals the next one"});
 }
 
 /// The derivative by the scores of a group, whose weights are w, before the temperature: `out`.

@@ -98,10 +98,10 @@ void multiply(const Product<std::int64_t>& p, std::string_view stage) {
       if (!add_products(row, column, step, size.k, sum) ||
           sum < std::numeric_limits<std::int64_t>::min() ||
           sum > std::numeric_limits<std::int64_t>::max())
-        throw Error(ErrorKind::data, Problem{.subject = std::string(stage),
-                                             .expected = "integers within int64",
-                                             .found = "an overflow",
-                                             .hint = "give the tensors as floating-point numbers"});
+        fail_data({.subject = std::string(stage),
+                   .expected = "integers within int64",
+                   .found = "an overflow",
+                   .hint = "give the tensors as floating-point numbers"});
       element = static_cast<std::int64_t>(sum);
     }
 }
@@ -131,11 +131,9 @@ std::size_t matrices(const Tensor& tensor) {
 void require_blas_extents(const Extents& size, std::string_view stage) {
   constexpr std::size_t kMax = std::numeric_limits<xt::blas_index_t>::max();
   if (std::max({size.m, size.n, size.k}) > kMax)
-    throw Error(
-        ErrorKind::data,
-        Problem{.subject = std::string(stage),
-                .expected = "axis lengths of at most " + std::to_string(kMax),
-                .found = to_string({size.m, size.k}) + " times " + to_string({size.k, size.n})});
+    fail_data({.subject = std::string(stage),
+               .expected = "axis lengths of at most " + std::to_string(kMax),
+               .found = to_string({size.m, size.k}) + " times " + to_string({size.k, size.n})});
 }
 
 /// How many threads compute such products: few if these are short, and so many that OpenBLAS packs

@@ -15,10 +15,10 @@ T sum(T y, T b, Output) {
 std::int64_t sum(std::int64_t y, std::int64_t b, Output stage) {
   std::int64_t result = 0;
   if (__builtin_add_overflow(y, b, &result))
-    throw Error(ErrorKind::data, Problem{.subject = std::string(name_of(stage)),
-                                         .expected = "integers within int64",
-                                         .found = "an overflow",
-                                         .hint = "give the tensors as floating-point numbers"});
+    fail_data({.subject = std::string(name_of(stage)),
+               .expected = "integers within int64",
+               .found = "an overflow",
+               .hint = "give the tensors as floating-point numbers"});
   return result;
 }
 

@@ -20,7 +20,7 @@ Svd decompose(const Tensor& matrix, std::size_t rank) {
   // save the copy, has the same singular values but other signs.
   xt::xtensor<T, 2, xt::layout_type::column_major> a = array_of<T>(matrix);
   const auto [info, u, s, vt] = xt::lapack::gesdd(a, 'S');
-  if (info != 0) throw Error(ErrorKind::data, "the singular value decomposition did not converge");
+  if (info != 0) fail_data("the singular value decomposition did not converge");
 
   const std::size_t m = matrix.shape()[0], n = matrix.shape()[1];
   Svd result{Tensor(matrix.dtype(), {m, rank}), Tensor(matrix.dtype(), {rank}),
@@ -39,9 +39,8 @@ void require_finite(const Tensor& matrix) {
       std::find_if_not(values.begin(), values.end(), [](T x) { return std::isfinite(x); });
   if (bad == values.end()) return;
   const auto at = static_cast<std::size_t>(bad - values.begin()), n = matrix.shape()[1];
-  throw Error(ErrorKind::data, "expected finite numbers, found " +
-                                   std::string(std::isnan(*bad) ? "NaN" : "infinity") + " at [" +
-                                   std::to_string(at / n) + ", " + std::to_string(at % n) + "]");
+  fail_data("expected finite numbers, found " + std::string(std::isnan(*bad) ? "NaN" : "infinity") +
+            " at [" + std::to_string(at / n) + ", " + std::to_string(at % n) + "]");
 }
 
 /// The sum of (value / unit)^2: no square overflows unless a value is far larger than the unit.
@@ -55,17 +54,15 @@ double squares(const Tensor& tensor, double unit) {
 }  // namespace
 
 Svd svd(const Tensor& matrix, std::optional<std::size_t> rank) {
-  if (matrix.rank() != 2)
-    throw Error(ErrorKind::data, "expected a matrix, found shape " + to_string(matrix.shape()));
+  if (matrix.rank() != 2) fail_data("expected a matrix, found shape " + to_string(matrix.shape()));
   const std::size_t m = matrix.shape()[0], n = matrix.shape()[1], max_rank = std::min(m, n);
   if (rank.value_or(0) > max_rank)
-    throw Error(ErrorKind::data,
-                "rank " + std::to_string(*rank) + " exceeds " + std::to_string(max_rank) +
-                    ", the maximum for a matrix of shape " + to_string(matrix.shape()));
+    fail_data("rank " + std::to_string(*rank) + " exceeds " + std::to_string(max_rank) +
+              ", the maximum for a matrix of shape " + to_string(matrix.shape()));
   // LAPACK counts in 32 bits, and its workspace is up to about 7 min(m, n)^2 elements.
   if (std::max(m, n) > 1u << 30 || max_rank > 1u << 14)
-    throw Error(ErrorKind::data, "expected a matrix of at most 2^30 by 2^14, found shape " +
-                                     to_string(matrix.shape()));
+    fail_data("expected a matrix of at most 2^30 by 2^14, found shape " +
+              to_string(matrix.shape()));
 
   const std::size_t kept = rank.value_or(max_rank);
   const bool single = matrix.dtype() == DType::f32;

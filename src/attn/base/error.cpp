@@ -61,7 +61,8 @@ Error Error::within(const std::string& where) const {
   return {kind_, std::move(problems), omitted_};
 }
 
-void fail_usage(const std::string& message) { throw Error(ErrorKind::usage, message); }
+void fail_usage(Problem problem) { throw Error(ErrorKind::usage, std::move(problem)); }
+void fail_data(Problem problem) { throw Error(ErrorKind::data, std::move(problem)); }
 
 void ProblemList::add(Problem problem) {
   ++count_;

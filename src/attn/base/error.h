@@ -1,6 +1,7 @@
 // The one exception type of the program. Its kind is the exit code, its problems are the messages.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <stdexcept>
 #include <string>
@@ -63,8 +64,18 @@ class Error : public std::runtime_error {
   std::vector<std::string> lines_;
 };
 
-/// Throws Error(usage).
-[[noreturn]] void fail_usage(const std::string& message);
+/// Throw Error(usage) and Error(data), with a problem or with a message alone. GCC 12 would convert
+/// a problem in braces to an overload for std::string, too.
+[[noreturn]] void fail_usage(Problem problem);
+[[noreturn]] void fail_data(Problem problem);
+template <std::convertible_to<std::string> Message>
+[[noreturn]] void fail_usage(Message message) {
+  fail_usage(Problem{.message = std::move(message)});
+}
+template <std::convertible_to<std::string> Message>
+[[noreturn]] void fail_data(Message message) {
+  fail_data(Problem{.message = std::move(message)});
+}
 
 /// Collects problems: keeps the first ten and counts all.
 class ProblemList {

@@ -32,8 +32,7 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
 [[noreturn]] void fail(const std::string& message, std::size_t position, const std::string& hint) {
-  throw Error(ErrorKind::usage,
-              Problem{.message = message + " at character " + std::to_string(position) + hint});
+  fail_usage(message + " at character " + std::to_string(position) + hint);
 }
 
 struct Token {
@@ -344,8 +343,8 @@ void fail_at(const Expression& part, const std::string& message, const std::stri
 
 Expression parse_expression(const std::string& text, std::size_t start, const Language& language) {
   if (text.size() > kMaxExpressionLength)
-    throw Error(ErrorKind::usage, "expected at most " + std::to_string(kMaxExpressionLength) +
-                                      " characters, found " + std::to_string(text.size()));
+    fail_usage("expected at most " + std::to_string(kMaxExpressionLength) + " characters, found " +
+               std::to_string(text.size()));
   return Parser(text, start, language).whole();
 }
 

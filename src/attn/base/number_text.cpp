@@ -300,10 +300,9 @@ DType NumberCensus::dtype(const std::string& name) const {
   if (!any_ || float_) return DType::f64;
   if (!large_) return DType::i64;
   if (negative_)
-    throw Error(ErrorKind::data,
-                Problem{.where = name.empty() ? std::vector<std::string>{} : std::vector{name},
-                        .message = "has integers below 0 and above 2^63 - 1, which no 64-bit "
-                                   "type can represent (write one with a '.' for floats)"});
+    fail_data({.where = name.empty() ? std::vector<std::string>{} : std::vector{name},
+               .message = "has integers below 0 and above 2^63 - 1, which no 64-bit "
+                          "type can represent (write one with a '.' for floats)"});
   return DType::u64;
 }
 

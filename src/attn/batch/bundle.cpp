@@ -259,10 +259,10 @@ void BundleWriter::keep_earlier_result(const Outcome& outcome) {
 
 void BundleWriter::require_memory() const {
   if (bytes_ + lines_.size() + failure_lines_.size() > max_bytes_)
-    throw Error(ErrorKind::data, "bundle " + std::to_string(bundle_) +
-                                     ": the names and manifest lines of its jobs take more than " +
-                                     std::to_string(max_bytes_) +
-                                     " bytes, one eighth of --max-memory; use a smaller --bundle");
+    fail_data("bundle " + std::to_string(bundle_) +
+              ": the names and manifest lines of its jobs take more than " +
+              std::to_string(max_bytes_) +
+              " bytes, one eighth of --max-memory; use a smaller --bundle");
 }
 
 /// A bundle keeps its file if all of its jobs are unchanged and it has no others.

@@ -18,10 +18,8 @@ std::string id_json(const Json& id, const std::string& item) {
   double ignored = 0;
   if (id.get<std::nullptr_t>()) return "";
   if (id.get<std::string>() != nullptr || id.as_number(ignored)) return to_json(id);
-  throw Error(ErrorKind::data, Problem{.where = {item},
-                                       .subject = "id",
-                                       .expected = "a string or a number",
-                                       .found = id.kind()});
+  fail_data(
+      {.where = {item}, .subject = "id", .expected = "a string or a number", .found = id.kind()});
 }
 
 /// Errors name the line of standard input, not the line within its text, which is always 1.
@@ -104,11 +102,10 @@ std::string folder_of_output(const Naming& naming, const std::string& name) {
 
 void require_one_output(const Job& job, const Naming& naming) {
   if (!holds_one_output(naming) || job.outputs.size() == 1) return;
-  throw Error(ErrorKind::usage, "--format " + naming.suffix.substr(1) +
-                                    ": a file holds one output, found " +
-                                    std::to_string(job.outputs.size()) + "; use --outputs " +
-                                    std::string(name_of(job.outputs.front())) +
-                                    ", or --format folder for one file per output");
+  fail_usage("--format " + naming.suffix.substr(1) + ": a file holds one output, found " +
+             std::to_string(job.outputs.size()) + "; use --outputs " +
+             std::string(name_of(job.outputs.front())) +
+             ", or --format folder for one file per output");
 }
 
 void require_one_output(const BatchContext& context, const JobFile& first) {
@@ -133,10 +130,10 @@ void require_one_output(const BatchContext& context, const JobFile& first) {
   }
   if (count == 1) return;
   const std::string found = count == 0 ? "several" : std::to_string(count);
-  throw Error(ErrorKind::usage, "--format " + suffix.substr(1) + ": a file holds one output, " +
-                                    printable(first.path) + " has " + found +
-                                    "; use --outputs weights (for example), or --format "
-                                    "folder for one file per output");
+  fail_usage("--format " + suffix.substr(1) + ": a file holds one output, " +
+             printable(first.path) + " has " + found +
+             "; use --outputs weights (for example), or --format "
+             "folder for one file per output");
 }
 
 std::unique_ptr<ResultWriter> writer_of_item(const Item& item, const BatchContext& context,

@@ -331,9 +331,9 @@ std::vector<std::string> read_names(const std::string& path, bool nul, std::size
   const FileBytes file = read_file(path, max_bytes);
   const std::string_view text = file.text();
   if (!nul && text.find('\0') != std::string_view::npos)
-    throw Error(ErrorKind::data, printable(path) +
-                                     ": expected one name per line, found a NUL; use -0 for names "
-                                     "that end in NUL (find -print0)");
+    fail_data(printable(path) +
+              ": expected one name per line, found a NUL; use -0 for names "
+              "that end in NUL (find -print0)");
   const char end = nul ? '\0' : '\n';
   std::vector<std::string> names;
   for (std::size_t start = 0; start < text.size();) {

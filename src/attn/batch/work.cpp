@@ -310,7 +310,7 @@ void fail(Outcome& outcome, const Error& error) {
 void work(const Item& item, const BatchContext& context, const CompletionToken& token,
           Outcome& outcome) {
   try {
-    if (!item.invalid.empty()) throw Error(ErrorKind::data, item.invalid);
+    if (!item.invalid.empty()) fail_data(item.invalid);
     if (context.earlier != nullptr) {
       Manifest::EarlierRun earlier = earlier_run(item, context);
       outcome.outputs = std::move(earlier.outputs);

@@ -610,7 +610,7 @@ class ErrorOps {
     const auto error = [is_kept](double e, double v) {
       const double size = std::abs(v);
       if (size >= kBf16End && std::isfinite(v))
-        throw Error(ErrorKind::data, "compute: bf16 cannot represent " + std::to_string(v));
+        fail_data("compute: bf16 cannot represent " + std::to_string(v));
       if (size < kLeastNormal) return error_of_lost(e, v);
       if (e == 0) return bounds::finite(std::abs(v - static_cast<double>(BFloat16(v))));
       return is_kept ? e : e + kBf16Unit * (bounds::finite(size) + e) + kLeastNormal;
@@ -647,8 +647,8 @@ class ErrorOps {
                         : stored == DType::bf16 ? static_cast<double>(BFloat16(x))
                                                 : x;
     if (std::isfinite(x) && !std::isfinite(kept))
-      throw Error(ErrorKind::data, "inputs: " + std::string(name_of(stored)) +
-                                       " cannot represent " + std::to_string(x));
+      fail_data("inputs: " + std::string(name_of(stored)) + " cannot represent " +
+                std::to_string(x));
     return bounds::finite(std::abs(x - kept));
   }
 

@@ -140,12 +140,10 @@ TensorMap with_latent_rows(const TensorMap& tensors, Options& options) {
 
 void require_scale(const Options& options) {
   if (options.value_width == 0 || options.scale.kind != Scale::Kind::automatic) return;
-  throw Error(
-      ErrorKind::data,
-      Problem{.subject = "scale",
-              .expected = "a number: latent attention has no default; it is 1/sqrt of the width "
-                          "of a head's query before W_UK was absorbed, such as 0.0722 for 192",
-              .found = "none"});
+  fail_data({.subject = "scale",
+             .expected = "a number: latent attention has no default; it is 1/sqrt of the width "
+                         "of a head's query before W_UK was absorbed, such as 0.0722 for 192",
+             .found = "none"});
 }
 
 }  // namespace attn

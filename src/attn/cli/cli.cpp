@@ -72,9 +72,9 @@ int help(const std::string& name) {
   } else if (const Topic* topic = find_topic(name)) {
     print(topic->text);
   } else {
-    throw Error(ErrorKind::usage, "no help for '" + printable(name) + "'" +
-                                      did_you_mean(name, help_names(), NameKind::command) +
-                                      "; 'attn help' lists commands and topics");
+    fail_usage("no help for '" + printable(name) + "'" +
+               did_you_mean(name, help_names(), NameKind::command) +
+               "; 'attn help' lists commands and topics");
   }
   return 0;
 }
@@ -112,11 +112,10 @@ int dispatch(int argc, char** argv, Executor& executor) {
   const std::string near = did_you_mean(first, known, NameKind::command);
   std::error_code ignored;
   if (near.empty() && std::filesystem::exists(first, ignored))
-    throw Error(ErrorKind::usage, "expected a command before " + printable(first) + ": " +
-                                      command_for(first) + "; see 'attn --help'");
+    fail_usage("expected a command before " + printable(first) + ": " + command_for(first) +
+               "; see 'attn --help'");
   const std::string what = first.starts_with('-') ? "flag" : "command";
-  throw Error(ErrorKind::usage,
-              "unknown " + what + " '" + printable(first) + "'" + near + "; see 'attn --help'");
+  fail_usage("unknown " + what + " '" + printable(first) + "'" + near + "; see 'attn --help'");
 }
 
 /// Errors: data, if the stack is too small for any command.
@@ -124,9 +123,8 @@ void require_stack() {
   constexpr rlim_t kLeast = rlim_t{128} << 10;  // arguments and the environment count, too
   rlimit limit{};
   if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kLeast) return;
-  throw Error(ErrorKind::data, "the stack is limited to " + std::to_string(limit.rlim_cur >> 10) +
-                                   " KiB (ulimit -s): expected " + std::to_string(kLeast >> 10) +
-                                   " or more");
+  fail_data("the stack is limited to " + std::to_string(limit.rlim_cur >> 10) +
+            " KiB (ulimit -s): expected " + std::to_string(kLeast >> 10) + " or more");
 }
 
 std::atomic<bool> ran_out = false;

@@ -170,16 +170,14 @@ void add_compare_options(Command& command, CompareArgs& args) {
 
 void check(const CompareArgs& args) {
   if (args.b.empty() && !args.reference.enabled)
-    throw Error(ErrorKind::usage, "expected a reference file B, or --reference and a job");
+    fail_usage("expected a reference file B, or --reference and a job");
   const FormatRow* const format = format_of_suffix(args.b);
   if (args.reference.enabled && format != nullptr && format->holds_one())
-    throw Error(
-        ErrorKind::usage,
+    fail_usage(
         "--reference: expected a job to compute, as a file or as flags such as --q, --k and "
         "--v, found one array (" +
-            printable(args.b) + "); without --reference, A is compared with it");
-  if (args.view == "-" && args.json)
-    throw Error(ErrorKind::usage, "--view with --json requires a file: --view=FILE");
+        printable(args.b) + "); without --reference, A is compared with it");
+  if (args.view == "-" && args.json) fail_usage("--view with --json requires a file: --view=FILE");
   if (!args.view.empty()) render_format(args.view);
 }
 
@@ -200,19 +198,17 @@ void refuse_nameless(const TensorMap& one, const std::string& one_name, const Te
   if (!one.contains("") || other.size() == 1) return;
   std::string names;
   for (const std::string& name : other.names()) names += (names.empty() ? "" : ", ") + name;
-  throw Error(ErrorKind::usage, printable(one_name) + " has one unnamed tensor, but " +
-                                    printable(other_name) + " has " + std::to_string(other.size()) +
-                                    " tensors (" + printable(names) + "); select one with " +
-                                    printable(other_name) + "#NAME");
+  fail_usage(printable(one_name) + " has one unnamed tensor, but " + printable(other_name) +
+             " has " + std::to_string(other.size()) + " tensors (" + printable(names) +
+             "); select one with " + printable(other_name) + "#NAME");
 }
 
 /// Errors: usage, if there is no such tensor.
 TensorMap only_named(const TensorMap& tensors, const std::string& name, const std::string& file) {
   const Tensor* tensor = tensors.find(name);
   if (tensor == nullptr)
-    throw Error(ErrorKind::usage, "--as: " + printable(file) + " has no tensor '" +
-                                      printable(name) + "'" +
-                                      did_you_mean(name, tensors.names(), NameKind::tensor));
+    fail_usage("--as: " + printable(file) + " has no tensor '" + printable(name) + "'" +
+               did_you_mean(name, tensors.names(), NameKind::tensor));
   TensorMap one;
   one.set(name, *tensor);
   return one;
@@ -221,10 +217,9 @@ TensorMap only_named(const TensorMap& tensors, const std::string& name, const st
 /// Errors: usage, if several tensors have no name in common.
 void refuse_strangers(const CompareReport& report) {
   if (!report.pairs.empty() || report.only_in_a.empty() || report.only_in_b.empty()) return;
-  throw Error(ErrorKind::usage,
-              "A and B have no tensor name in common: A has " + list_names(report.only_in_a) +
-                  "; B has " + list_names(report.only_in_b) + "; pair them with --as " +
-                  printable(report.only_in_a[0]) + "=" + printable(report.only_in_b[0]) + ",...");
+  fail_usage("A and B have no tensor name in common: A has " + list_names(report.only_in_a) +
+             "; B has " + list_names(report.only_in_b) + "; pair them with --as " +
+             printable(report.only_in_a[0]) + "=" + printable(report.only_in_b[0]) + ",...");
 }
 
 /// What A and B record about the axes of their tensors; read when a tensor has three or more.
@@ -298,9 +293,7 @@ const TensorPair* drawn_pair(const CompareReport& report, const std::string& nam
     if (!pair.found.same_shape) continue;
     if (found == nullptr || (found->passed() && !pair.passed())) found = &pair;
   }
-  if (!known)
-    throw Error(ErrorKind::usage,
-                "--of " + printable(name) + ": A and B have no such tensor in common");
+  if (!known) fail_usage("--of " + printable(name) + ": A and B have no such tensor in common");
   return found;
 }
 
@@ -354,8 +347,7 @@ std::optional<Rendering> drawn_difference(const CompareReport& report, const Com
 Document reference_document(const std::string& job, const JobFlags& flags, TensorFiles& files) {
   Document document = job_document(job, flags, files);
   if (document.entries.empty())
-    throw Error(ErrorKind::usage,
-                "--reference: expected a job to compute, as a file or as flags of 'attn run'");
+    fail_usage("--reference: expected a job to compute, as a file or as flags of 'attn run'");
   return document;
 }
 
@@ -417,7 +409,7 @@ int run_compare(const CompareArgs& args) {
     warn_of_pairs(report, args, records);
   }
   if (report.pairs.empty() && report.only_in_a.empty() && report.only_in_b.empty())
-    throw Error(ErrorKind::data, printable(args.a) + ": expected a tensor to compare, found none");
+    fail_data(printable(args.a) + ": expected a tensor to compare, found none");
   // Opened and drawn before printing, because both may fail.
   std::optional<OutputFile> picture;
   std::optional<Rendering> drawing;

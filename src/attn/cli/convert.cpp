@@ -23,9 +23,9 @@ std::optional<DType> parse_dtype(const std::string& name) {
   if (name.empty()) return std::nullopt;
   const std::optional<DType> dtype = dtype_named(name);
   if (!dtype)
-    throw Error(ErrorKind::usage, "--dtype: unknown dtype '" + printable(name) +
-                                      "'; expected f64, f32, f16, bf16, i8, i16, i32, i64, u8, "
-                                      "u16, u32, u64, bool, or NumPy's name of one of these");
+    fail_usage("--dtype: unknown dtype '" + printable(name) +
+               "'; expected f64, f32, f16, bf16, i8, i16, i32, i64, u8, "
+               "u16, u32, u64, bool, or NumPy's name of one of these");
   return dtype;
 }
 

@@ -22,16 +22,16 @@ const FormatRow* format_of(const EmitArgs& args) {
   if (uses_format_option(args)) return format_named(args.format);
   const FormatRow* format = format_of_suffix(args.output);
   if (format == nullptr)
-    throw Error(ErrorKind::usage, "-o " + printable(args.output) +
-                                      ": expected a name that ends in " + listed_suffixes());
+    fail_usage("-o " + printable(args.output) + ": expected a name that ends in " +
+               listed_suffixes());
   return format;
 }
 
 void require_one(const TensorMap& tensors, const OutputFile& out) {
   if (tensors.size() != 1)
-    throw Error(ErrorKind::usage, printable(out.path()) + ": this format holds one tensor, found " +
-                                      std::to_string(tensors.size()) + "; use " +
-                                      listed_suffixes(&FormatRow::holds_several));
+    fail_usage(printable(out.path()) + ": this format holds one tensor, found " +
+               std::to_string(tensors.size()) + "; use " +
+               listed_suffixes(&FormatRow::holds_several));
 }
 
 std::string as_text(const TensorMap& tensors, const EmitArgs& args) {

@@ -55,9 +55,8 @@ std::vector<std::string> chosen(const ExampleArgs& args, const std::string& fold
   const auto known = example_names(folder);
   for (const std::string& name : args.names)
     if (std::find(known.begin(), known.end(), name) == known.end())
-      throw Error(ErrorKind::usage, "unknown example '" + printable(name) + "'" +
-                                        did_you_mean(name, known, NameKind::other) +
-                                        "; see 'attn examples list'");
+      fail_usage("unknown example '" + printable(name) + "'" +
+                 did_you_mean(name, known, NameKind::other) + "; see 'attn examples list'");
   return args.names.empty() ? known : args.names;
 }
 
@@ -106,16 +105,14 @@ std::vector<std::string> chosen_jobs(const Example& example, const std::string& 
   if (job.empty() && !example.view.empty()) jobs = {example.view};
   if (!job.empty()) {
     if (std::find(jobs.begin(), jobs.end(), job) == jobs.end())
-      throw Error(ErrorKind::usage,
-                  "--job: expected " + join_or(jobs) + ", found '" + printable(job) + "'");
+      fail_usage("--job: expected " + join_or(jobs) + ", found '" + printable(job) + "'");
     jobs = {job};
   }
   if (jobs.empty())
-    throw Error(ErrorKind::usage,
-                "the example '" + printable(example.name) + "' has no job to draw or explain");
+    fail_usage("the example '" + printable(example.name) + "' has no job to draw or explain");
   if (jobs.size() > 1 && wants_one)
-    throw Error(ErrorKind::usage, "this example has " + counted(jobs.size(), "job") +
-                                      "; choose one with --job: " + join_or(jobs));
+    fail_usage("this example has " + counted(jobs.size(), "job") +
+               "; choose one with --job: " + join_or(jobs));
   return jobs;
 }
 
@@ -124,7 +121,7 @@ int view_example(const ExampleArgs& args) {
   const std::string folder = examples_folder(args.data);
   const auto names = chosen(args, folder);
   if (args.all || names.size() != 1)
-    throw Error(ErrorKind::usage, "--view and --explain require the name of one example");
+    fail_usage("--view and --explain require the name of one example");
   const Example example = read_example(path_of(folder, names[0]));
   const std::vector<std::string> jobs = chosen_jobs(example, args.job, args.views.has_file());
   for (const std::string& job : jobs) {
@@ -138,8 +135,7 @@ int view_example(const ExampleArgs& args) {
 /// Prints only what the notebook printed; with --cells, a line "# In [20]" before each cell. On a
 /// terminal, the line names the values, too, and the title is above.
 int run_examples(const ExampleArgs& args) {
-  if (args.names.empty() == !args.all)
-    throw Error(ErrorKind::usage, "expected names of examples, or --all");
+  if (args.names.empty() == !args.all) fail_usage("expected names of examples, or --all");
   if (!args.views.empty()) return view_example(args);
   const std::string folder = examples_folder(args.data);
   const bool is_described = !args.cells && prints_to_terminal();

@@ -41,10 +41,10 @@ bool has_equal_rows(const Tensor& scores) {
 void write_exercise(const std::string& name, const std::string& job_file,
                     const ExerciseArgs& args) {
   if (args.sheet == "-" && args.solution.empty())
-    throw Error(ErrorKind::usage, "-o -: the solution needs a name of its own; give --solution");
+    fail_usage("-o -: the solution needs a name of its own; give --solution");
   const std::string solution = args.solution.empty() ? solution_of(args.sheet) : args.solution;
   if (args.sheet == "-" && solution == "-")
-    throw Error(ErrorKind::usage, "--solution -: the sheet is written to standard output");
+    fail_usage("--solution -: the sheet is written to standard output");
   const StepsFormat sheet_format = steps_format("-o", args.sheet),
                     solution_format = steps_format("--solution", solution);
   refuse_duplicates({{"-o", args.sheet}, {"--solution", solution}});
@@ -59,7 +59,7 @@ void write_exercise(const std::string& name, const std::string& job_file,
   for (int tries = 0; tries < kMostTries; ++tries) {
     job.tensors = given;  // whose numbers set the range of the new ones
     if (!draw_new_numbers(job.tensors, generator))
-      throw Error(ErrorKind::usage, "this job has no numbers that can change; choose another");
+      fail_usage("this job has no numbers that can change; choose another");
     outputs = attend(job, explained_outputs(job));
     if (!has_equal_rows(outputs.at(std::string(name_of(Output::scores))))) break;
   }

@@ -13,10 +13,9 @@ namespace {
 
 Tensor checked_ids(const Tensor& ids, const std::string& where) {
   if (is_float(ids.dtype()) || ids.rank() == 0 || ids.rank() > 2)
-    throw Error(ErrorKind::data,
-                Problem{.where = {where},
-                        .expected = "token ids: whole numbers of shape (S) or (B, S)",
-                        .found = std::string(name_of(ids.dtype())) + " " + to_string(ids.shape())});
+    fail_data({.where = {where},
+               .expected = "token ids: whole numbers of shape (S) or (B, S)",
+               .found = std::string(name_of(ids.dtype())) + " " + to_string(ids.shape())});
   return cast(ids, DType::i64);
 }
 
@@ -137,10 +136,9 @@ void HeadCollector::add_weights(const ResultFile& result, const std::string& nam
   const std::optional<QueryPositions> positions = positions_in(result.made_by, axes.items, L, S);
   const std::size_t keys = positions ? positions->keys() : S;
   if (ids && (ids->shape().back() != keys || (ids->rank() == 2 && ids->shape()[0] != axes.items)))
-    throw Error(ErrorKind::data,
-                Problem{.subject = std::string(name_of(Input::token_ids)),
-                        .expected = "a token id for each key of the weights " + to_string(shape),
-                        .found = to_string(ids->shape())});
+    fail_data({.subject = std::string(name_of(Input::token_ids)),
+               .expected = "a token id for each key of the weights " + to_string(shape),
+               .found = to_string(ids->shape())});
   if (similarity_)
     return add_similarity(weights.reshaped({axes.layers, axes.items, axes.heads, L, S}), name,
                           axes);
@@ -166,17 +164,15 @@ void HeadCollector::add_similarity(const Tensor& weights, const std::string& nam
     if (axes.has_layers) key.layer = axes.number_of(layer);
     HeadSimilarity& heads = similarities.try_emplace(key, axes.heads).first->second;
     if (heads.heads() != axes.heads)
-      throw Error(ErrorKind::data,
-                  Problem{.expected = counted(heads.heads(), "head") + " as in the files before",
-                          .found = std::to_string(axes.heads)});
+      fail_data({.expected = counted(heads.heads(), "head") + " as in the files before",
+                 .found = std::to_string(axes.heads)});
     for (std::size_t item = 0; item < axes.items; ++item) heads.add(weights.at(layer).at(item));
   }
 }
 
 /// From the outputs of a job that computed the statistics of each query.
 void HeadCollector::add_row_statistics(const ResultFile& result) {
-  if (similarity_)
-    throw Error(ErrorKind::data, Problem{.message = "--similarity requires weights"});
+  if (similarity_) fail_data("--similarity requires weights");
   const std::string total(name_of(Output::weight_sum));
   const Tensor weight_sums = cast(result.tensors.at(total), DType::f64);
   const HeadAxes axes = head_axes(result, total, 1);
@@ -186,11 +182,9 @@ void HeadCollector::add_row_statistics(const ResultFile& result) {
     if (const Tensor* given = find(result.tensors, kRowStatistics[k].output);
         given != nullptr && used.test(k)) {
       if (given->shape() != weight_sums.shape())
-        throw Error(
-            ErrorKind::data,
-            Problem{.subject = std::string(name_of(kRowStatistics[k].output)),
-                    .expected = "the shape of weight_sum, " + to_string(weight_sums.shape()),
-                    .found = to_string(given->shape())});
+        fail_data({.subject = std::string(name_of(kRowStatistics[k].output)),
+                   .expected = "the shape of weight_sum, " + to_string(weight_sums.shape()),
+                   .found = to_string(given->shape())});
       rows[k] = cast(*given, DType::f64);
     }
   const std::size_t L = weight_sums.shape().back();

@@ -60,8 +60,7 @@ std::string provenance_of(const std::string& file, const InspectArgs& args) {
   const std::string& path = parse_tensor_ref(file).path;
   const Json made_by = read_result(path, files).made_by;
   if (made_by.get<JsonObject>() == nullptr)
-    throw Error(ErrorKind::data,
-                Problem{.where = {path}, .message = "does not record what produced it"});
+    fail_data({.where = {path}, .message = "does not record what produced it"});
   return to_json(made_by, args.json ? -1 : 0) + "\n";
 }
 

@@ -179,13 +179,12 @@ void set_named_tensors(const Field& group, const std::string& text, Document& do
   for (const std::string& part : split_at_commas(text)) {
     const std::size_t equals = part.find('=');
     if (equals == 0 || equals == part.npos || equals + 1 == part.size())
-      throw Error(ErrorKind::usage,
-                  Problem{.where = {group.flag},
-                          .expected = "NAME=FILE",
-                          .found = "'" + printable(part) + "'",
-                          .hint = text.find('[') == text.npos ? ""
-                                                              : "for numbers, write a JSON object: "
-                                                                "{\"NAME\": [0, 1]}"});
+      fail_usage({.where = {group.flag},
+                  .expected = "NAME=FILE",
+                  .found = "'" + printable(part) + "'",
+                  .hint = text.find('[') == text.npos ? ""
+                                                      : "for numbers, write a JSON object: "
+                                                        "{\"NAME\": [0, 1]}"});
     set(part.substr(0, equals), Json{part.substr(equals + 1)});
   }
 }
@@ -197,16 +196,14 @@ void require_bf16_compute(const JobFlags& flags) {
   if (found == flags.texts.end()) return;
   for (const char* word : {"auto", "f32", "f64"})
     if (found->second == word)
-      throw Error(ErrorKind::usage,
-                  "--compute: expected bf16, which widens the error bound, found '" +
-                      found->second +
-                      "'; the reference is computed in f64, and --precision is that of the result");
+      fail_usage("--compute: expected bf16, which widens the error bound, found '" + found->second +
+                 "'; the reference is computed in f64, and --precision is that of the result");
 }
 
 std::vector<std::string> tokens_of_flag(const std::string& text, const std::string& flag,
                                         ReadBudget& budget) {
   if (text.find_first_not_of(',') == text.npos)
-    throw Error(ErrorKind::usage, flag + ": expected values, found '" + text + "'");
+    fail_usage(flag + ": expected values, found '" + text + "'");
   refuse_file_as_label(text, flag);
   const Field& field = *find_field("tokens");
   const Json list = value_from_flag(

@@ -156,9 +156,9 @@ Command man_command() {
     else if (const Topic* topic = find_topic(args->page))
       print_data(page_of(*topic));
     else
-      throw Error(ErrorKind::usage, "no manual page for '" + printable(args->page) + "'" +
-                                        did_you_mean(args->page, help_names(), NameKind::command) +
-                                        "; 'attn help' lists commands and topics");
+      fail_usage("no manual page for '" + printable(args->page) + "'" +
+                 did_you_mean(args->page, help_names(), NameKind::command) +
+                 "; 'attn help' lists commands and topics");
     return 0;
   };
   return command;

@@ -54,9 +54,9 @@ Shape parsed_shape(const std::string& text) {
     shape.push_back(length);
   }
   if (shape.size() != 2 && shape.size() != 4)
-    throw Error(ErrorKind::usage, Problem{.where = {"--shape"},
-                                          .expected = "L,S or B,H,L,S, such as 8,8",
-                                          .found = "'" + printable(text) + "'"});
+    fail_usage({.where = {"--shape"},
+                .expected = "L,S or B,H,L,S, such as 8,8",
+                .found = "'" + printable(text) + "'"});
   return shape;
 }
 

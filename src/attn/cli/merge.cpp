@@ -40,12 +40,11 @@ void check_as(const std::vector<std::string>& as) {
   for (const std::string& entry : as) {
     const std::size_t equals = entry.rfind('=');
     if (equals == std::string::npos)
-      throw Error(ErrorKind::usage, "--as: expected TENSOR=NAME, found '" + printable(entry) + "'");
+      fail_usage("--as: expected TENSOR=NAME, found '" + printable(entry) + "'");
     const std::string name = entry.substr(equals + 1);
     if (std::find(known.begin(), known.end(), name) == known.end())
-      throw Error(ErrorKind::usage, "--as: expected " + join(known, ", ") + ", found '" +
-                                        printable(name) + "'" +
-                                        did_you_mean(name, known, NameKind::output));
+      fail_usage("--as: expected " + join(known, ", ") + ", found '" + printable(name) + "'" +
+                 did_you_mean(name, known, NameKind::output));
   }
 }
 
@@ -67,9 +66,9 @@ void convert_logsumexp(Partial& part, const ResultFile& file, const std::string&
   const bool is_recorded = file.made_by.find("job") != nullptr;
   const Options options = recorded_options(file.made_by);
   if (!options.lse_sinks && file.job("sinks") != nullptr)
-    throw Error(ErrorKind::data, printable(path) +
-                                     ": logsumexp leaves out the sinks; to merge it, "
-                                     "run with --lse-sinks included");
+    fail_data(printable(path) +
+              ": logsumexp leaves out the sinks; to merge it, "
+              "run with --lse-sinks included");
   if (!is_float(part.logsumexp.dtype())) return;
   if (is_recorded ? options.lse_empty == EmptyLogsumexp::infinity : args.is_empty_positive)
     replace_infinity(part.logsumexp, 1);
@@ -131,9 +130,8 @@ int run_merge(const MergeArgs& args) {
     names.push_back(printable(path));
   }
   if (with_sinks.size() > 1)
-    throw Error(ErrorKind::data,
-                join(with_sinks, " and ") +
-                    ": only one part may have sinks, which would be counted once per part");
+    fail_data(join(with_sinks, " and ") +
+              ": only one part may have sinks, which would be counted once per part");
   Partial merged = merge(parts, names, args.lse_base);
   if (args.is_empty_positive) replace_infinity(merged.logsumexp, -1);
   warn_coarse_logsumexp(parts, names);

@@ -25,13 +25,12 @@ std::vector<std::string> split(const std::string& text, char delimiter) {
 
 [[noreturn]] void refuse_value(const Option& option, const std::string& expected,
                                const std::string& found) {
-  throw Error(ErrorKind::usage,
-              option.name() + ": expected " + expected + ", found '" + printable(found) + "'");
+  fail_usage(option.name() + ": expected " + expected + ", found '" + printable(found) + "'");
 }
 
 [[noreturn]] void refuse_repeated(const Option& option, std::size_t count) {
-  throw Error(ErrorKind::usage, option.name() + ": given " +
-                                    (count == 2 ? "twice" : std::to_string(count) + " times"));
+  fail_usage(option.name() + ": given " +
+             (count == 2 ? "twice" : std::to_string(count) + " times"));
 }
 
 /// "--causal --causal=false".
@@ -100,9 +99,8 @@ std::size_t index_of_word(const Option& option, const std::vector<std::string>& 
                           const std::string& text) {
   const auto found = std::find(words.begin(), words.end(), text);
   if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
-  throw Error(ErrorKind::usage, option.name() + ": expected " + join_or(words) + ", found '" +
-                                    printable(text) + "'" +
-                                    did_you_mean(text, words, NameKind::value));
+  fail_usage(option.name() + ": expected " + join_or(words) + ", found '" + printable(text) + "'" +
+             did_you_mean(text, words, NameKind::value));
 }
 
 /// Stores the values of one kind of option.
@@ -163,7 +161,7 @@ std::vector<std::string> Option::known_values() const {
 }
 
 void refuse_empty_value(const Option& option) {
-  throw Error(ErrorKind::usage, option.name() + ": expected a value, found ''");
+  fail_usage(option.name() + ": expected a value, found ''");
 }
 
 void store_values(const Option& option, const std::vector<std::string>& values) {

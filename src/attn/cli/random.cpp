@@ -50,8 +50,7 @@ std::string flag_of(const RandomArgument& argument) {
       : argument.kind == ArgumentKind::numbers        ? "numbers with commas, such as 0.5,0.5"
       : std::string_view(argument.placeholder) == "N" ? "a whole number"
                                                       : "a number";
-  throw Error(ErrorKind::usage,
-              flag_of(argument) + ": expected " + expected + ", found '" + printable(text) + "'");
+  fail_usage(flag_of(argument) + ": expected " + expected + ", found '" + printable(text) + "'");
 }
 
 Json number_argument(const RandomArgument& argument, const std::string& text) {
@@ -129,11 +128,10 @@ TensorMap run_steps(const RandomArgs& args, RandomStream& stream, TensorFiles& f
   const Json list = parse_json(file.text(), file.name(), charge);
   const auto steps = list.get<JsonArray>();
   if (steps == nullptr)
-    throw Error(ErrorKind::data,
-                Problem{.where = {file.name()},
-                        .expected = "a list of steps",
-                        .found = list.kind(),
-                        .hint = list.get<JsonObject>() != nullptr ? "'attn run' takes jobs" : ""});
+    fail_data({.where = {file.name()},
+               .expected = "a list of steps",
+               .found = list.kind(),
+               .hint = list.get<JsonObject>() != nullptr ? "'attn run' takes jobs" : ""});
   TensorMap arrays;
   for (std::size_t i = 0; i < steps->size(); ++i)
     within(file.name(), [&] {
@@ -145,9 +143,7 @@ TensorMap run_steps(const RandomArgs& args, RandomStream& stream, TensorFiles& f
         }
         for (const auto& [name, tensor] : named_tensors(step, draw(step.spec, stream))) {
           if (arrays.contains(name))
-            throw Error(
-                ErrorKind::data,
-                Problem{.subject = "to", .message = "'" + printable(name) + "' is given twice"});
+            fail_data({.subject = "to", .message = "'" + printable(name) + "' is given twice"});
           arrays.set(name, tensor);
         }
       });
@@ -192,9 +188,8 @@ void refuse_flags_with_file(const RandomArgs& args) {
 /// Errors: data, for a job whose inputs have no adversarial numbers in their own form.
 void refuse_stored(const Job& job) {
   const auto refuse = [&](const std::string& what) {
-    throw Error(ErrorKind::data,
-                Problem{.where = {job.document.name},
-                        .message = "no adversarial inputs for a job with " + what});
+    fail_data(
+        {.where = {job.document.name}, .message = "no adversarial inputs for a job with " + what});
   };
   if (contains(job.replaced, Input::Q_nope) || job.document.find("value_width") != nullptr)
     refuse("values in the columns of keys");

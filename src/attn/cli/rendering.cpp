@@ -160,11 +160,9 @@ std::string name_in(const ResultFile& result, const std::string& requested,
     return find_field(name) != nullptr;
   });
   if (requested.empty() && !names.empty() && is_job)
-    throw Error(ErrorKind::usage,
-                printable(file) + ": is a job: use 'attn run " + printable(file) + " --view'");
-  throw Error(ErrorKind::usage, printable(file) + ": has no tensor " + printable(wanted) +
-                                    did_you_mean(wanted, names, NameKind::tensor) +
-                                    list_tensors(names));
+    fail_usage(printable(file) + ": is a job: use 'attn run " + printable(file) + " --view'");
+  fail_usage(printable(file) + ": has no tensor " + printable(wanted) +
+             did_you_mean(wanted, names, NameKind::tensor) + list_tensors(names));
 }
 
 /// "Q K^T" with a superscript T.
@@ -276,8 +274,7 @@ std::optional<RenderFormat> find_render_format(const std::string& path) {
 
 RenderFormat render_format(const std::string& path) {
   if (const auto format = find_render_format(path)) return *format;
-  throw Error(ErrorKind::usage,
-              printable(path) + ": expected a name that ends in " + kRenderSuffixes);
+  fail_usage(printable(path) + ": expected a name that ends in " + kRenderSuffixes);
 }
 
 std::string description_of(const std::string& name, bool has_head_axis) {

@@ -41,22 +41,20 @@ Tensor with_all_axes(const Tensor& weights, const HeadAxes& axes) {
 /// the layers before, whose product is `result`.
 void check_layer(const Tensor& given, const Shape& shape, const std::optional<Shape>& result) {
   if (shape[2] == 0 || shape[3] != shape[4])
-    throw Error(ErrorKind::data, Problem{.expected = "weights of self-attention, (..., L, L)",
-                                         .found = to_string(given.shape())});
+    fail_data(
+        {.expected = "weights of self-attention, (..., L, L)", .found = to_string(given.shape())});
   if (!result || *result == Shape{shape[1], shape[3], shape[4]}) return;
-  throw Error(ErrorKind::data,
-              Problem{.expected = "weights of " + counted((*result)[0], "batch item") + " and " +
-                                  counted((*result)[1], "token") + ", as in the layers before",
-                      .found = to_string(given.shape())});
+  fail_data({.expected = "weights of " + counted((*result)[0], "batch item") + " and " +
+                         counted((*result)[1], "token") + ", as in the layers before",
+             .found = to_string(given.shape())});
 }
 
 /// Errors: data, unless each layer comes after all layers below it.
 void require_ascending(const std::vector<std::int64_t>& numbers) {
   const auto wrong = std::adjacent_find(numbers.begin(), numbers.end(), std::greater_equal<>());
   if (wrong != numbers.end())
-    throw Error(ErrorKind::data, Problem{.expected = "layers in ascending order",
-                                         .found = std::to_string(*std::next(wrong)) + " after " +
-                                                  std::to_string(*wrong)});
+    fail_data({.expected = "layers in ascending order",
+               .found = std::to_string(*std::next(wrong)) + " after " + std::to_string(*wrong)});
 }
 
 /// Rollout multiplies weights of self-attention. Errors: data, unless each query is at the key of
@@ -66,8 +64,7 @@ void require_own_keys(const ResultFile& result, const std::string& name, const H
   const std::size_t L = *(shape.end() - 2), S = shape.back();
   const std::optional<QueryPositions> positions = positions_in(result.made_by, axes.items, L, S);
   const auto refuse = [](const std::string& found) {
-    throw Error(ErrorKind::data,
-                Problem{.expected = "all queries of self-attention in order", .found = found});
+    fail_data({.expected = "all queries of self-attention in order", .found = found});
   };
   if (!positions) refuse("unknown positions");
   if (positions->keys() != S) refuse(counted(S - positions->keys(), "appended key"));
@@ -81,9 +78,9 @@ void require_own_keys(const ResultFile& result, const std::string& name, const H
 void require_one_job(const std::vector<std::string>& names) {
   const auto jobs = std::count_if(names.begin(), names.end(), is_output_of_job);
   if (jobs > 1)
-    throw Error(ErrorKind::data, Problem{.expected = "the weights of one job",
-                                         .found = "those of " + std::to_string(jobs),
-                                         .hint = "FILE#" + printable(names[0]) + " selects one"});
+    fail_data({.expected = "the weights of one job",
+               .found = "those of " + std::to_string(jobs),
+               .hint = "FILE#" + printable(names[0]) + " selects one"});
 }
 
 int print_rollout(const RolloutArgs& args) {
@@ -115,9 +112,8 @@ int print_rollout(const RolloutArgs& args) {
       });
   }
   if (!rollout.has_layers())
-    throw Error(ErrorKind::data, Problem{.where = {args.layers.front()},
-                                         .expected = "the weights of a layer",
-                                         .found = "none"});
+    fail_data(
+        {.where = {args.layers.front()}, .expected = "the weights of a layer", .found = "none"});
   const Tensor& result = rollout.result();
   TensorMap results;
   results.set("", is_batched ? result : result.at(0));

@@ -221,8 +221,7 @@ Document document_of(const RunArgs& args, TensorFiles& files) {
   if (!args.job.empty()) document = read_document(args.job, files, only);
   apply_job_flags(args.flags, document, files.budget());
   if (document.entries.empty())
-    throw Error(
-        ErrorKind::usage,
+    fail_usage(
         "expected a job file (- for standard input) or tensors (--q, --k, --v or --embeddings, "
         "...); see 'attn run --help'");
   return document;

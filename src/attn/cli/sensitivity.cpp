@@ -41,14 +41,13 @@ Output tested_output(const SensitivityArgs& args, const Job& job) {
   const Request request = requests_named({args.output}, job)[0];
   const Output* output = std::get_if<Output>(&request);
   if (is_of_gradients(request))
-    throw Error(ErrorKind::usage,
-                "--of " + printable(args.output) +
-                    ": mistakes of gradients are not tested; attn compare --reference finds those "
-                    "in a result");
+    fail_usage("--of " + printable(args.output) +
+               ": mistakes of gradients are not tested; attn compare --reference finds those "
+               "in a result");
   if (output == nullptr || !needs_scores(*output) || !row_of(*output).axes.contains(Axis::L))
-    throw Error(ErrorKind::usage, "--of " + printable(args.output) +
-                                      ": expected an output with a row for each query, computed "
-                                      "from the scores");
+    fail_usage("--of " + printable(args.output) +
+               ": expected an output with a row for each query, computed "
+               "from the scores");
   return *output;
 }
 
@@ -135,7 +134,7 @@ Test tested(const SensitivityArgs& args, const Job& job, Output output,
   if (gates.empty()) return test;
   for (const Gate& gate : gates)
     if (gate.names_baseline())
-      throw Error(ErrorKind::usage, gate.place() + ": there is no result, and so no baseline");
+      fail_usage(gate.place() + ": there is no result, and so no baseline");
   const DType stored = precision.stored;
   const std::vector<GatedTensor> tensors = {
       {std::string(name_of(output)), stored, job.options.softcap > 0}};
@@ -158,7 +157,7 @@ int run_sensitivity(const SensitivityArgs& args) {
   require_bf16_compute(args.flags);
   TensorFiles files(limits_of(args.limits));
   Document document = job_document(args.job, args.flags, files);
-  if (document.entries.empty()) throw Error(ErrorKind::usage, "expected a job");
+  if (document.entries.empty()) fail_usage("expected a job");
   check_values(document);
   document.erase("outputs");
   const auto [job, prepared] = read_checked_job(std::move(document), files);

@@ -24,8 +24,7 @@ bool takes_format(const OutputTarget& target) {
 void refuse_list(const std::string& typed, const std::vector<std::string>& names) {
   for (const std::string& name : names)
     if (typed.find("," + name + "=") != std::string::npos)
-      throw Error(ErrorKind::usage,
-                  "-o " + printable(typed) + ": expected one NAME=FILE; repeat -o for each output");
+      fail_usage("-o " + printable(typed) + ": expected one NAME=FILE; repeat -o for each output");
 }
 
 }  // namespace
@@ -78,8 +77,7 @@ Destination destination_of(const ShowArgs& args, const std::vector<std::string>&
   destination.shown = destination.on_stdout && stream == nullptr;
   if (destination.on_stdout && stream != nullptr) refuse_binary_on_terminal(*stream);
   if (!destination.on_stdout && !format_used && !args.format.empty())
-    throw Error(ErrorKind::usage,
-                "--format requires standard output; a file's suffix sets its format");
+    fail_usage("--format requires standard output; a file's suffix sets its format");
   return destination;
 }
 

@@ -41,8 +41,8 @@ StatsFormat stats_format_of(const StatsArgs& args) {
   if (args.output.ends_with(".csv")) return StatsFormat::csv;
   if (args.output.ends_with(".ndjson")) return StatsFormat::ndjson;
   if (args.output.ends_with(".txt")) return StatsFormat::text;
-  throw Error(ErrorKind::usage, "-o " + printable(args.output) +
-                                    ": expected a name that ends in .csv, .ndjson or .txt");
+  fail_usage("-o " + printable(args.output) +
+             ": expected a name that ends in .csv, .ndjson or .txt");
 }
 
 /// A line of the table: values in the order of its columns; nullptr: not known.

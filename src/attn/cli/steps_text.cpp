@@ -11,8 +11,8 @@ StepsFormat steps_format(const std::string& option, const std::string& path) {
   if (path.ends_with(".md")) return StepsFormat::markdown;
   if (path.ends_with(".html")) return StepsFormat::html;
   if (path.ends_with(".tex")) return StepsFormat::latex;
-  throw Error(ErrorKind::usage, option + " " + printable(path) +
-                                    ": expected a name that ends in .txt, .md, .html or .tex");
+  fail_usage(option + " " + printable(path) +
+             ": expected a name that ends in .txt, .md, .html or .tex");
 }
 
 std::string steps_text(const WorkedSteps& steps, StepsFormat format, const TerminalStyle& style) {

@@ -9,9 +9,7 @@
 namespace attn {
 namespace {
 
-[[noreturn]] void refuse_as(const std::string& message) {
-  throw Error(ErrorKind::usage, "--as: " + message);
-}
+[[noreturn]] void refuse_as(const std::string& message) { fail_usage("--as: " + message); }
 
 }  // namespace
 

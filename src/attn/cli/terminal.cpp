@@ -61,8 +61,7 @@ bool can_show_bar() {
 
 void refuse_binary_on_terminal(const FormatRow& format) {
   if (format.is_binary() && prints_to_terminal())
-    throw Error(ErrorKind::usage,
-                "refusing to write binary data to the terminal; use -o FILE or a pipe");
+    fail_usage("refusing to write binary data to the terminal; use -o FILE or a pipe");
 }
 
 namespace {

@@ -53,7 +53,7 @@ Drawn drawn_tensor(const std::string& file, const ViewArgs& args, TensorFiles& f
   const TensorRef ref = parse_tensor_ref(file);
   const std::string member = ref.member + ref.part;
   if (!member.empty() && !args.of.empty())
-    throw Error(ErrorKind::usage, "--of: " + printable(file) + " already names the tensor to draw");
+    fail_usage("--of: " + printable(file) + " already names the tensor to draw");
   Drawn drawn{read_result(ref.path, files), member.empty() ? args.of : member, {}};
   TensorMap& tensors = drawn.result.tensors;
   const std::string name = drawn.name.empty() ? std::string(name_of(Output::weights)) : drawn.name;
@@ -150,7 +150,7 @@ void name_files(std::vector<PageSet>& sets) {
 int view(const ViewArgs& args) {
   const RenderFormat format = render_format(args.output);
   if (!args.other.empty() && format != RenderFormat::html)
-    throw Error(ErrorKind::usage, "comparing two files requires -o FILE.html");
+    fail_usage("comparing two files requires -o FILE.html");
   TensorFiles files(reading_limits(args.limits, FileAccess::map));
   std::vector<PageSet> sets = {set_of(args.file, args, files)};
   if (!args.other.empty()) sets.push_back(set_of(args.other, args, files));

@@ -61,10 +61,9 @@ void limit_empty_tensor(const Shape& shape) {
     product = saturating_product({product, std::max<std::size_t>(length, 1)});
   const bool is_empty = std::find(shape.begin(), shape.end(), 0u) != shape.end();
   if (is_empty && product > kMaxProduct)
-    throw Error(ErrorKind::data,
-                Problem{.expected = "axes other than 0 with a product of at most " +
-                                    std::to_string(kMaxProduct) + " in a tensor without elements",
-                        .found = to_string(shape)});
+    fail_data({.expected = "axes other than 0 with a product of at most " +
+                           std::to_string(kMaxProduct) + " in a tensor without elements",
+               .found = to_string(shape)});
 }
 
 /// Errors: data, if the labels say that the last axes are not queries and keys or, if `inner` is 1,
@@ -75,9 +74,9 @@ void require_queries(const Labels& labels, std::size_t inner) {
   if (axes.size() < inner ||
       std::equal(axes.end() - static_cast<std::ptrdiff_t>(inner), axes.end(), wanted.begin()))
     return;
-  throw Error(ErrorKind::data, Problem{.expected = inner == 2 ? "queries and keys as the last axes"
-                                                              : "queries as the last axis",
-                                       .found = "axes " + join(axes, ", ")});
+  fail_data(
+      {.expected = inner == 2 ? "queries and keys as the last axes" : "queries as the last axis",
+       .found = "axes " + join(axes, ", ")});
 }
 
 }  // namespace
@@ -99,10 +98,9 @@ std::vector<std::string> files_of(const std::vector<std::string>& inputs) {
 HeadAxes head_axes(const ResultFile& result, const std::string& name, std::size_t inner) {
   const Shape& shape = result.tensors.at(name).shape();
   const auto refuse = [&] {
-    throw Error(ErrorKind::data,
-                Problem{.expected = std::to_string(inner) + " to " + std::to_string(inner + 3) +
-                                    " axes: layer, batch, head, " + (inner == 2 ? "L, S" : "L"),
-                        .found = to_string(shape)});
+    fail_data({.expected = std::to_string(inner) + " to " + std::to_string(inner + 3) +
+                           " axes: layer, batch, head, " + (inner == 2 ? "L, S" : "L"),
+               .found = to_string(shape)});
   };
   if (shape.size() < inner || shape.size() > inner + 3) refuse();
   limit_empty_tensor(shape);
@@ -150,12 +148,11 @@ std::vector<std::string> weights_in(const TensorMap& tensors) {
   if (!names.empty()) return names;
   constexpr std::size_t kNamed = 3;
   const std::span<const std::string> first(others.data(), std::min(others.size(), kNamed));
-  throw Error(ErrorKind::data,
-              Problem{.message = others.empty()
-                                     ? "has no weights"
-                                     : "has no weights, but found " + printable(join(first, ", ")) +
-                                           (others.size() > kNamed ? ", ..." : ""),
-                      .hint = others.empty() ? "" : "FILE#NAME uses a tensor of any name"});
+  fail_data({.message = others.empty()
+                            ? "has no weights"
+                            : "has no weights, but found " + printable(join(first, ", ")) +
+                                  (others.size() > kNamed ? ", ..." : ""),
+             .hint = others.empty() ? "" : "FILE#NAME uses a tensor of any name"});
 }
 
 }  // namespace attn

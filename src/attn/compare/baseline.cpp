@@ -12,13 +12,12 @@ namespace {
 void require_baseline(const Request& output, const Precision& precision) {
   const std::string name(name_of(output));
   if (precision.stored == DType::f64)
-    throw Error(ErrorKind::usage,
-                name +
-                    ": the baseline has the precision of the result, which is float64, as that "
-                    "of the reference; set --precision f32, f16 or bf16");
+    fail_usage(name +
+               ": the baseline has the precision of the result, which is float64, as that "
+               "of the reference; set --precision f32, f16 or bf16");
   if (precision.factor != precision.result)
-    throw Error(ErrorKind::usage, name + ": no baseline is known for " + precision.name +
-                                      "; set --precision f32, f16 or bf16");
+    fail_usage(name + ": no baseline is known for " + precision.name +
+               "; set --precision f32, f16 or bf16");
 }
 
 }  // namespace

@@ -31,8 +31,7 @@ namespace {
 void require_bound(const Request& output, const Inputs& in) {
   const std::string why = missing_bound_reason(output, in);
   if (!why.empty())
-    throw Error(ErrorKind::usage,
-                "--reference: no error bound is known " + why + "; set --rtol, --atol or --ulp");
+    fail_usage("--reference: no error bound is known " + why + "; set --rtol, --atol or --ulp");
 }
 
 /// Whether a result of zeros would be within the bounds of a reference that is not 0.

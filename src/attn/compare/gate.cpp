@@ -177,12 +177,12 @@ class GateEvaluation {
 /// Matches whole names. Errors: usage.
 std::function<bool(const GatedTensor&)> pattern_of(const std::string& regex) {
   if (regex.size() > kMaxPatternLength)
-    throw Error(ErrorKind::usage, "expected a regular expression of at most " +
-                                      std::to_string(kMaxPatternLength) + " characters");
+    fail_usage("expected a regular expression of at most " + std::to_string(kMaxPatternLength) +
+               " characters");
   // Counts would multiply the size of the automaton, which is searched recursively.
   if (regex.find('{') != std::string::npos)
-    throw Error(ErrorKind::usage, "expected a regular expression without '{' at character " +
-                                      std::to_string(regex.find('{') + 1));
+    fail_usage("expected a regular expression without '{' at character " +
+               std::to_string(regex.find('{') + 1));
   try {
     // The polynomial automaton takes time proportional to the length of a name.
     const auto compiled = std::make_shared<const std::regex>(
@@ -190,7 +190,7 @@ std::function<bool(const GatedTensor&)> pattern_of(const std::string& regex) {
     return
         [compiled](const GatedTensor& tensor) { return std::regex_match(tensor.name, *compiled); };
   } catch (const std::regex_error&) {
-    throw Error(ErrorKind::usage, "'" + printable(regex) + "' is not a regular expression");
+    fail_usage("'" + printable(regex) + "' is not a regular expression");
   }
 }
 
@@ -243,10 +243,9 @@ Gate baseline_gate(const std::string& factors) {
   for (const std::string& number : {factor, rest}) {
     const std::optional<double> value = parse_decimal(number);
     if (!value || !(*value >= 0))
-      throw Error(ErrorKind::usage,
-                  Problem{.where = {"--baseline"},
-                          .expected = "K or K,C with numbers of at least 0, such as 2,1e-5",
-                          .found = "'" + printable(factors) + "'"});
+      fail_usage({.where = {"--baseline"},
+                  .expected = "K or K,C with numbers of at least 0, such as 2,1e-5",
+                  .found = "'" + printable(factors) + "'"});
   }
   return parse_gate("max_abs <= " + factor + " * baseline_max_abs + " + rest);
 }
@@ -261,9 +260,9 @@ std::vector<Gate> gates_of(const GateWords& words, bool has_tolerance) {
     return gate.is_selective || gate.names("mismatched") || gate.names("baseline_mismatched");
   };
   if (has_tolerance && !gates.empty() && std::none_of(gates.begin(), gates.end(), uses_tolerance))
-    throw Error(ErrorKind::usage,
-                "--rtol, --atol and --ulp are the tolerance of the metric 'mismatched', which no "
-                "gate names");
+    fail_usage(
+        "--rtol, --atol and --ulp are the tolerance of the metric 'mismatched', which no "
+        "gate names");
   return gates;
 }
 
@@ -285,22 +284,21 @@ void require_selected(const std::vector<Gate>& gates, const std::vector<GatedTen
     if (!gate.is_selective || std::any_of(tensors.begin(), tensors.end(), gate.selects)) continue;
     std::vector<std::string> names;
     for (const GatedTensor& tensor : tensors) names.push_back(tensor.name);
-    throw Error(ErrorKind::usage, place_of(gate.text) +
-                                      ": the regular expression matches none of " +
-                                      "the compared tensors: " + list_names(names));
+    fail_usage(place_of(gate.text) + ": the regular expression matches none of " +
+               "the compared tensors: " + list_names(names));
   }
 }
 
 void require_metrics(const std::vector<Gate>& gates, bool to_reference, bool has_tolerance) {
   for (const Gate& gate : gates) {
     if (gate.names_baseline() && !to_reference)
-      throw Error(ErrorKind::usage, gate.place() +
-                                        ": metrics of the baseline require --reference, because "
-                                        "the baseline is computed from the job");
+      fail_usage(gate.place() +
+                 ": metrics of the baseline require --reference, because "
+                 "the baseline is computed from the job");
     if (gate.names("bound") && (!to_reference || has_tolerance))
-      throw Error(ErrorKind::usage, gate.place() +
-                                        ": the metric 'bound' requires --reference without --rtol, "
-                                        "--atol and --ulp");
+      fail_usage(gate.place() +
+                 ": the metric 'bound' requires --reference without --rtol, "
+                 "--atol and --ulp");
   }
 }
 

@@ -105,9 +105,9 @@ std::vector<Gate> preset_gates(const std::string& name) {
   const auto preset = std::find_if(presets.begin(), presets.end(),
                                    [&](const Preset& known) { return known.name == name; });
   if (preset == presets.end())
-    throw Error(ErrorKind::usage, "--preset: unknown preset '" + printable(name) + "'" +
-                                      did_you_mean(name, preset_names(), NameKind::other) +
-                                      "; presets: " + join(preset_names(), ", "));
+    fail_usage("--preset: unknown preset '" + printable(name) + "'" +
+               did_you_mean(name, preset_names(), NameKind::other) +
+               "; presets: " + join(preset_names(), ", "));
   std::vector<Gate> gates;
   for (const PresetGate& row : preset->gates) {
     Gate gate = parse_gate(row.gate);

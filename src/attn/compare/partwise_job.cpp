@@ -57,9 +57,9 @@ void require_finite_bounds(const std::string& name, const Tensor& reference, con
   const auto values = reference.data<double>(), limits = bounds.data<double>();
   for (std::size_t i = 0; i < values.size(); ++i)
     if (std::isfinite(values[i]) && !std::isfinite(limits[i]))
-      throw Error(ErrorKind::data, name +
-                                       ": the error bound overflows, because inputs are too large; "
-                                       "set --rtol, --atol or --ulp");
+      fail_data(name +
+                ": the error bound overflows, because inputs are too large; "
+                "set --rtol, --atol or --ulp");
 }
 
 bool PartwiseJob::fits(const Job& job) {

@@ -56,7 +56,7 @@ Inputs checked(Variant variant) {
   if (in.options.score != Score::dot || in.options.normaliser != Normaliser::softmax ||
       in.options.softmax_axis != SoftmaxAxis::keys || in.options.empty_rows == EmptyRows::uniform ||
       variant.row_change != RowChange::none)
-    throw Error(ErrorKind::usage, "derivatives of other scores or weights");
+    fail_usage("derivatives of other scores or weights");
   return in;
 }
 
@@ -650,7 +650,7 @@ Tensor BackwardPass::gradient(const Variant& variant, const std::vector<KvHead>*
                                                    : gradient->of;
   if (!job_ || (wanted && !given_[*wanted]) ||
       (changes.contains(Change::minus_of_logsumexp) && !given_[Input::grad_logsumexp]))
-    throw Error(ErrorKind::usage, "the job does not have this gradient");
+    fail_usage("the job does not have this gradient");
   std::optional<Inputs> other;
   if (!is_same(variant, attention_)) other = checked(variant);
   BackwardChanges all = changes;
@@ -669,7 +669,7 @@ Tensor BackwardPass::gradient(const Variant& variant, const std::vector<KvHead>*
       ops.seed(formula.at(same_numbers_as(output)), cast(*given_[seed], DType::f64));
   ops.run();
   const std::optional<Tensor> full = wanted ? ops.derivative(*wanted) : ops.delta();
-  if (!full) throw Error(ErrorKind::usage, "the loss does not depend on this input");
+  if (!full) fail_usage("the loss does not depend on this input");
   Tensor result = wanted ? to_user_layout(*wanted, *full, given_)
                          : to_user_layout(Output::delta, *full, given_);
   return changes.contains(Change::twice) ? times(std::move(result), 2) : result;

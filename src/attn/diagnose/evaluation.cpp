@@ -198,7 +198,7 @@ Evaluated projected(const Evaluated& contexts, const Variant& variant) {
 Evaluated evaluate_joined(const Variant& given, Output output, const std::vector<std::size_t>& rows,
                           const Precision* precision, InputErrors* known) {
   if (output != Output::output || given.has(Input::W_UV))
-    throw Error(ErrorKind::usage, "a change without effect on this output");
+    fail_usage("a change without effect on this output");
   Variant variant = given;
   variant.join = Join::transposed;
   const Shape& of_queries = variant.find(Input::Q)->shape();
@@ -277,7 +277,7 @@ Evaluated evaluate(const Variant& given, Output output, const std::vector<std::s
                                                       : changes && is_of_weights;
   const bool is_expanded = projects && variant.has(Input::W_UV);
   if (variant.row_change != RowChange::none && (!is_changed || is_expanded))
-    throw Error(ErrorKind::usage, "a change without effect on this output");
+    fail_usage("a change without effect on this output");
   check_outputs(requests, {variant.tensors, in.options});
   if (counts_hidden && !projects)
     return evaluate_with_hidden(variant, wanted, rows, precision, known);
@@ -288,8 +288,7 @@ Evaluated evaluate(const Variant& given, Output output, const std::vector<std::s
   if (counts_hidden) {
     result = evaluate_with_hidden(variant, wanted, rows, precision, known);
   } else if (kind == RowChangeKind::value_of_sink) {
-    if (wanted != Output::head_context)
-      throw Error(ErrorKind::usage, "a change without effect on this output");
+    if (wanted != Output::head_context) fail_usage("a change without effect on this output");
     add_value_of_key_0(result, variant, in, outputs.matrices(Output::logsumexp), precision);
   } else if (kind == RowChangeKind::online) {
     Tensor weights = outputs.matrices(Output::masked_scores);

@@ -156,7 +156,7 @@ Evaluated evaluate_with_hidden(const Variant& variant, Output output,
                                const std::vector<std::size_t>& rows, const Precision* precision,
                                InputErrors* known) {
   if (output != Output::head_context && output != Output::weights)
-    throw Error(ErrorKind::usage, "a change without effect on this output");
+    fail_usage("a change without effect on this output");
   const Inputs in = inputs_of_rows(variant, rows);
   const Variant open = without_masks(variant, in);
   const Scores scores(variant, open, rows, variant.row_change == RowChange::hidden_set_biased);

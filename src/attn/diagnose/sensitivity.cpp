@@ -206,10 +206,10 @@ Sensitivity sensitivity(const Variant& given, Output output, const Test& test,
   const Inputs in = make_inputs(given);
   const std::string why = missing_bound_reason(output, in);
   if (!test.tolerance && !test.gate && !why.empty())
-    throw Error(ErrorKind::usage, "no error bound is known " + why + "; set --rtol or --atol");
+    fail_usage("no error bound is known " + why + "; set --rtol or --atol");
   if (in.B == 0 || in.rows.empty())
-    throw Error(ErrorKind::data, std::string(name_of(output)) +
-                                     " has no elements, in which a test could see mistakes");
+    fail_data(std::string(name_of(output)) +
+              " has no elements, in which a test could see mistakes");
   const Subject subject(given, output, why.empty() && test.precision ? &*test.precision : nullptr);
   Variant other{{adversarial_inputs(given, 0), given.options}};
   std::optional<Subject> adversarial;  // made when first used

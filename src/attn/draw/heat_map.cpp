@@ -20,8 +20,6 @@ namespace {
 
 constexpr std::size_t kMaxPanels = 4096;
 
-[[noreturn]] void usage(const std::string& text) { throw Error(ErrorKind::usage, text); }
-
 /// The elements of an axis. The user selects them by their positions, or by their numbers, which
 /// layers of a model have.
 struct AxisElements {
@@ -46,7 +44,7 @@ std::size_t index_of(std::int64_t number, const AxisElements& elements, const st
   if (numbers.empty() && number >= 0 && number < n) return static_cast<std::size_t>(number);
   const auto found = std::find(numbers.begin(), numbers.end(), number);
   if (found == numbers.end())
-    usage(
+    fail_usage(
         flag + " " + std::to_string(number) + ": expected " +
         (numbers.empty() ? std::to_string(-n) + " to " + std::to_string(n - 1) : listed(numbers)));
   return static_cast<std::size_t>(found - numbers.begin());
@@ -56,7 +54,7 @@ std::int64_t integer(const std::string& text, const std::string& flag, const std
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size())
-    usage(flag + " " + printable(typed) + ": expected indices and ranges, such as 0:32,-1");
+    fail_usage(flag + " " + printable(typed) + ": expected indices and ranges, such as 0:32,-1");
   return value;
 }
 
@@ -102,7 +100,7 @@ std::vector<std::size_t> selected_indices(const std::string& typed, const AxisEl
                 typed);
     start = comma + 1;
   }
-  if (indices.empty()) usage(flag + " " + printable(typed) + ": selects nothing to draw");
+  if (indices.empty()) fail_usage(flag + " " + printable(typed) + ": selects nothing to draw");
   return indices;
 }
 
@@ -132,9 +130,10 @@ std::vector<HeatPanel> panels_of(const HeatSource& source, const HeatChoice& cho
   const auto end = axes.begin() + static_cast<std::ptrdiff_t>(leading);
   for (const std::string& axis : kLeadingAxes)
     if (!picked_of(axis, choice).empty() && std::find(axes.begin(), end, axis) == end)
-      usage("--" + axis + ": " + source.name + " " + to_string(source.tensor.shape()) +
-            (axis + "s" == source.row_axis ? " has its " + axis + "s in rows, which are all drawn"
-                                           : " has no such axis"));
+      fail_usage("--" + axis + ": " + source.name + " " + to_string(source.tensor.shape()) +
+                 (axis + "s" == source.row_axis
+                      ? " has its " + axis + "s in rows, which are all drawn"
+                      : " has no such axis"));
   std::vector<AxisElements> elements(leading);
   std::vector<std::vector<std::size_t>> indices(leading);
   for (std::size_t k = 0; k < leading; ++k) {
@@ -147,9 +146,9 @@ std::vector<HeatPanel> panels_of(const HeatSource& source, const HeatChoice& cho
   std::vector<HeatPanel> panels{{}};
   for (std::size_t k = leading; k-- > 0;) {  // from the outermost axis inwards
     if (panels.size() * indices[k].size() > kMaxPanels)
-      throw Error(ErrorKind::data, source.name + ": expected at most " +
-                                       std::to_string(kMaxPanels) + " matrices, found shape " +
-                                       to_string(shape) + "; choose with --layer, --batch, --head");
+      fail_data(source.name + ": expected at most " + std::to_string(kMaxPanels) +
+                " matrices, found shape " + to_string(shape) +
+                "; choose with --layer, --batch, --head");
     const auto& [count, numbers] = elements[k];
     std::vector<HeatPanel> next;
     for (const HeatPanel& panel : panels)
@@ -217,7 +216,7 @@ HeatScale scale_of(Extent range, const HeatChoice& choice, bool is_signed, std::
     scale.curve = Curve::logarithmic;
     scale.low = choice.low.value_or(range.low);
     scale.high = choice.high.value_or(range.high);
-    if (scale.low <= 0) usage("--vmin: expected a number above 0 with --log");
+    if (scale.low <= 0) fail_usage("--vmin: expected a number above 0 with --log");
     if (scale.low == scale.high && !choice.low) scale.low = scale.high / 10;
   } else {
     scale.is_signed = is_signed || range.low < 0;
@@ -228,8 +227,8 @@ HeatScale scale_of(Extent range, const HeatChoice& choice, bool is_signed, std::
     if (scale.low == scale.high && !choice.high) scale.high = scale.low + 1;
   }
   if (!std::isfinite(scale.low) || !std::isfinite(scale.high) || !(scale.low < scale.high))
-    usage("expected --vmin below --vmax, found " + short_number(scale.low) + " and " +
-          short_number(scale.high));
+    fail_usage("expected --vmin below --vmax, found " + short_number(scale.low) + " and " +
+               short_number(scale.high));
   return scale;
 }
 
@@ -237,8 +236,8 @@ Shape at_least_2d(const HeatSource& source) {
   Shape shape = source.tensor.shape();
   while (shape.size() < 2) shape.insert(shape.begin(), 1);
   if (shape.size() > 5 || source.tensor.size() == 0)
-    throw Error(ErrorKind::data, source.name + ": expected one to five axes, none of them " +
-                                     "empty, found shape " + to_string(source.tensor.shape()));
+    fail_data(source.name + ": expected one to five axes, none of them " + "empty, found shape " +
+              to_string(source.tensor.shape()));
   return shape;
 }
 
@@ -343,10 +342,10 @@ void require_drawable(const HeatMap& map) {
   if (elements <= kMost) return;
   char count[64];
   std::snprintf(count, sizeof count, "%.0f", elements);
-  throw Error(ErrorKind::data, Problem{.subject = map.title,
-                                       .expected = "at most 8589934592 elements to draw",
-                                       .found = count,
-                                       .hint = "--rows, --cols and --head select some"});
+  fail_data({.subject = map.title,
+             .expected = "at most 8589934592 elements to draw",
+             .found = count,
+             .hint = "--rows, --cols and --head select some"});
 }
 
 /// "layers 0 to 3", "layers 2, 5" or "layer 1"; "" if their numbers are unknown.

@@ -337,9 +337,8 @@ Page make_page(const std::vector<PageSet>& sets, std::size_t max_bytes, std::siz
   for (const PageSet& set : sets)
     if (set.map.rows() != map.rows() || set.map.columns() != map.columns() ||
         set.map.panels.size() != map.panels.size())
-      throw Error(ErrorKind::usage, printable(sets[0].name) + ", " + printable(set.name) +
-                                        ": shapes differ: " + shape_of(sets[0]) + " and " +
-                                        shape_of(set));
+      fail_usage(printable(sets[0].name) + ", " + printable(set.name) +
+                 ": shapes differ: " + shape_of(sets[0]) + " and " + shape_of(set));
   kernel::ThreadPool pool(threads);
   const PageSurvey survey = survey_of(sets, pool);
   PagePrecision precision{32, 1, true};
@@ -360,9 +359,9 @@ Page make_page(const std::vector<PageSet>& sets, std::size_t max_bytes, std::siz
     std::optional<PageElements> elements =
         page_elements(sets, survey, layout, precision, space, pool);
     if (elements && fixed + elements->size() > max_bytes)
-      throw Error(ErrorKind::usage, "--max-html-bytes: the smallest page has " +
-                                        std::to_string(fixed + elements->size()) +
-                                        " bytes; choose fewer heads, rows or keys");
+      fail_usage("--max-html-bytes: the smallest page has " +
+                 std::to_string(fixed + elements->size()) +
+                 " bytes; choose fewer heads, rows or keys");
     if (elements) {
       std::vector<std::string_view> parts = {elements->overview, elements->opening,
                                              elements->pyramid};

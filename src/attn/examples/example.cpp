@@ -137,9 +137,7 @@ std::size_t JsonNode::count() const {
   return static_cast<std::size_t>(*integer);
 }
 
-void JsonNode::fail(const std::string& what) const {
-  throw Error(ErrorKind::data, location() + ": " + what);
-}
+void JsonNode::fail(const std::string& what) const { fail_data(location() + ": " + what); }
 
 void JsonNode::fail_kind(const std::string& expected) const {
   fail("expected " + expected + ", found " + json_->kind());
@@ -223,7 +221,7 @@ void read_print_options(const JsonNode& node, Document& settings) {
     const std::string key = std::string(kPrintOptions) + name;
     if (std::optional<Problem> problem = problem_with(*find_field(key), value.json())) {
       problem->where = {value.location()};
-      throw Error(ErrorKind::data, *problem);
+      fail_data(*problem);
     }
     settings.set({key, value.json(), value.location(), ""});
   }

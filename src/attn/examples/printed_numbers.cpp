@@ -28,8 +28,7 @@ std::vector<std::string> item_texts(const Show& show, const std::vector<Value>& 
     return items;
   }
   const Tensor& whole = values[0].tensor;
-  if (whole.rank() == 0)
-    throw Error(ErrorKind::data, show.values[0].text + ": a single number has no elements");
+  if (whole.rank() == 0) fail_data(show.values[0].text + ": a single number has no elements");
   for (std::size_t i = 0; i < whole.shape()[0]; ++i)
     items.push_back(item_text(whole.at(i), show.print_options));
   return items;
@@ -45,17 +44,16 @@ std::string size(const Show& show, const std::vector<Value>& values) {
 
 std::string scalar(const Show& show, const Tensor& tensor) {
   if (tensor.rank() == 0) return numpy_str(tensor, show.print_options);
-  throw Error(ErrorKind::data, show.values[0].text + ": expected a single number, found shape " +
-                                   to_string(tensor.shape()));
+  fail_data(show.values[0].text + ": expected a single number, found shape " +
+            to_string(tensor.shape()));
 }
 
 /// Labels are not quoted, as in pandas.
 std::string csv(const Show& show, const Tensor& tensor) {
   const Shape labels = {show.rows.size(), show.columns.size()};
   if (tensor.shape() != labels)
-    throw Error(ErrorKind::data, show.values[0].text + ": expected shape " + to_string(labels) +
-                                     " to match rows and columns, found " +
-                                     to_string(tensor.shape()));
+    fail_data(show.values[0].text + ": expected shape " + to_string(labels) +
+              " to match rows and columns, found " + to_string(tensor.shape()));
   std::string text = show.corner;
   for (const std::string& column : show.columns) text += "," + column;
   text += "\n";

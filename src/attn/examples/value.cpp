@@ -89,7 +89,7 @@ Reference parse_reference(const std::string& text, const std::string& where) {
 namespace {
 
 [[noreturn]] void fail(const Reference& reference, const std::string& what) {
-  throw Error(ErrorKind::data, reference.text + ": " + what);
+  fail_data(reference.text + ": " + what);
 }
 
 Tensor transpose(const Tensor& matrix) {
@@ -174,9 +174,8 @@ Value resolve(const Reference& reference, const JobValues& results) {
 Tensor row_sums(const Tensor& tensor, const std::string& name) {
   const DType dtype = tensor.dtype();
   if (tensor.rank() == 0 || (dtype != DType::f64 && dtype != DType::f32))
-    throw Error(ErrorKind::data, name + ": expected an array of float64 or float32, found " +
-                                     std::string(name_of(dtype)) + " of shape " +
-                                     to_string(tensor.shape()));
+    fail_data(name + ": expected an array of float64 or float32, found " +
+              std::string(name_of(dtype)) + " of shape " + to_string(tensor.shape()));
   Shape rows = tensor.shape();
   const std::size_t n = rows.back();
   rows.pop_back();

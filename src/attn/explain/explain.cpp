@@ -101,7 +101,7 @@ class Explainer {
 
   WorkedSteps exercise() {
     if (const std::string reason = unsolvable(); !reason.empty())
-      throw Error(ErrorKind::usage, "no exercise for a job with " + reason);
+      fail_usage("no exercise for a job with " + reason);
     WorkedSteps all = steps();
     WorkedSteps sheet{all.title, {}};
     for (auto& block : all.blocks) {
@@ -109,9 +109,8 @@ class Explainer {
         for (Equation& line : derivation->lines) {
           const bool is_input = line.given == Equation::Given::all;
           if (is_input && is_abbreviated(line.rights.back()))
-            throw Error(ErrorKind::usage, plain_text(line.left) +
-                                              " has too many rows or columns for an exercise: " +
-                                              "matrices of up to 6 by 6 are written out");
+            fail_usage(plain_text(line.left) + " has too many rows or columns for an exercise: " +
+                       "matrices of up to 6 by 6 are written out");
           if (!is_input) line = with_blanks(line);
         }
       if (!std::holds_alternative<HeatMap>(block)) sheet.blocks.push_back(std::move(block));

@@ -19,10 +19,10 @@ ExplainSource::ExplainSource(const Job& job, const Inputs& in, const TensorMap& 
                              const ExplainChoice& choice)
     : job_(job), outputs_(outputs), heads_(heads_of(Output::scores)) {
   if (at(outputs, Output::scores).size() == 0)
-    throw Error(ErrorKind::data, "--explain: there are no queries or no keys");
+    fail_data("--explain: there are no queries or no keys");
   if (choice.head < 0 || static_cast<std::size_t>(choice.head) >= heads_)
-    throw Error(ErrorKind::usage, "--explain-head " + std::to_string(choice.head) +
-                                      ": expected 0 to " + std::to_string(heads_ - 1));
+    fail_usage("--explain-head " + std::to_string(choice.head) + ": expected 0 to " +
+               std::to_string(heads_ - 1));
   head_ = static_cast<std::size_t>(choice.head);
   masked_scores_ = matrix(Output::masked_scores);
   if (has_doubtful_scores()) {
@@ -66,8 +66,7 @@ void ExplainSource::choose_query(const ExplainChoice& choice) {
     expected = "a selected row:";
     for (const std::int64_t row : rows) expected += " " + std::to_string(row);
   }
-  throw Error(ErrorKind::usage,
-              "--explain-query " + std::to_string(*choice.query) + ": expected " + expected);
+  fail_usage("--explain-query " + std::to_string(*choice.query) + ": expected " + expected);
 }
 
 std::string ExplainSource::query_name() const {

@@ -124,8 +124,7 @@ CsvCell CsvLines::next_cell(std::size_t column) {
 
 CsvCell CsvLines::next_quoted_cell(std::size_t column) {
   const auto fail = [&, line = number_](const char* message) {
-    throw Error(ErrorKind::data,
-                Problem{.where = {name_}, .line = line, .column = column, .message = message});
+    fail_data({.where = {name_}, .line = line, .column = column, .message = message});
   };
   const std::size_t from = at_;
   while (true) {
@@ -245,14 +244,12 @@ class CsvReader {
  private:
   [[noreturn]] void fail(std::size_t line, std::optional<std::size_t> column,
                          const std::string& what) const {
-    throw Error(
-        ErrorKind::data,
-        Problem{
-            .where = {name_}, .line = line, .column = column ? *column + 1 : 0, .message = what});
+    fail_data(
+        {.where = {name_}, .line = line, .column = column ? *column + 1 : 0, .message = what});
   }
 
   [[noreturn]] void fail_empty() const {
-    throw Error(ErrorKind::data, Problem{.where = {name_}, .message = "has no rows of numbers"});
+    fail_data({.where = {name_}, .message = "has no rows of numbers"});
   }
 
   void add_name(const CsvCell& cell, std::vector<std::string> CsvNames::*list) {
@@ -392,9 +389,8 @@ CsvNames read_csv_names(const FileBytes& file, const std::string& name, ReadBudg
 
 std::string to_csv(const Tensor& tensor, const std::string& name) {
   if (tensor.rank() > 2 || tensor.size() == 0)
-    throw Error(ErrorKind::data, Problem{.where = {name},
-                                         .message = "CSV holds one matrix, found shape " +
-                                                    to_string(tensor.shape())});
+    fail_data({.where = {name},
+               .message = "CSV holds one matrix, found shape " + to_string(tensor.shape())});
   const std::size_t columns = tensor.rank() == 0 ? 1 : tensor.shape().back();
   std::string out;
   visit(tensor.dtype(), [&]<class T>(Type<T>) {

@@ -26,11 +26,11 @@ constexpr int kWriterMilliseconds = 2000;                      // time for a FIF
 constexpr std::size_t kWorthMapping = std::size_t{128} << 10;  // smaller files are read as fast
 
 [[noreturn]] void too_large(const FileBytes& file, std::size_t size, std::size_t max_bytes) {
-  throw Error(ErrorKind::data, Problem{.where = {file.name()},
-                                       .expected = "at most " + std::to_string(max_bytes) +
-                                                   (max_bytes == 1 ? " byte" : " bytes"),
-                                       .found = std::to_string(size) + " or more",
-                                       .hint = "--max-memory raises the limit"});
+  fail_data(
+      {.where = {file.name()},
+       .expected = "at most " + std::to_string(max_bytes) + (max_bytes == 1 ? " byte" : " bytes"),
+       .found = std::to_string(size) + " or more",
+       .hint = "--max-memory raises the limit"});
 }
 
 /// A buffer for a file of unknown size. It grows in place or by moving pages, not by copying, which
@@ -227,7 +227,7 @@ std::string start_of_file(const OpenInput& file, std::size_t size) {
 }
 
 void fail_at(std::vector<std::string> where, std::string message) {
-  throw Error(ErrorKind::data, Problem{.where = std::move(where), .message = std::move(message)});
+  fail_data({.where = std::move(where), .message = std::move(message)});
 }
 
 void FileBytes::release_pages(std::span<const std::byte> part) const {

@@ -331,7 +331,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
 
   [[noreturn]] void fail(Problem problem) const {
     if (!name_.empty()) problem.where = {name_};
-    throw Error(ErrorKind::data, std::move(problem));
+    fail_data(std::move(problem));
   }
 
   /// Whether the next value is that of a key "seed", or in its list.

@@ -65,7 +65,7 @@ class Survey {
   [[noreturn]] void fail(const std::string& what) const {
     Problem problem{.message = what};
     if (!name_.empty()) problem.where = {name_};
-    throw Error(ErrorKind::data, std::move(problem));
+    fail_data(std::move(problem));
   }
 
   std::string here() const { return to_string(path_); }

@@ -14,8 +14,7 @@
 namespace attn {
 
 void fail_kind(const Json& expected, const Json* found) {
-  throw Error(ErrorKind::data, Problem{.expected = expected.kind(),
-                                       .found = found == nullptr ? "nothing" : found->kind()});
+  fail_data({.expected = expected.kind(), .found = found == nullptr ? "nothing" : found->kind()});
 }
 
 const Json* Json::find(std::string_view key) const {
@@ -238,8 +237,7 @@ void refuse_empty_rows(const Shape& shape) {
   std::size_t rows = 1;
   for (const std::size_t extent : shape) {
     if (extent == 0 && rows > kMaxEmptyRows)
-      throw Error(ErrorKind::data,
-                  "shape " + to_string(shape) + " has too many rows without elements");
+      fail_data("shape " + to_string(shape) + " has too many rows without elements");
     if (extent == 0) return;
     rows = extent > kMaxEmptyRows / rows ? kMaxEmptyRows + 1 : rows * extent;
   }

@@ -292,7 +292,7 @@ std::string end_of_archive(std::uint64_t count, std::uint64_t start, std::uint64
 void refuse_unreadable(const std::vector<TensorSpec>& specs, const std::string& path) {
   const NpzLimits limits;
   const auto refuse = [&](const std::string& what) {
-    throw Error(ErrorKind::data, Problem{.where = {path}, .message = what});
+    fail_data({.where = {path}, .message = what});
   };
   if (specs.size() > limits.members)
     refuse("an .npz file can have at most " + std::to_string(limits.members) + " arrays, found " +

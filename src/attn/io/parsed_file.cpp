@@ -15,9 +15,8 @@ void check_shard(const std::string& shard) {
   if (shard.find_first_of(std::string_view("/\0", 2)) == std::string::npos &&
       shard.ends_with(row_of(Format::safetensors).suffix))
     return;
-  throw Error(ErrorKind::data,
-              Problem{.expected = "the name of a .safetensors file in the folder of the index",
-                      .found = "'" + printable(shard) + "'"});
+  fail_data({.expected = "the name of a .safetensors file in the folder of the index",
+             .found = "'" + printable(shard) + "'"});
 }
 
 ShardNames read_shards(const FileBytes& file, ReadBudget& budget, MemoryCharge& kept) {

@@ -90,10 +90,10 @@ void ReadBudget::make_room(std::size_t bytes, const std::string& name, const cha
     throw Busy{least};
   }
   has_refused_ = true;
-  throw Error(ErrorKind::data, Problem{.where = {name},
-                                       .message = "takes more than " + std::to_string(limit_) +
-                                                  " bytes of memory to " + purpose,
-                                       .hint = "--max-memory raises the limit"});
+  fail_data(
+      {.where = {name},
+       .message = "takes more than " + std::to_string(limit_) + " bytes of memory to " + purpose,
+       .hint = "--max-memory raises the limit"});
 }
 
 }  // namespace attn

@@ -26,7 +26,7 @@ struct AxisPart {
 };
 
 [[noreturn]] void refuse_part(const std::string& part, const std::string& message) {
-  throw Error(ErrorKind::data, Problem{.message = "'" + printable(part) + "': " + message});
+  fail_data("'" + printable(part) + "': " + message);
 }
 
 std::string_view without_spaces(std::string_view text) {

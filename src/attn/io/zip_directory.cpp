@@ -115,7 +115,7 @@ class DirectoryReader {
 
  private:
   [[noreturn]] void refuse(const std::string& problem) const {
-    throw Error(ErrorKind::data, Problem{.where = {name_}, .message = problem});
+    fail_data({.where = {name_}, .message = problem});
   }
   [[noreturn]] void invalid(const std::string& problem) const {
     refuse("not a valid .npz archive: " + problem);

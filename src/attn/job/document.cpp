@@ -157,9 +157,9 @@ Json option_from(const Tensor& tensor, const std::string& name, ReadBudget& budg
     parsed.keep();
     return value;
   }
-  throw Error(ErrorKind::data, Problem{.where = {name},
-                                       .expected = "one number or a list",
-                                       .found = "shape " + to_string(tensor.shape())});
+  fail_data({.where = {name},
+             .expected = "one number or a list",
+             .found = "shape " + to_string(tensor.shape())});
 }
 
 /// How to compute a layer of the model in a folder, or "" if the folder has none.
@@ -364,8 +364,8 @@ KeySelection selected_keys(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const Field* const field = field_spelled(name);
     if (field == nullptr && known_members(name).empty())
-      throw Error(ErrorKind::usage, "--only: unknown key '" + printable(name) + "'" +
-                                        did_you_mean(name, known_keys(), NameKind::input));
+      fail_usage("--only: unknown key '" + printable(name) + "'" +
+                 did_you_mean(name, known_keys(), NameKind::input));
     selection.keys.push_back(field == nullptr ? name : field->key);
   }
   return selection;
@@ -380,14 +380,12 @@ Document parse_document(std::string_view json, const std::string& name, const st
   charge.keep();
   const auto members = parsed.get<JsonObject>();
   if (members == nullptr)
-    throw Error(
-        ErrorKind::data,
-        Problem{.where = {name},
-                .expected = "a job (an object)",
-                .found = parsed.kind(),
-                .hint = parsed.is_array() ? "'attn batch -' reads several jobs from standard "
-                                            "input, one per line"
-                                          : ""});
+    fail_data({.where = {name},
+               .expected = "a job (an object)",
+               .found = parsed.kind(),
+               .hint = parsed.is_array() ? "'attn batch -' reads several jobs from standard "
+                                           "input, one per line"
+                                         : ""});
   ProblemList problems;
   document.entries.reserve(members->size());
   MemberReader reader(document, folder, only, problems);
@@ -484,13 +482,11 @@ Document read_document(const std::string& path, TensorFiles& files, const KeySel
   } else if (format.is_document()) {
     return parse_job_file(file, path, only, files.budget());
   } else {
-    throw Error(
-        ErrorKind::data,
-        Problem{.where = {file.name()},
-                .expected = "a job (" + listed_suffixes(&FormatRow::holds_several) + ")",
-                .found = "one array (" + std::string(format.title) + ")",
-                .hint = "give it with the flag of its input, such as --embeddings " +
-                        printable(path) + "; 'attn batch --pattern' makes jobs of such files"});
+    fail_data({.where = {file.name()},
+               .expected = "a job (" + listed_suffixes(&FormatRow::holds_several) + ")",
+               .found = "one array (" + std::string(format.title) + ")",
+               .hint = "give it with the flag of its input, such as --embeddings " +
+                       printable(path) + "; 'attn batch --pattern' makes jobs of such files"});
   }
   if (!problems.empty()) problems.raise(ErrorKind::data);
   return document;

@@ -16,8 +16,6 @@
 namespace attn {
 namespace {
 
-[[noreturn]] void fail_step(Problem problem) { throw Error(ErrorKind::data, std::move(problem)); }
-
 struct LayerInputs {
   Input weight, bias;
 };
@@ -29,7 +27,7 @@ constexpr auto kLayerInputs = std::to_array<LayerInputs>({{Input::W_Q, Input::b_
                                                           {Input::W_gate, Input::b_gate}});
 
 [[noreturn]] void refuse_targets(const std::string& found) {
-  fail_step({.subject = "to", .expected = "a name or a list of names", .found = found});
+  fail_data({.subject = "to", .expected = "a name or a list of names", .found = found});
 }
 
 std::vector<std::string> names_of_targets(const Json& to) {
@@ -40,7 +38,7 @@ std::vector<std::string> names_of_targets(const Json& to) {
     if (name == nullptr) refuse_targets(place + item.kind());
     if (name->empty()) refuse_targets(place + "an empty string");
     if (!seen.insert(*name).second)
-      fail_step({.subject = "to", .message = "'" + printable(*name) + "' is given twice"});
+      fail_data({.subject = "to", .message = "'" + printable(*name) + "' is given twice"});
     names.push_back(*name);
   };
   if (const auto list = to.get<JsonArray>()) {
@@ -57,7 +55,7 @@ std::vector<std::string> names_of_targets(const Json& to) {
 void require_parts(const Tensor& tensor, const std::vector<std::string>& to, bool equal) {
   const std::size_t extent = tensor.rank() == 0 ? 0 : tensor.shape()[0];
   if (to.size() == 1 || (equal ? extent == to.size() : extent % to.size() == 0)) return;
-  fail_step({.subject = "to",
+  fail_data({.subject = "to",
              .expected = "a first axis of " + std::string(equal ? "" : "a multiple of ") +
                          std::to_string(to.size()) + " elements",
              .found = "shape " + to_string(tensor.shape())});
@@ -73,7 +71,7 @@ DrawnInputs inputs_of_linear(const std::vector<std::string>& to, const TensorMap
         std::find_if(kLayerInputs.begin(), kLayerInputs.end(),
                      [&](const LayerInputs& each) { return name_of(each.weight) == to[i]; });
     if (row == kLayerInputs.end())
-      fail_step({.subject = "to",
+      fail_data({.subject = "to",
                  .expected = "W_Q, W_K, W_V, W_O or W_gate for a layer",
                  .found = "'" + to[i] + "'"});
     inputs.tensors.set(to[i], transposed_matrices(part_of_rows(weight, i, to.size())));
@@ -97,7 +95,7 @@ TensorMap parts_of(const Tensor& tensor, const std::vector<std::string>& to) {
 DrawStep parse_step(const Json& step) {
   const auto members = step.get<JsonObject>();
   if (members == nullptr)
-    fail_step({.expected = "an object with a random method or a seed", .found = step.kind()});
+    fail_data({.expected = "an object with a random method or a seed", .found = step.kind()});
   DrawStep parsed;
   JsonObject spec;
   for (const auto& [key, value] : *members) {
@@ -109,7 +107,7 @@ DrawStep parse_step(const Json& step) {
       spec.emplace_back(key, value);
   }
   if (parsed.seed && members->size() > 1)
-    fail_step({.message = "a step has either a seed or a method", .hint = "write two steps"});
+    fail_data({.message = "a step has either a seed or a method", .hint = "write two steps"});
   parsed.spec = Json{std::move(spec)};
   return parsed;
 }
@@ -119,7 +117,7 @@ TensorMap named_tensors(const DrawStep& step, const TensorMap& drawn) {
   if (step.to.empty()) return named;
   if (drawn.contains("")) return parts_of(drawn.at(""), step.to);
   if (step.to.size() > 1)
-    fail_step({.subject = "to", .expected = "one name for a layer", .found = "a list"});
+    fail_data({.subject = "to", .expected = "one name for a layer", .found = "a list"});
   for (const auto& [name, tensor] : drawn) named.set(step.to[0] + "." + name, tensor);
   return named;
 }
@@ -127,12 +125,12 @@ TensorMap named_tensors(const DrawStep& step, const TensorMap& drawn) {
 DrawnInputs inputs_of(const DrawStep& step, const TensorMap& drawn) {
   for (const std::string& name : step.to)
     if (!input_named(name))
-      fail_step({.subject = "to",
+      fail_data({.subject = "to",
                  .message = "unknown input '" + printable(name) + "'" +
                             did_you_mean(name, input_names(), NameKind::input)});
   if (drawn.contains("out_proj.weight")) {
     if (!step.to.empty())
-      fail_step({.subject = "to",
+      fail_data({.subject = "to",
                  .message = "MultiheadAttention sets all weights and biases; leave out 'to'"});
     return {.tensors = saved_layer(drawn, "").tensors, .in_out = true, .needs_heads = true};
   }

@@ -57,8 +57,8 @@ std::size_t parse_size(const std::string& text, const std::string& flag) {
   const double bytes =
       number * unit_named(std::string_view(rest, static_cast<std::size_t>(end - rest)));
   if (error != std::errc() || !(bytes >= 1) || bytes >= 0x1p63)
-    throw Error(ErrorKind::usage, flag + ": expected a size such as 500M or 8G, found '" +
-                                      printable(text) + "'; K, M, G and T are powers of 1024");
+    fail_usage(flag + ": expected a size such as 500M or 8G, found '" + printable(text) +
+               "'; K, M, G and T are powers of 1024");
   return static_cast<std::size_t>(bytes);
 }
 
@@ -157,15 +157,13 @@ class TensorReader {
 
  private:
   Tensor read_file(const Entry& entry, const std::string& text) {
-    if (text.empty())
-      throw Error(ErrorKind::data, Problem{.expected = "a file name", .found = "an empty string"});
+    if (text.empty()) fail_data({.expected = "a file name", .found = "an empty string"});
     const TensorRef ref = parse_tensor_ref(path_in(entry.folder, text));
     if (ref.member.ends_with("in_proj_weight"))
-      throw Error(ErrorKind::data,
-                  Problem{.message = "in_proj_weight holds W_Q, W_K and W_V of "
-                                     "nn.MultiheadAttention",
-                          .hint = "give the file as the job: attn run " + printable(ref.path) +
-                                  " --heads H --embeddings X"});
+      fail_data({.message = "in_proj_weight holds W_Q, W_K and W_V of "
+                            "nn.MultiheadAttention",
+                 .hint = "give the file as the job: attn run " + printable(ref.path) +
+                         " --heads H --embeddings X"});
     try {
       return files_.read(ref);
     } catch (const Error& error) {
@@ -212,9 +210,8 @@ class TensorReader {
     if (stream_) return;
     const Entry* seed = document_.find("seed");
     if (seed == nullptr)
-      throw Error(ErrorKind::data,
-                  Problem{.where = where_of(entry),
-                          .message = "a random tensor needs a seed (key \"seed\" or --seed)"});
+      fail_data({.where = where_of(entry),
+                 .message = "a random tensor needs a seed (key \"seed\" or --seed)"});
     try {
       stream_ = make_stream(seed->value, generator());
     } catch (const Error& error) {

@@ -63,31 +63,26 @@ namespace {
 
 constexpr std::size_t kMaxElements = std::size_t{1} << 32;  // 32 GiB of float64
 
-[[noreturn]] void refuse_argument(Problem problem) {
-  throw Error(ErrorKind::data, std::move(problem));
-}
-
 }  // namespace
 
 RandomArguments::RandomArguments(const Json& json, const std::vector<std::string>& known,
                                  const Tensor* values)
     : json_(json), values_(values) {
   const auto members = json.get<JsonObject>();
-  if (members == nullptr)
-    refuse_argument(Problem{.expected = "an object of arguments", .found = json.kind()});
+  if (members == nullptr) fail_data({.expected = "an object of arguments", .found = json.kind()});
   const auto is_known = [&](const std::string& key) {
     return std::find(known.begin(), known.end(), key) != known.end();
   };
   const auto check = [&](const std::string& key) {
     if (!is_known(key) && !(key == "size" && is_known("shape")))
-      refuse_argument(Problem{.message = "unknown argument '" + printable(key) + "'" +
-                                         did_you_mean(key, known, NameKind::input),
-                              .hint = "the arguments are " + join(known, ", ")});
+      fail_data({.message = "unknown argument '" + printable(key) + "'" +
+                            did_you_mean(key, known, NameKind::input),
+                 .hint = "the arguments are " + join(known, ", ")});
   };
   for (const auto& [key, value] : *members) check(key);
   if (values_ != nullptr) check("values");
   if (find("shape") != nullptr && find("size") != nullptr)
-    refuse_argument(Problem{.message = "'size' and 'shape' are the same argument"});
+    fail_data("'size' and 'shape' are the same argument");
 }
 
 bool RandomArguments::has(std::string_view key) const {
@@ -113,8 +108,8 @@ int128 RandomArguments::integer(std::string_view key, std::optional<std::int64_t
 std::int64_t RandomArguments::count(std::string_view key) const {
   const int128 number = integer(key);
   if (number < 0 || number > std::numeric_limits<std::int32_t>::max())
-    refuse_argument(Problem{
-        .subject = std::string(key), .expected = "0 to 2147483647", .found = decimal(number)});
+    fail_data(
+        {.subject = std::string(key), .expected = "0 to 2147483647", .found = decimal(number)});
   if (need(key).get<std::string>() != nullptr) wrong(key, "a whole number", need(key));
   return static_cast<std::int64_t>(number);
 }
@@ -153,8 +148,7 @@ std::optional<std::vector<double>> RandomArguments::numbers(std::string_view key
 Shape RandomArguments::shape() const {
   const Shape shape = sizes(find("shape") != nullptr ? "shape" : "size");
   if (element_count(shape) > kMaxElements)
-    refuse_argument(Problem{
-        .subject = "shape", .expected = "at most 2^32 elements", .found = to_string(shape)});
+    fail_data({.subject = "shape", .expected = "at most 2^32 elements", .found = to_string(shape)});
   return shape;
 }
 
@@ -165,9 +159,9 @@ Shape RandomArguments::sizes(std::string_view key) const {
   Shape sizes;
   const auto add = [&](std::int64_t number) {
     if (number < 0)
-      refuse_argument(Problem{.subject = std::string(name),
-                              .expected = "whole numbers >= 0",
-                              .found = std::to_string(number)});
+      fail_data({.subject = std::string(name),
+                 .expected = "whole numbers >= 0",
+                 .found = std::to_string(number)});
     sizes.push_back(static_cast<std::size_t>(number));
   };
   const auto empty = value->get<JsonArray>();
@@ -186,10 +180,9 @@ DType RandomArguments::dtype(DType fallback) const {
   const auto name = value->get<std::string>();
   const auto dtype = name == nullptr ? std::nullopt : dtype_named(*name);
   if (!dtype)
-    refuse_argument(
-        Problem{.subject = "dtype",
-                .expected = "a dtype such as \"int64\"",
-                .found = name == nullptr ? value->kind() : "'" + printable(*name) + "'"});
+    fail_data(Problem{.subject = "dtype",
+                      .expected = "a dtype such as \"int64\"",
+                      .found = name == nullptr ? value->kind() : "'" + printable(*name) + "'"});
   return *dtype;
 }
 
@@ -206,15 +199,13 @@ const Json* RandomArguments::find(std::string_view key) const { return json_.fin
 const Json& RandomArguments::need(std::string_view key) const {
   const Json* value = find(key);
   if (value == nullptr)
-    refuse_argument(
-        Problem{.expected = "the argument '" + std::string(key) + "'", .found = "none"});
+    fail_data(Problem{.expected = "the argument '" + std::string(key) + "'", .found = "none"});
   return *value;
 }
 
 void RandomArguments::wrong(std::string_view key, const std::string& expected,
                             const Json& found) const {
-  refuse_argument(
-      Problem{.subject = std::string(key), .expected = expected, .found = found.kind()});
+  fail_data(Problem{.subject = std::string(key), .expected = expected, .found = found.kind()});
 }
 
 }  // namespace attn

@@ -16,8 +16,7 @@ using Args = const RandomArguments&;
 /// Whether the method draws from 'values', not from the integers below 'n'. Errors: data, unless
 /// exactly one of them is given.
 bool draws_from_values(Args a) {
-  if (a.has("values") == a.has("n"))
-    throw Error(ErrorKind::data, "expected either 'n' or 'values'");
+  if (a.has("values") == a.has("n")) fail_data("expected either 'n' or 'values'");
   return a.has("values");
 }
 
@@ -70,9 +69,9 @@ Tensor draw_choice(RandomState& state, Args a) {
 bool is_float32(Args a) {
   const DType dtype = a.dtype(DType::f64);
   if (dtype != DType::f64 && dtype != DType::f32)
-    throw Error(ErrorKind::data, Problem{.subject = "dtype",
-                                         .expected = "float64 or float32",
-                                         .found = std::string(name_of(dtype))});
+    fail_data({.subject = "dtype",
+               .expected = "float64 or float32",
+               .found = std::string(name_of(dtype))});
   return dtype == DType::f32;
 }
 
@@ -91,8 +90,7 @@ Tensor draw_integers(Generator& generator, Args a) {
 // torch
 
 Tensor torch_bernoulli(TorchGenerator& torch, Args a) {
-  if (a.has("values") == a.has("p"))
-    throw Error(ErrorKind::data, "expected either 'p' or 'values'");
+  if (a.has("values") == a.has("p")) fail_data("expected either 'p' or 'values'");
   if (a.has("values")) {
     const DType given = a.dtype_of_values(DType::f32) == DType::f64 ? DType::f64 : DType::f32;
     return torch.bernoulli(cast(a.values(), a.dtype(given)));
@@ -103,9 +101,8 @@ Tensor torch_bernoulli(TorchGenerator& torch, Args a) {
 Kaiming kaiming_options(Args a) {
   const std::string mode = a.word("mode", "fan_in");
   if (mode != "fan_in" && mode != "fan_out")
-    throw Error(ErrorKind::data, Problem{.subject = "mode",
-                                         .expected = "fan_in or fan_out",
-                                         .found = "'" + printable(mode) + "'"});
+    fail_data(
+        {.subject = "mode", .expected = "fan_in or fan_out", .found = "'" + printable(mode) + "'"});
   return {.a = a.number("a", 0),
           .fan_out = mode == "fan_out",
           .nonlinearity = a.word("nonlinearity", "leaky_relu")};
@@ -119,11 +116,10 @@ Tensor torch_embedding(TorchGenerator& torch, Args a) {
   const Shape indices = a.sizes("indices");
   for (const std::size_t index : indices)
     if (index >= rows)
-      throw Error(ErrorKind::data,
-                  Problem{.subject = "indices",
-                          .expected = rows == 0 ? "no indices, because num_embeddings is 0"
-                                                : "0 to " + std::to_string(rows - 1),
-                          .found = std::to_string(index)});
+      fail_data({.subject = "indices",
+                 .expected = rows == 0 ? "no indices, because num_embeddings is 0"
+                                       : "0 to " + std::to_string(rows - 1),
+                 .found = std::to_string(index)});
   const Tensor weight = torch.normal(0, 1, a.dtype(DType::f32), {rows, columns});
   if (!a.has("indices")) return weight;
   Tensor selected(DType::i64, {indices.size()});

@@ -10,11 +10,8 @@
 namespace attn {
 namespace {
 
-[[noreturn]] void fail(Problem problem) { throw Error(ErrorKind::data, std::move(problem)); }
-[[noreturn]] void fail(std::string message) { fail(Problem{.message = std::move(message)}); }
-
 [[noreturn]] void fail_seed(const std::string& expected, const std::string& found) {
-  fail(Problem{.subject = "seed", .expected = expected, .found = found});
+  fail_data({.subject = "seed", .expected = expected, .found = found});
 }
 
 const RandomMethod* find_method(std::string_view generator, const std::string& name) {
@@ -70,13 +67,13 @@ std::string suggested_method(std::string_view generator, const std::string& name
   const std::vector<std::string> others = generators_with(name);
   if (others.empty()) {
     const std::string near = suggested_method(generator, name, typed);
-    fail("unknown random method '" + printable(name) + "'" +
-         (near.empty() ? "; the methods are " + join(known, ", ") : near));
+    fail_data("unknown random method '" + printable(name) + "'" +
+              (near.empty() ? "; the methods are " + join(known, ", ") : near));
   }
-  fail(Problem{
-      .subject = name,
-      .message = "not available for " + std::string(generator) + ", only for " + join_or(others),
-      .hint = "the methods of " + std::string(generator) + " are " + join(known, ", ")});
+  fail_data(
+      {.subject = name,
+       .message = "not available for " + std::string(generator) + ", only for " + join_or(others),
+       .hint = "the methods of " + std::string(generator) + " are " + join(known, ", ")});
 }
 
 /// Appends an integer of at most `most` 32-bit words, least significant first; zero is one word.
@@ -142,7 +139,8 @@ void require_method(std::string_view generator, const std::string& name) {
 TensorMap draw(const Json& spec, RandomStream& stream, const Tensor* values) {
   const auto members = spec.get<JsonObject>();
   if (members == nullptr || members->size() != 1)
-    fail("expected an object with one random method, such as {\"randn\": {\"shape\": [2, 3]}}");
+    fail_data(
+        "expected an object with one random method, such as {\"randn\": {\"shape\": [2, 3]}}");
   const std::string& name = members->front().first;
   const Json& arguments = members->front().second;
   const RandomMethod* method = find_method(stream.generator, name);
@@ -156,9 +154,9 @@ Tensor random_tensor(const Json& spec, RandomStream& stream) {
   const TensorMap drawn = draw(spec, stream);
   if (const Tensor* tensor = drawn.find("")) return *tensor;
   const std::string& name = spec.get<JsonObject>()->front().first;
-  fail(Problem{.subject = name,
-               .message = "draws several tensors",
-               .hint = "write it in the list \"draws\""});
+  fail_data({.subject = name,
+             .message = "draws several tensors",
+             .hint = "write it in the list \"draws\""});
 }
 
 namespace {

@@ -118,10 +118,9 @@ void check_one_layer(const TensorMap& arrays, const std::string& file) {
   const std::string found = paths.size() > kMaxListed
                                 ? counted(paths.size(), "attention layer")
                                 : "several attention layers: " + printable(join(paths, ", "));
-  throw Error(ErrorKind::data,
-              Problem{.where = {file},
-                      .message = "contains " + found,
-                      .hint = "select one, as " + printable(file + "#" + *paths.begin())});
+  fail_data({.where = {file},
+             .message = "contains " + found,
+             .hint = "select one, as " + printable(file + "#" + *paths.begin())});
 }
 
 const KnownArray* find_array(const std::string& path) {
@@ -149,10 +148,10 @@ SavedLayer saved_layer(const TensorMap& arrays, const std::string& file) {
     if (known == nullptr) continue;
     const bool in_thirds = name.find("in_proj_") != std::string::npos;
     if (array.rank() != known->rank || (in_thirds && array.shape()[0] % 3 != 0))
-      throw Error(ErrorKind::data, Problem{.where = {file, name},
-                                           .expected = std::to_string(known->rank) + " axes" +
-                                                       (in_thirds ? ", rows in three parts" : ""),
-                                           .found = to_string(array.shape())});
+      fail_data({.where = {file, name},
+                 .expected = std::to_string(known->rank) + " axes" +
+                             (in_thirds ? ", rows in three parts" : ""),
+                 .found = to_string(array.shape())});
     known->add(array, layer);
     layer.names.insert(name);
   }

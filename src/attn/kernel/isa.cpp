@@ -161,8 +161,7 @@ std::vector<Isa> find_isas() {
     names += (names.empty() ? "" : ", ") + std::string(name_of(isa));
   }
   if (isas.empty())
-    throw Error(ErrorKind::usage,
-                "this program was built for processors with " + names + ", unlike this one");
+    fail_usage("this program was built for processors with " + names + ", unlike this one");
   return isas;
 }
 
@@ -199,8 +198,8 @@ Isa active_isa() {
     if (name_of(isa) == wanted) return isa;
     names += (names.empty() ? "" : ", ") + std::string(name_of(isa));
   }
-  throw Error(ErrorKind::usage, "ATTN_ISA: expected one that this machine runs (" + names +
-                                    "), found '" + printable(wanted) + "'");
+  fail_usage("ATTN_ISA: expected one that this machine runs (" + names + "), found '" +
+             printable(wanted) + "'");
 }
 
 std::string_view isa() { return name_of(active_isa()); }

@@ -85,7 +85,7 @@ std::optional<Config> Config::object(const char* key) const {
 }
 
 void Config::refuse(const std::string& key, const std::string& message) const {
-  throw Error(ErrorKind::data, Problem{.where = {name_}, .subject = key, .message = message});
+  fail_data({.where = {name_}, .subject = key, .message = message});
 }
 
 }  // namespace attn

@@ -117,15 +117,15 @@ void require_shapes(const LatentAttention& layer, TensorFiles& files) {
     if (name.empty()) return;
     const Shape found = shape_of(layer, name, files);
     if (found != shape)
-      throw Error(ErrorKind::data, Problem{.where = {layer.checkpoint, name},
-                                           .expected = "shape " + to_string(shape),
-                                           .found = to_string(found)});
+      fail_data({.where = {layer.checkpoint, name},
+                 .expected = "shape " + to_string(shape),
+                 .found = to_string(found)});
   };
   for (const std::string& name : {layer.kv_down, layer.q_down})
     if (!name.empty() && shape_of(layer, name, files).size() != 2)
-      throw Error(ErrorKind::data, Problem{.where = {layer.checkpoint, name},
-                                           .expected = "a matrix",
-                                           .found = to_string(shape_of(layer, name, files))});
+      fail_data({.where = {layer.checkpoint, name},
+                 .expected = "a matrix",
+                 .found = to_string(shape_of(layer, name, files))});
   const std::size_t M = hidden_width_of(layer, files), H = layer.heads, P = layer.plain_width,
                     R = layer.rotary_width, Dv = layer.value_width, C = layer.latent_width;
   require(layer.input_norm, {M});
@@ -147,11 +147,10 @@ LatentTensors latent_tensors(const LatentAttention& layer, const Tensor& hidden,
   const std::size_t M = hidden_width_of(layer, files);
   const Shape& given = hidden.shape();
   if ((given.size() != 2 && given.size() != 3) || given.back() != M)
-    throw Error(ErrorKind::data,
-                Problem{.where = {hidden_name},
-                        .expected = "hidden states of width " + std::to_string(M) +
-                                    ", as the layers of " + printable(layer.checkpoint),
-                        .found = to_string(given)});
+    fail_data({.where = {hidden_name},
+               .expected = "hidden states of width " + std::to_string(M) + ", as the layers of " +
+                           printable(layer.checkpoint),
+               .found = to_string(given)});
   const std::size_t H = layer.heads, P = layer.plain_width, R = layer.rotary_width,
                     Dv = layer.value_width, C = layer.latent_width;
   const std::size_t rows = M == 0 ? 0 : hidden.size() / M;

@@ -44,10 +44,9 @@ void LayerJob::require_tensor(const std::string& key, const std::string& full_na
   constexpr std::array<std::string_view, 4> kDTypes = {"F64", "F32", "F16", "BF16"};
   const std::optional<StoredTensor> stored = files_.stored(checkpoint_, full_name);
   if (!stored)
-    throw Error(ErrorKind::data,
-                Problem{.where = {checkpoint_},
-                        .message = "has no tensor '" + printable(full_name) + "', which '" + key +
-                                   "' of this model_type requires"});
+    fail_data({.where = {checkpoint_},
+               .message = "has no tensor '" + printable(full_name) + "', which '" + key +
+                          "' of this model_type requires"});
   if (std::find(kDTypes.begin(), kDTypes.end(), stored->dtype) == kDTypes.end())
     throw quantised_error(checkpoint_, full_name, stored->dtype, quantisation_);
 }

@@ -65,10 +65,9 @@ std::vector<std::int64_t> listed_layers(const Entry& entry, std::int64_t count) 
   if (word_of(entry.value) != nullptr) {
     constexpr std::int64_t kMaxLayers = 65536;
     if (count > kMaxLayers)
-      throw Error(ErrorKind::data,
-                  Problem{.where = where_of(entry),
-                          .expected = "at most " + std::to_string(kMaxLayers) + " layers",
-                          .found = std::to_string(count)});
+      fail_data({.where = where_of(entry),
+                 .expected = "at most " + std::to_string(kMaxLayers) + " layers",
+                 .found = std::to_string(count)});
     layers.resize(static_cast<std::size_t>(count));
     std::iota(layers.begin(), layers.end(), std::int64_t{0});
     return layers;
@@ -112,13 +111,12 @@ void LayerSeries::read_hidden(std::int64_t count) {
                                                    shape[0] == static_cast<std::size_t>(count) + 1);
   if (!has_layers) {
     const std::string layers = std::to_string(count);
-    throw Error(ErrorKind::data,
-                Problem{.where = where_of(hidden),
-                        .expected = "hidden states of all " +
-                                    counted(static_cast<std::size_t>(count), "layer") + ", (" +
-                                    layers + ", L, M) or (" + layers +
-                                    ", B, L, M), or a name with {layer} for one file per layer",
-                        .found = to_string(shape)});
+    fail_data({.where = where_of(hidden),
+               .expected = "hidden states of all " +
+                           counted(static_cast<std::size_t>(count), "layer") + ", (" + layers +
+                           ", L, M) or (" + layers +
+                           ", B, L, M), or a name with {layer} for one file per layer",
+               .found = to_string(shape)});
   }
   if (text != nullptr) return;
   hidden.value = Json{};

@@ -143,14 +143,12 @@ void require_projections(const Architecture& architecture, const LayerJob& layer
     }
     const std::string of_keys =
         widths.kv_heads == widths.heads ? "" : " and " + counted(widths.kv_heads, "key/value head");
-    throw Error(
-        ErrorKind::data,
-        Problem{.where = {layer.checkpoint(), each.name},
-                .expected = "shape " + to_string(required) + ", for " +
-                            counted(widths.heads, "head") + of_keys + " of width " +
-                            std::to_string(widths.head) + " (" +
-                            (layer.config().has("head_dim") ? "head_dim of " : "") + "config.json)",
-                .found = to_string(found)});
+    fail_data({.where = {layer.checkpoint(), each.name},
+               .expected = "shape " + to_string(required) + ", for " +
+                           counted(widths.heads, "head") + of_keys + " of width " +
+                           std::to_string(widths.head) + " (" +
+                           (layer.config().has("head_dim") ? "head_dim of " : "") + "config.json)",
+               .found = to_string(found)});
   }
 }
 

@@ -32,12 +32,10 @@ std::string folder_at(std::string path) {
     const std::filesystem::path file = path;
     const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
     if (file.filename() == "config.json") return folder;
-    throw Error(
-        ErrorKind::data,
-        Problem{.where = {path},
-                .expected = "the folder of a model",
-                .found = "a file",
-                .hint = is_there(folder + "/config.json") ? "give " + printable(folder) : ""});
+    fail_data({.where = {path},
+               .expected = "the folder of a model",
+               .found = "a file",
+               .hint = is_there(folder + "/config.json") ? "give " + printable(folder) : ""});
   }
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   return path;
@@ -86,8 +84,7 @@ class Model {
     const std::string path = folder_ + "/config.json";
     const Json& json = files.document(path);
     if (json.get<JsonObject>() == nullptr)
-      throw Error(ErrorKind::data,
-                  Problem{.where = {path}, .expected = "an object", .found = json.kind()});
+      fail_data({.where = {path}, .expected = "an object", .found = json.kind()});
     const Config whole(json, path);
     model_type_ = whole.text("model_type", "");
     quantisation_ = quantisation_in(json);
@@ -108,12 +105,10 @@ class Model {
       if (stack->stack == name) return *stack;
     std::vector<std::string> names;
     for (const Architecture* stack : stacks_) names.emplace_back(stack->stack);
-    throw Error(
-        ErrorKind::data,
-        Problem{.where = {config_->name()},
-                .message = stacks_.size() > 1 ? "the model has several stacks of layers"
-                                              : "the model has only one stack of layers",
-                .hint = stacks_.size() > 1 ? "give stack " + join_or(names) : "remove stack"});
+    fail_data({.where = {config_->name()},
+               .message = stacks_.size() > 1 ? "the model has several stacks of layers"
+                                             : "the model has only one stack of layers",
+               .hint = stacks_.size() > 1 ? "give stack " + join_or(names) : "remove stack"});
   }
 
   std::int64_t layers(const Architecture& stack) const { return config_->count(stack.layers_keys); }
@@ -121,12 +116,11 @@ class Model {
   /// Errors: data, if the stack has no such layer.
   void require_layer(const Architecture& stack, std::int64_t number) const {
     if (number < layers(stack)) return;
-    throw Error(ErrorKind::data,
-                Problem{.where = {config_->name()},
-                        .message = "the model has " +
-                                   counted(static_cast<std::size_t>(layers(stack)), "layer") +
-                                   ", from 0 to " + std::to_string(layers(stack) - 1) +
-                                   "; found layer " + std::to_string(number)});
+    fail_data({.where = {config_->name()},
+               .message = "the model has " +
+                          counted(static_cast<std::size_t>(layers(stack)), "layer") +
+                          ", from 0 to " + std::to_string(layers(stack) - 1) + "; found layer " +
+                          std::to_string(number)});
   }
 
   LayerJob layer(const Architecture& stack, std::int64_t number, bool with_norm) const {
@@ -150,29 +144,25 @@ class Model {
         if (files_.stored(checkpoint_, std::string(root) + base + packed))
           throw quantised_error(checkpoint_, std::string(root) + name,
                                 std::string("stored as ") + packed, quantisation_);
-    throw Error(
-        ErrorKind::data,
-        Problem{.where = {checkpoint_},
-                .message = "has no tensor '" + printable(std::string(stack.roots.front()) + name) +
-                           "', which model_type '" + printable(model_type_) + "' requires"});
+    fail_data({.where = {checkpoint_},
+               .message = "has no tensor '" + printable(std::string(stack.roots.front()) + name) +
+                          "', which model_type '" + printable(model_type_) + "' requires"});
   }
 
   [[noreturn]] void refuse_type(const std::string& path) const {
     if (model_type_.empty())
-      throw Error(ErrorKind::data, Problem{.where = {path},
-                                           .subject = "model_type",
-                                           .expected = "the name of an architecture",
-                                           .found = "none"});
-    throw Error(
-        ErrorKind::data,
-        Problem{.where = {path},
-                .subject = "model_type",
-                .message = "'" + printable(model_type_) + "' is not supported",
-                .hint = "write the job by hand: {\"embeddings\": \"HIDDEN\", \"weights_layout\": "
-                        "\"out-in\", \"W_Q\": \"" +
-                        printable(checkpoint_) +
-                        "#NAME\", \"W_K\": ..., \"W_V\": ..., \"W_O\": ..., \"heads\": ..., "
-                        "\"causal\": true}"});
+      fail_data({.where = {path},
+                 .subject = "model_type",
+                 .expected = "the name of an architecture",
+                 .found = "none"});
+    fail_data({.where = {path},
+               .subject = "model_type",
+               .message = "'" + printable(model_type_) + "' is not supported",
+               .hint = "write the job by hand: {\"embeddings\": \"HIDDEN\", \"weights_layout\": "
+                       "\"out-in\", \"W_Q\": \"" +
+                       printable(checkpoint_) +
+                       "#NAME\", \"W_K\": ..., \"W_V\": ..., \"W_O\": ..., \"heads\": ..., "
+                       "\"causal\": true}"});
   }
 
   std::string folder_;
@@ -229,9 +219,8 @@ void check_model_keys(const Document& document, const Entry& model) {
 
 Tensor read_hidden(const Entry& hidden, TensorFiles& files) {
   if (hidden.value.get<JsonObject>() != nullptr)
-    throw Error(ErrorKind::data, Problem{.where = where_of(hidden),
-                                         .expected = "numbers or a file",
-                                         .found = "a random tensor"});
+    fail_data(
+        {.where = where_of(hidden), .expected = "numbers or a file", .found = "a random tensor"});
   if (hidden.numbers) return *hidden.numbers;
   const auto text = hidden.value.get<std::string>();
   return within(hidden.origin, [&] {
@@ -262,12 +251,10 @@ bool may_have_layers(const HiddenStates& hidden, const Shape& shape) {
 void require_axes(const HiddenStates& hidden, const Shape& shape) {
   if (shape.size() == 2 || shape.size() == 3) return;
   const bool has_layers = shape.size() == 4 && may_have_layers(hidden, shape);
-  throw Error(
-      ErrorKind::data,
-      Problem{.where = {hidden.subject},
-              .expected = "hidden states (L, M) or (B, L, M)",
-              .found = to_string(shape),
-              .hint = has_layers ? "select one layer: '" + printable(hidden.of_layer) + "'" : ""});
+  fail_data({.where = {hidden.subject},
+             .expected = "hidden states (L, M) or (B, L, M)",
+             .found = to_string(shape),
+             .hint = has_layers ? "select one layer: '" + printable(hidden.of_layer) + "'" : ""});
 }
 
 /// Gives a key a tensor in memory. Its text says how it was computed.
@@ -346,11 +333,10 @@ void require_width(const HiddenStates& hidden, const Job& job) {
   const Shape& shape = at(job.tensors, Input::embeddings).shape();
   require_axes(hidden, shape);
   if (shape.back() == hidden.width) return;
-  throw Error(ErrorKind::data,
-              Problem{.where = {hidden.subject},
-                      .expected = "hidden states of width " + std::to_string(hidden.width) +
-                                  ", as the layers of " + printable(hidden.checkpoint),
-                      .found = to_string(shape)});
+  fail_data({.where = {hidden.subject},
+             .expected = "hidden states of width " + std::to_string(hidden.width) +
+                         ", as the layers of " + printable(hidden.checkpoint),
+             .found = to_string(shape)});
 }
 
 std::string warn_layers_as_batch(const HiddenStates& hidden, const Job& job) {

@@ -53,11 +53,10 @@ void limit_empty_tensors(const TensorMap& tensors) {
   for (const auto& [name, tensor] : tensors)
     for (const std::size_t length : tensor.shape())
       if (tensor.size() == 0 && length > kMaxLength)
-        throw Error(ErrorKind::data,
-                    Problem{.subject = name,
-                            .expected = "axis lengths of at most " + std::to_string(kMaxLength) +
-                                        " in a tensor without elements",
-                            .found = to_string(tensor.shape())});
+        fail_data({.subject = name,
+                   .expected = "axis lengths of at most " + std::to_string(kMaxLength) +
+                               " in a tensor without elements",
+                   .found = to_string(tensor.shape())});
 }
 
 DType compute_dtype(DType result) { return result == DType::f64 ? DType::f64 : DType::f32; }

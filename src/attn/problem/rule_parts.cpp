@@ -22,7 +22,7 @@ bool is_reserved(const std::string& name, const Language& language) {
 
 [[noreturn]] void refuse(const std::string& key, const std::string& expected,
                          const std::string& found) {
-  throw Error(ErrorKind::data, Problem{.subject = key, .expected = expected, .found = found});
+  fail_data({.subject = key, .expected = expected, .found = found});
 }
 
 /// Errors: data, for a name or a shape that a table cannot have.
@@ -147,7 +147,7 @@ Parts parts_of(const RuleKind& kind, const std::vector<std::string>& texts,
     if (error.kind() != ErrorKind::usage) throw;
     Problem problem = error.problems().front();
     problem.subject = kind.key;
-    throw Error(ErrorKind::data, std::move(problem));
+    fail_data(std::move(problem));
   }
   return parts;
 }
@@ -179,11 +179,10 @@ std::int64_t number_of(Name name, const Pair& pair, const Parts& rule) {
 void fail_at_pair(const RuleKind& kind, const Part& part, const std::string& message,
                   const Pair& pair) {
   const auto text = [](auto x) { return std::to_string(x); };
-  throw Error(ErrorKind::data, Problem{.subject = std::string(kind.key),
-                                       .message = message + " at character " + text(part.position) +
-                                                  " for b = " + text(pair.item) + ", h = " +
-                                                  text(pair.head) + ", q = " + text(pair.position) +
-                                                  ", k = " + text(pair.key_position)});
+  fail_data({.subject = std::string(kind.key),
+             .message = message + " at character " + text(part.position) +
+                        " for b = " + text(pair.item) + ", h = " + text(pair.head) +
+                        ", q = " + text(pair.position) + ", k = " + text(pair.key_position)});
 }
 
 }  // namespace attn::rule

@@ -60,7 +60,7 @@ void Mt19937::seed_to(std::size_t count) {
 }
 
 Mt19937::Mt19937(std::span<const std::uint32_t> key) : Mt19937(19650218u) {
-  if (key.empty()) throw Error(ErrorKind::data, "seed: expected at least one number, found none");
+  if (key.empty()) fail_data("seed: expected at least one number, found none");
   seed_to(kWords);
   // Both passes cycle through words 1 to 623; word 0 is a copy of the last one.
   std::size_t i = 1;
@@ -198,8 +198,7 @@ Tensor Generator::random_f32(const Shape& shape) {
 
 Tensor Generator::uniform(double low, double high, const Shape& shape) {
   if (high < low)
-    throw Error(ErrorKind::data, "bounds: expected low <= high, found [" + decimal(low) + ", " +
-                                     decimal(high) + ")");
+    fail_data("bounds: expected low <= high, found [" + decimal(low) + ", " + decimal(high) + ")");
   return uniform_doubles(bits_, low, high, shape);
 }
 

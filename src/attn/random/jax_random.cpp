@@ -36,10 +36,9 @@ ThreefryKey threefry(ThreefryKey key, std::uint32_t x, std::uint32_t y) {
 }
 
 [[noreturn]] void refuse_key(const std::string& steps) {
-  throw Error(ErrorKind::data,
-              Problem{.subject = "key",
-                      .expected = "steps such as split[1], split(3)[0] or fold_in(7)",
-                      .found = "'" + printable(steps) + "'"});
+  fail_data({.subject = "key",
+             .expected = "steps such as split[1], split(3)[0] or fold_in(7)",
+             .found = "'" + printable(steps) + "'"});
 }
 
 /// Reads the steps of a key from the left.
@@ -197,17 +196,16 @@ Word JaxRandom::bits(ThreefryKey key, std::size_t size, std::size_t index) const
 Tensor JaxRandom::uniform(ThreefryKey key, double minval, double maxval, DType dtype,
                           const Shape& shape) const {
   if (dtype != DType::f32 && dtype != DType::f64)
-    throw Error(ErrorKind::data, Problem{.subject = "dtype",
-                                         .expected = "float32 or float64",
-                                         .found = std::string(name_of(dtype))});
+    fail_data({.subject = "dtype",
+               .expected = "float32 or float64",
+               .found = std::string(name_of(dtype))});
   Tensor result(dtype, shape);
   const auto fill = [&]<class T>(std::span<T> values) {
     using Word = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
     const T low = static_cast<T>(minval), width = static_cast<T>(maxval) - low;
     if (!(width > 0) || !std::isfinite(width))
-      throw Error(ErrorKind::data,
-                  "bounds: expected minval < maxval and a finite difference, found [" +
-                      decimal(minval) + ", " + decimal(maxval) + ")");
+      fail_data("bounds: expected minval < maxval and a finite difference, found [" +
+                decimal(minval) + ", " + decimal(maxval) + ")");
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = std::max(low, std::fma(unit_of(bits<Word>(key, values.size(), i)), width, low));
   };
@@ -228,8 +226,7 @@ Tensor JaxRandom::normal(ThreefryKey key, const Shape& shape) const {
 Tensor JaxRandom::randint(ThreefryKey key, int128 minval, int128 maxval, DType dtype,
                           const Shape& shape) const {
   if (dtype == DType::boolean)
-    throw Error(ErrorKind::data,
-                Problem{.subject = "dtype", .expected = "an integer type", .found = "bool"});
+    fail_data({.subject = "dtype", .expected = "an integer type", .found = "bool"});
   checked_range(minval, maxval, dtype);
   Tensor result(dtype, shape);
   visit(dtype, [&]<class T>(Type<T>) {
@@ -251,7 +248,7 @@ Tensor JaxRandom::randint(ThreefryKey key, int128 minval, int128 maxval, DType d
 }
 
 Tensor JaxRandom::bernoulli(ThreefryKey key, double p, const Shape& shape) const {
-  if (!(p >= 0 && p <= 1)) throw Error(ErrorKind::data, "p: expected 0 to 1, found " + decimal(p));
+  if (!(p >= 0 && p <= 1)) fail_data("p: expected 0 to 1, found " + decimal(p));
   const Tensor uniforms = uniform(key, 0, 1, DType::f32, shape);
   Tensor result(DType::boolean, shape);
   const auto values = result.mutable_data<bool>();

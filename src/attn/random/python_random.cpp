@@ -25,7 +25,7 @@ Tensor filled(DType dtype, const Shape& shape, const Next& next) {
 }
 
 [[noreturn]] void refuse_empty() {
-  throw Error(ErrorKind::data, "expected at least one element to choose from, found none");
+  fail_data("expected at least one element to choose from, found none");
 }
 
 }  // namespace
@@ -82,11 +82,11 @@ std::uint64_t PythonRandom::below(std::uint64_t n) {
 Tensor PythonRandom::randrange(int128 start, int128 stop, const Shape& shape) {
   using Limits = std::numeric_limits<std::int64_t>;
   const std::string found = "found [" + decimal(start) + ", " + decimal(stop) + ")";
-  if (start >= stop) throw Error(ErrorKind::data, "range: expected start < stop, " + found);
+  if (start >= stop) fail_data("range: expected start < stop, " + found);
   if (start < Limits::min() || stop > int128{Limits::max()} + 1)
-    throw Error(ErrorKind::data, "range: expected 64-bit integers, " + found);
+    fail_data("range: expected 64-bit integers, " + found);
   if (stop - start > int128{std::numeric_limits<std::uint64_t>::max()})
-    throw Error(ErrorKind::data, "range: expected fewer than 2^64 integers, " + found);
+    fail_data("range: expected fewer than 2^64 integers, " + found);
   const auto size = static_cast<std::uint64_t>(stop - start);
   return filled<std::int64_t>(DType::i64, shape, [&] {
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(start) + below(size));
@@ -94,8 +94,7 @@ Tensor PythonRandom::randrange(int128 start, int128 stop, const Shape& shape) {
 }
 
 Tensor PythonRandom::getrandbits(std::int64_t k, const Shape& shape) {
-  if (k < 0 || k > 63)
-    throw Error(ErrorKind::data, "k: expected 0 to 63, found " + std::to_string(k));
+  if (k < 0 || k > 63) fail_data("k: expected 0 to 63, found " + std::to_string(k));
   return filled<std::int64_t>(DType::i64, shape,
                               [&] { return static_cast<std::int64_t>(bits(static_cast<int>(k))); });
 }
@@ -114,15 +113,14 @@ Tensor PythonRandom::choices(std::int64_t n, const std::optional<std::vector<dou
       return static_cast<std::int64_t>(bits_.next_double() * static_cast<double>(n));
     });
   if (weights->size() != last + 1)
-    throw Error(ErrorKind::data, "weights: expected " + std::to_string(n) + " numbers, found " +
-                                     std::to_string(weights->size()));
+    fail_data("weights: expected " + std::to_string(n) + " numbers, found " +
+              std::to_string(weights->size()));
   if (std::any_of(weights->begin(), weights->end(), [](double weight) { return weight < 0; }))
-    throw Error(ErrorKind::data, "weights: expected numbers that are not negative");
+    fail_data("weights: expected numbers that are not negative");
   std::vector<double> sums(weights->size());
   std::partial_sum(weights->begin(), weights->end(), sums.begin());
   if (!(sums.back() > 0) || std::isinf(sums.back()))
-    throw Error(ErrorKind::data,
-                "weights: expected a finite sum above 0, found " + decimal(sums.back()));
+    fail_data("weights: expected a finite sum above 0, found " + decimal(sums.back()));
   return filled<std::int64_t>(DType::i64, shape, [&] {
     const double at = bits_.next_double() * sums.back();
     return std::upper_bound(sums.begin(), sums.end() - 1, at) - sums.begin();
@@ -131,9 +129,8 @@ Tensor PythonRandom::choices(std::int64_t n, const std::optional<std::vector<dou
 
 Tensor PythonRandom::sample(std::int64_t n, std::int64_t k) {
   if (k < 0 || k > n)
-    throw Error(ErrorKind::data, "k: expected 0 to " +
-                                     std::to_string(std::max<std::int64_t>(n, 0)) + ", found " +
-                                     std::to_string(k));
+    fail_data("k: expected 0 to " + std::to_string(std::max<std::int64_t>(n, 0)) + ", found " +
+              std::to_string(k));
   Tensor result(DType::i64, {static_cast<std::size_t>(k)});
   const auto found = result.mutable_data<std::int64_t>();
   // Python takes from a list of all indices if that is smaller than a set of the drawn ones.

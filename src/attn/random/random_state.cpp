@@ -12,13 +12,12 @@
 namespace attn {
 
 std::uint64_t checked_range(int128 low, int128 high, DType dtype) {
-  const auto refuse = [](const std::string& text) { throw Error(ErrorKind::data, text); };
   const auto range = [](int128 from, int128 to) {
     return "[" + decimal(from) + ", " + decimal(to) + ")";
   };
   const std::string_view name = name_of(dtype);
   if (is_float(dtype))
-    refuse("dtype: expected an integer type or bool, found " + std::string(name));
+    fail_data("dtype: expected an integer type or bool, found " + std::string(name));
   int128 lowest = 0, highest = 0;
   visit(dtype, [&]<class T>(Type<T>) {
     if constexpr (std::is_integral_v<T>) {
@@ -26,16 +25,16 @@ std::uint64_t checked_range(int128 low, int128 high, DType dtype) {
       highest = std::numeric_limits<T>::max();
     }
   });
-  if (low >= high) refuse("bounds: expected low < high, found " + range(low, high));
+  if (low >= high) fail_data("bounds: expected low < high, found " + range(low, high));
   if (low < lowest || high > highest + 1)
-    refuse("bounds: " + std::string(name) + " holds " + range(lowest, highest + 1) + ", found " +
-           range(low, high));
+    fail_data("bounds: " + std::string(name) + " holds " + range(lowest, highest + 1) + ", found " +
+              range(low, high));
   return static_cast<std::uint64_t>(high - 1 - low);
 }
 
 void check_scale(double scale) {
   if (std::signbit(scale) && !std::isnan(scale))
-    throw Error(ErrorKind::data, "scale: expected a non-negative number, found " + decimal(scale));
+    fail_data("scale: expected a non-negative number, found " + decimal(scale));
 }
 
 RandomState::RandomState(std::uint32_t seed) : bits_(seed) {}

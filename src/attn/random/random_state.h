@@ -141,8 +141,8 @@ template <class Bits>
 Tensor uniform_doubles(Bits& bits, double low, double high, const Shape& shape) {
   const double width = high - low;
   if (!std::isfinite(width))
-    throw Error(ErrorKind::data, "bounds: expected high - low to be finite, found [" +
-                                     decimal(low) + ", " + decimal(high) + ")");
+    fail_data("bounds: expected high - low to be finite, found [" + decimal(low) + ", " +
+              decimal(high) + ")");
   Tensor result(DType::f64, shape);
   for (double& value : result.mutable_data<double>()) value = low + width * bits.next_double();
   return result;

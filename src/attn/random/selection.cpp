@@ -12,8 +12,7 @@ namespace attn {
 
 void require_rows(const Tensor& tensor) {
   if (tensor.rank() == 0)
-    throw Error(ErrorKind::data,
-                Problem{.expected = "an array of at least one axis", .found = "a number"});
+    fail_data({.expected = "an array of at least one axis", .found = "a number"});
 }
 
 namespace {
@@ -31,7 +30,7 @@ double compensated_sum(const std::vector<double>& values) {
 }
 
 void check_probabilities(const std::vector<double>& p, std::size_t n) {
-  const auto refuse = [](const std::string& text) { throw Error(ErrorKind::data, "p: " + text); };
+  const auto refuse = [](const std::string& text) { fail_data("p: " + text); };
   if (p.size() != n)
     refuse("expected " + std::to_string(n) + " probabilities, found " + std::to_string(p.size()));
   const double sum = compensated_sum(p);
@@ -46,24 +45,21 @@ void check_probabilities(const std::vector<double>& p, std::size_t n) {
 
 void check_choice(std::size_t n, std::size_t size, bool replace,
                   const std::optional<std::vector<double>>& p) {
-  if (n == 0 && size > 0)
-    throw Error(ErrorKind::data, "population: expected at least one element, found none");
+  if (n == 0 && size > 0) fail_data("population: expected at least one element, found none");
   if (p) check_probabilities(*p, n);
   if (replace) return;
   const auto drawable = !p ? n
                            : static_cast<std::size_t>(std::count_if(
                                  p->begin(), p->end(), [](double x) { return x > 0; }));
   if (size > drawable)
-    throw Error(ErrorKind::data, "population: cannot draw " + std::to_string(size) +
-                                     " elements without replacement from " +
-                                     std::to_string(drawable) +
-                                     (!p ? "" : " of non-zero probability"));
+    fail_data("population: cannot draw " + std::to_string(size) +
+              " elements without replacement from " + std::to_string(drawable) +
+              (!p ? "" : " of non-zero probability"));
 }
 
 std::int64_t one_axis_size(const Tensor& population) {
   if (population.rank() != 1)
-    throw Error(ErrorKind::data,
-                "population: expected one axis, found shape " + to_string(population.shape()));
+    fail_data("population: expected one axis, found shape " + to_string(population.shape()));
   return static_cast<std::int64_t>(population.size());
 }
 

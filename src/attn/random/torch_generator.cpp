@@ -17,13 +17,9 @@
 namespace attn {
 namespace {
 
-[[noreturn]] void refuse_draw(const std::string& text) { throw Error(ErrorKind::data, text); }
-
 void check_dtype(DType dtype, bool allowed, const char* expected) {
   if (!allowed)
-    throw Error(
-        ErrorKind::data,
-        Problem{.subject = "dtype", .expected = expected, .found = std::string(name_of(dtype))});
+    fail_data({.subject = "dtype", .expected = expected, .found = std::string(name_of(dtype))});
 }
 
 bool is_float_or_double(DType dtype) { return dtype == DType::f32 || dtype == DType::f64; }
@@ -117,8 +113,8 @@ void check_integers(int128 low, int128 high, DType dtype) {
                          : dtype == DType::f64 ? int128{1} << std::numeric_limits<double>::digits
                                                : std::numeric_limits<std::int64_t>::max();
   if (low < (is_float(dtype) ? -largest : -largest - 1) || high - 1 > largest)
-    refuse_draw("bounds: expected integers from " + decimal(-largest) + " to " + decimal(largest) +
-                ", found [" + decimal(low) + ", " + decimal(high) + ")");
+    fail_data("bounds: expected integers from " + decimal(-largest) + " to " + decimal(largest) +
+              ", found [" + decimal(low) + ", " + decimal(high) + ")");
 }
 
 }  // namespace
@@ -138,8 +134,8 @@ Tensor TorchGenerator::uniform(double low, double high, DType dtype, const Shape
   return filled_floats(dtype, shape, [&]<class T>(std::span<T> values) {
     const T from = static_cast<T>(low), to = static_cast<T>(high);
     if (!(from <= to) || !std::isfinite(to - from))
-      refuse_draw("bounds: expected low <= high and a finite difference, found [" + decimal(low) +
-                  ", " + decimal(high) + ")");
+      fail_data("bounds: expected low <= high and a finite difference, found [" + decimal(low) +
+                ", " + decimal(high) + ")");
     for (T& value : values) {
       value = std::fma(next_uniform<T>(), to - from, from);
       if (value == to) value = from;  // rounded up
@@ -174,7 +170,7 @@ void TorchGenerator::fill_normal(double mean, double std, std::span<T> values) {
 }
 
 Tensor TorchGenerator::normal(double mean, double std, DType dtype, const Shape& shape) {
-  if (!(std >= 0)) refuse_draw("std: expected a number >= 0, found " + decimal(std));
+  if (!(std >= 0)) fail_data("std: expected a number >= 0, found " + decimal(std));
   return filled_floats(dtype, shape,
                        [&]<class T>(std::span<T> values) { fill_normal(mean, std, values); });
 }
@@ -201,8 +197,8 @@ Tensor TorchGenerator::randint(int128 low, int128 high, DType dtype, const Shape
 
 Tensor TorchGenerator::randperm(std::int64_t n) {
   if (n < 0 || n >= kLongPermutation)
-    refuse_draw("n: expected 0 to " + std::to_string(kLongPermutation - 1) + ", found " +
-                std::to_string(n));
+    fail_data("n: expected 0 to " + std::to_string(kLongPermutation - 1) + ", found " +
+              std::to_string(n));
   Tensor result(DType::i64, {static_cast<std::size_t>(n)});
   const auto values = result.mutable_data<std::int64_t>();
   std::iota(values.begin(), values.end(), std::int64_t{0});
@@ -212,7 +208,7 @@ Tensor TorchGenerator::randperm(std::int64_t n) {
 }
 
 Tensor TorchGenerator::bernoulli(double p, DType dtype, const Shape& shape) {
-  if (!(p >= 0 && p <= 1)) refuse_draw("p: expected 0 to 1, found " + decimal(p));
+  if (!(p >= 0 && p <= 1)) fail_data("p: expected 0 to 1, found " + decimal(p));
   check_number_dtype(dtype);
   Tensor result(dtype, shape);
   visit(dtype, [&]<class T>(Type<T>) {
@@ -226,7 +222,7 @@ Tensor TorchGenerator::bernoulli(const Tensor& p) {
   return filled_floats(p.dtype(), p.shape(), [&]<class T>(std::span<T> values) {
     const std::span<const T> probabilities = p.data<T>();
     for (const T value : probabilities)
-      if (!(value >= 0 && value <= 1)) refuse_draw("p: expected 0 to 1, found " + decimal(value));
+      if (!(value >= 0 && value <= 1)) fail_data("p: expected 0 to 1, found " + decimal(value));
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = static_cast<T>(next_uniform<T>() < probabilities[i]);
   });
@@ -240,9 +236,7 @@ struct Fans {
 
 Fans fans(const Shape& shape) {
   if (shape.size() < 2)
-    throw Error(
-        ErrorKind::data,
-        Problem{.subject = "shape", .expected = "two axes or more", .found = to_string(shape)});
+    fail_data({.subject = "shape", .expected = "two axes or more", .found = to_string(shape)});
   double field = 1;
   for (std::size_t axis = 2; axis < shape.size(); ++axis) field *= static_cast<double>(shape[axis]);
   return {static_cast<double>(shape[1]) * field, static_cast<double>(shape[0]) * field};
@@ -256,10 +250,9 @@ double gain_of(const Kaiming& options) {
   if (name == "relu") return std::sqrt(2.0);
   if (name == "leaky_relu") return std::sqrt(2.0 / (1 + options.a * options.a));
   if (name == "selu") return 3.0 / 4;
-  throw Error(ErrorKind::data,
-              Problem{.subject = "nonlinearity",
-                      .expected = "linear, sigmoid, tanh, relu, leaky_relu or selu",
-                      .found = "'" + printable(name) + "'"});
+  fail_data({.subject = "nonlinearity",
+             .expected = "linear, sigmoid, tanh, relu, leaky_relu or selu",
+             .found = "'" + printable(name) + "'"});
 }
 
 double kaiming_deviation(const Kaiming& options, const Shape& shape) {

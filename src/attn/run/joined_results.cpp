@@ -42,10 +42,10 @@ void require_same_shapes(const Plan& plan, const Plan& first, const std::string&
     const auto described = [](const PlannedOutput& output) {
       return std::string(name_of(output.dtype)) + " " + to_string(output.shape);
     };
-    throw Error(ErrorKind::data, Problem{.subject = name_in(one),
-                                         .expected = described(other) + " as in " + first_name,
-                                         .found = described(one),
-                                         .hint = hint});
+    fail_data({.subject = name_in(one),
+               .expected = described(other) + " as in " + first_name,
+               .found = described(one),
+               .hint = hint});
   }
 }
 

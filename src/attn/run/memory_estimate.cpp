@@ -44,17 +44,15 @@ void MemoryEstimate::require(const std::string& job, std::size_t limit, const st
   if (contributions_.size() > 1 || contributions_[0].name != kTensors)
     for (const Contribution& part : contributions_)
       parts += (parts.empty() ? "" : ", ") + size_text(part.bytes) + " for " + part.name;
-  throw Error(
-      ErrorKind::data,
-      Problem{
-          .where = job.empty() ? std::vector<std::string>{} : std::vector{job},
-          .message = "needs " + exact_size(bytes_) + " of memory, more than the limit of " +
-                     exact_size(limit),
-          .hint = parts + (parts.empty() ? "" : "; ") +
-                  (spelling == Spelling::keys
-                       ? "max_memory raises the limit; outputs and rows reduce the memory"
-                       : "--max-memory raises the limit; --outputs and --rows reduce the memory") +
-                  (flags.empty() ? "" : ", as does omitting " + flags)});
+  fail_data(
+      {.where = job.empty() ? std::vector<std::string>{} : std::vector{job},
+       .message = "needs " + exact_size(bytes_) + " of memory, more than the limit of " +
+                  exact_size(limit),
+       .hint = parts + (parts.empty() ? "" : "; ") +
+               (spelling == Spelling::keys
+                    ? "max_memory raises the limit; outputs and rows reduce the memory"
+                    : "--max-memory raises the limit; --outputs and --rows reduce the memory") +
+               (flags.empty() ? "" : ", as does omitting " + flags)});
 }
 
 }  // namespace attn

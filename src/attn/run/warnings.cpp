@@ -201,7 +201,7 @@ std::string nan_warning(const Job& job, const Result& result, const std::vector<
     const std::string given = given_nan(job);
     const std::string line = std::string(name_of(output)) + ": " + found +
                              (given.empty() ? given_infinite(job, output) : given);
-    if (policy == NanPolicy::refuse) throw Error(ErrorKind::data, line);
+    if (policy == NanPolicy::refuse) fail_data(line);
     return line;
   }
   return "";

@@ -41,9 +41,8 @@ bool has_weight(std::span<const double> row) {
 void require_no_negative(std::span<const double> weights, std::size_t query) {
   for (const double w : weights)
     if (w < 0)
-      throw Error(ErrorKind::data,
-                  Problem{.message = "not attention weights: query " + std::to_string(query) +
-                                     " contains " + python_repr(w)});
+      fail_data("not attention weights: query " + std::to_string(query) + " contains " +
+                python_repr(w));
 }
 
 void HeadSums::add(const Numbers& numbers) {

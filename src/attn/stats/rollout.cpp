@@ -77,13 +77,11 @@ void add_residual(std::span<double> matrix, std::size_t L, double residual) {
 void Rollout::add_layer(const Tensor& weights) {
   const Shape& s = weights.shape();
   if (s[2] != s[3] || s[1] == 0)
-    throw Error(ErrorKind::data, Problem{.expected = "weights of self-attention, (..., L, L)",
-                                         .found = to_string(s)});
+    fail_data({.expected = "weights of self-attention, (..., L, L)", .found = to_string(s)});
   if (result_ && result_->shape() != Shape{s[0], s[2], s[3]})
-    throw Error(ErrorKind::data,
-                Problem{.expected = "as many batch items and tokens as in the first layer, " +
-                                    to_string(result_->shape()),
-                        .found = to_string(s)});
+    fail_data({.expected = "as many batch items and tokens as in the first layer, " +
+                           to_string(result_->shape()),
+               .found = to_string(s)});
   Tensor layer = fused_heads(weights, options_.heads);
   const std::size_t L = s[2];
   const auto matrices = layer.mutable_data<double>();

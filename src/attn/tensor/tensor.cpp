@@ -64,7 +64,7 @@ std::shared_ptr<const std::byte> allocate_zeroed(std::size_t count, std::size_t 
 
 // Not inline: there are 169 conversions.
 [[noreturn, gnu::cold, gnu::noinline]] void refuse_value(const std::string& value, DType dtype) {
-  throw Error(ErrorKind::data, value + " does not fit " + std::string(name_of(dtype)));
+  fail_data(value + " does not fit " + std::string(name_of(dtype)));
 }
 [[noreturn, gnu::cold, gnu::noinline]] void refuse_number(double value, DType dtype) {
   refuse_value(std::to_string(value), dtype);
@@ -118,8 +118,8 @@ std::string to_string(const Shape& shape) {
 
 void Shape::move_axes(std::size_t size) {
   if (size > kMaxAxes)
-    throw Error(ErrorKind::data, "shape has " + std::to_string(size) + " axes; at most " +
-                                     std::to_string(kMaxAxes) + " are supported");
+    fail_data("shape has " + std::to_string(size) + " axes; at most " + std::to_string(kMaxAxes) +
+              " are supported");
   if (size > kInline && size_ <= kInline) {
     allocated_ = std::make_unique<AllAxes>();
     std::copy_n(inline_.begin(), size_, allocated_->begin());
@@ -133,7 +133,7 @@ namespace {
 
 // Not inline: the functions that check shapes are called for each tensor.
 [[noreturn, gnu::cold, gnu::noinline]] void refuse_size(const Shape& shape) {
-  throw Error(ErrorKind::data, "shape " + to_string(shape) + " has more than 2^63 elements");
+  fail_data("shape " + to_string(shape) + " has more than 2^63 elements");
 }
 [[noreturn, gnu::cold, gnu::noinline]] void fail_reshape(const Shape& from, const Shape& to) {
   throw Error(ErrorKind::internal, "reshape " + to_string(from) + " to " + to_string(to));
