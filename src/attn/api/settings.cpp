@@ -31,10 +31,8 @@ void apply(const char* json, const std::vector<Setting>& settings) {
     const auto setting = std::find_if(settings.begin(), settings.end(),
                                       [&name = name](const auto& s) { return s.first == name; });
     if (setting == settings.end()) {
-      std::vector<std::string> names;
-      for (const Setting& known : settings) names.push_back(known.first);
       fail_usage("settings: unknown setting '" + printable(name) + "'" +
-                 did_you_mean(name, names, NameKind::other));
+                 did_you_mean(name, texts_of(settings, &Setting::first), NameKind::other));
     }
     const std::string expected = setting->second(value);
     if (!expected.empty())

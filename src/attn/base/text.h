@@ -30,6 +30,14 @@ std::string join(const Items& items, std::string_view separator) {
       items, separator, [](const auto& item) -> const auto& { return item; });
 }
 
+/// text(item) for each of the items; `text` may be a pointer to a member.
+template <std::ranges::input_range Items, class Text>
+std::vector<std::string> texts_of(const Items& items, Text text) {
+  std::vector<std::string> texts;
+  for (const auto& item : items) texts.emplace_back(std::invoke(text, item));
+  return texts;
+}
+
 /// The lines of a text, without "\n" and "\r\n".
 std::vector<std::string> split_lines(std::string_view text);
 

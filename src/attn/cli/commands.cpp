@@ -1,5 +1,6 @@
 #include "attn/cli/commands.h"
 
+#include "attn/base/text.h"
 #include "attn/cli/all_commands.h"
 #include "attn/cli/batch.h"
 #include "attn/cli/compare.h"
@@ -81,11 +82,7 @@ const CommandEntry* find_command(const std::string& name) {
   return nullptr;
 }
 
-std::vector<std::string> command_names() {
-  std::vector<std::string> names;
-  for (const CommandEntry& entry : kCommands) names.emplace_back(entry.name);
-  return names;
-}
+std::vector<std::string> command_names() { return texts_of(kCommands, &CommandEntry::name); }
 
 std::vector<std::string> help_names() {
   std::vector<std::string> names = command_names();

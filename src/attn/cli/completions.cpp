@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "attn/base/text.h"
 #include "attn/cli/all_commands.h"
 #include "attn/cli/commands.h"
 #include "attn/cli/terminal.h"
@@ -76,9 +77,7 @@ std::vector<CompletedCommand> completed_commands() {
 }
 
 std::vector<std::string> names_of(const std::vector<CompletedCommand::Word>& words) {
-  std::vector<std::string> names;
-  for (const CompletedCommand::Word& word : words) names.push_back(word.name);
-  return names;
+  return texts_of(words, &CompletedCommand::Word::name);
 }
 
 bool takes_file(const Option& option) {

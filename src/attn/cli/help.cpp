@@ -75,11 +75,7 @@ const Topic* find_topic(const std::string& name) {
   return nullptr;
 }
 
-std::vector<std::string> topic_names() {
-  std::vector<std::string> names;
-  for (const Topic& topic : topics()) names.push_back(topic.name);
-  return names;
-}
+std::vector<std::string> topic_names() { return texts_of(topics(), &Topic::name); }
 
 namespace {
 

@@ -268,9 +268,7 @@ std::vector<Option> in_group(std::string_view group, std::vector<Option> options
 }
 
 std::vector<std::string> names_of(const std::vector<Option>& options) {
-  std::vector<std::string> names;
-  for (const Option& option : options) names.push_back(option.name());
-  return names;
+  return texts_of(options, &Option::name);
 }
 
 }  // namespace attn

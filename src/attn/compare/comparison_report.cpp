@@ -125,12 +125,6 @@ Json search_json(const Diagnosis& diagnosis) {
                          {"of_heads", count(diagnosis.sample.all_heads)}}};
 }
 
-std::vector<std::string> texts_of(const std::vector<Hint>& hints) {
-  std::vector<std::string> texts;
-  for (const Hint& hint : hints) texts.push_back(hint.text);
-  return texts;
-}
-
 Json pair_json(const TensorPair& pair) {
   const Comparison& found = pair.found;
   const std::string& name = pair.compared.name;
@@ -140,7 +134,7 @@ Json pair_json(const TensorPair& pair) {
                        {"atol", Json{pair.compared.tolerance.atol}},
                        {"a", side(pair.compared.a)},
                        {"b", side(pair.compared.b)},
-                       {"hints", strings(texts_of(pair.hints))}};
+                       {"hints", strings(texts_of(pair.hints, &Hint::text))}};
   if (!pair.gates.empty()) object.emplace_back("gates", gates_json(pair.gates));
   if (!found.same_shape) return Json{std::move(object)};
   if (pair.diagnosis) {

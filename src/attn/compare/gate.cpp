@@ -282,10 +282,8 @@ GateOutcome evaluate(const Gate& gate, const Measured& result, const Measured* b
 void require_selected(const std::vector<Gate>& gates, const std::vector<GatedTensor>& tensors) {
   for (const Gate& gate : gates) {
     if (!gate.is_selective || std::any_of(tensors.begin(), tensors.end(), gate.selects)) continue;
-    std::vector<std::string> names;
-    for (const GatedTensor& tensor : tensors) names.push_back(tensor.name);
     fail_usage(place_of(gate.text) + ": the regular expression matches none of " +
-               "the compared tensors: " + list_names(names));
+               "the compared tensors: " + list_names(texts_of(tensors, &GatedTensor::name)));
   }
 }
 

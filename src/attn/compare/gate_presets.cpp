@@ -94,11 +94,7 @@ const std::vector<Preset>& all_presets() {
 
 }  // namespace
 
-std::vector<std::string> preset_names() {
-  std::vector<std::string> names;
-  for (const Preset& preset : all_presets()) names.emplace_back(preset.name);
-  return names;
-}
+std::vector<std::string> preset_names() { return texts_of(all_presets(), &Preset::name); }
 
 std::vector<Gate> preset_gates(const std::string& name) {
   const auto& presets = all_presets();

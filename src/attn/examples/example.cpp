@@ -119,11 +119,7 @@ std::vector<JsonNode> JsonNode::elements() const {
   return nodes;
 }
 
-std::vector<std::string> JsonNode::texts() const {
-  std::vector<std::string> texts;
-  for (const JsonNode& element : elements()) texts.push_back(element.text());
-  return texts;
-}
+std::vector<std::string> JsonNode::texts() const { return texts_of(elements(), &JsonNode::text); }
 
 const std::string& JsonNode::text() const {
   if (const auto text = json_->get<std::string>()) return *text;

@@ -197,10 +197,9 @@ const SafetensorsKind& kind_named(const Json& json, const std::string& name) {
   if (word == nullptr) fail_at({name}, "dtype: expected a string, found " + json.kind());
   for (const SafetensorsKind& kind : kKinds)
     if (*word == kind.name) return kind;
-  std::vector<std::string> known;
-  for (const SafetensorsKind& kind : kKinds) known.emplace_back(kind.name);
   fail_at({name},
-          "unknown dtype '" + printable(*word) + "'" + did_you_mean(*word, known, NameKind::other));
+          "unknown dtype '" + printable(*word) + "'" +
+              did_you_mean(*word, texts_of(kKinds, &SafetensorsKind::name), NameKind::other));
 }
 
 /// A list of integers from 0 to 2^63 - 1.
@@ -353,9 +352,7 @@ std::vector<std::string> SafetensorsHeader::names_near(std::string_view name) co
   const auto name_of = [&](std::size_t i) { return entries[i].name; };
   if (entries.size() > kMostSearched)
     return names_around(by_name.begin(), first_from(name), by_name.end(), name_of);
-  std::vector<std::string> names;
-  for (const SafetensorsEntry& entry : entries) names.push_back(entry.name);
-  return names;
+  return texts_of(entries, &SafetensorsEntry::name);
 }
 
 SafetensorsHeader parse_safetensors_header(const FileBytes& file, MemoryCharge& charge) {

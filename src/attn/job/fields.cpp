@@ -777,12 +777,6 @@ std::vector<std::pair<std::string, std::string>> refused_generators() {
   return refused;
 }
 
-std::vector<std::string> convention_names() {
-  std::vector<std::string> names;
-  for (const Convention& convention : conventions()) names.emplace_back(convention.name);
-  return names;
-}
-
 /// A layer of a model (model/model_job.h), which replaces these keys by others.
 std::vector<Field> model_fields() {
   const KeyRequirement model = needs({"model"});
@@ -841,7 +835,7 @@ std::vector<Field> document_fields() {
        .placeholder = "NAME",
        .help = "defaults of a library ('attn conventions')",
        .is_common = true,
-       .words = convention_names(),
+       .words = texts_of(conventions(), &Convention::name),
        .requirements = {when({"torch-mha"}, needs(Fact::heads_of_embeddings))}},
       {.key = "seed",
        .type = FieldType::seed,

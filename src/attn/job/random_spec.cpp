@@ -21,9 +21,7 @@ const RandomMethod* find_method(std::string_view generator, const std::string& n
 }
 
 std::vector<std::string> method_names(std::string_view generator) {
-  std::vector<std::string> names;
-  for (const RandomMethod& method : methods_of(generator)) names.push_back(method.name);
-  return names;
+  return texts_of(methods_of(generator), &RandomMethod::name);
 }
 
 /// The generator of a method that is written as in Python: torch of "torch.nn.init" and of methods

@@ -103,12 +103,12 @@ class Model {
   const Architecture& stack(const std::string& name) const {
     for (const Architecture* stack : stacks_)
       if (stack->stack == name) return *stack;
-    std::vector<std::string> names;
-    for (const Architecture* stack : stacks_) names.emplace_back(stack->stack);
     fail_data({.where = {config_->name()},
                .message = stacks_.size() > 1 ? "the model has several stacks of layers"
                                              : "the model has only one stack of layers",
-               .hint = stacks_.size() > 1 ? "give stack " + join_or(names) : "remove stack"});
+               .hint = stacks_.size() > 1
+                           ? "give stack " + join_or(texts_of(stacks_, &Architecture::stack))
+                           : "remove stack"});
   }
 
   std::int64_t layers(const Architecture& stack) const { return config_->count(stack.layers_keys); }

@@ -1,13 +1,11 @@
 #include "attn/problem/input_table.h"
 
+#include "attn/base/text.h"
+
 namespace attn {
 
 const std::vector<std::string>& input_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (const InputRow& row : kInputs) all.emplace_back(row.name);
-    return all;
-  }();
+  static const std::vector<std::string> names = texts_of(kInputs, &InputRow::name);
   return names;
 }
 

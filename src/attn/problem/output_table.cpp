@@ -20,11 +20,7 @@ std::string_view missing_for(Output output, const AttentionArguments& given) {
   return !source || has_other || contains(given.tensors, *source) ? "" : name_of(*source);
 }
 
-std::vector<std::string> output_names() {
-  std::vector<std::string> names;
-  for (const OutputRow& row : kOutputs) names.emplace_back(row.name);
-  return names;
-}
+std::vector<std::string> output_names() { return texts_of(kOutputs, &OutputRow::name); }
 
 void add_problem(ProblemList& problems, std::string message) {
   problems.add({.subject = "outputs", .message = std::move(message)});

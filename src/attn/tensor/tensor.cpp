@@ -338,10 +338,6 @@ std::vector<std::string> TensorMap::names_near(std::string_view name) const {
                       [](const auto& entry) { return entry.first; });
 }
 
-std::vector<std::string> TensorMap::names() const {
-  std::vector<std::string> names;
-  for (const Entry& entry : entries_) names.push_back(entry.first);
-  return names;
-}
+std::vector<std::string> TensorMap::names() const { return texts_of(entries_, &Entry::first); }
 
 }  // namespace attn
