@@ -65,9 +65,9 @@ TEST_CASE("one float makes the whole matrix float") {
   CHECK(std::isnan(floats("nan,1")[0]));
   CHECK(std::isnan(floats("1,NaN")[1]));
   CHECK(floats("1e-999,-1e-999,5e-324") == Floats{0, -0.0, 5e-324});
-  const Floats zeros = floats("0,-0,-0.0,1.5");  // as numpy.loadtxt
+  const Floats zeros = floats("0,-0,-00,-0.0,1.5");  // as numpy.loadtxt
   CHECK(!std::signbit(zeros[0]));
-  CHECK((std::signbit(zeros[1]) && std::signbit(zeros[2])));
+  CHECK((std::signbit(zeros[1]) && std::signbit(zeros[2]) && std::signbit(zeros[3])));
   CHECK(floats("1.0,9007199254740993") == Floats{1, 9007199254740992});
 }
 

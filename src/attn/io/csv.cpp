@@ -291,7 +291,8 @@ class CsvReader {
       if (!number) fail_cell(line, i, overflow);
       census_.count(*number);
       // An integer has no such sign, but a float next to it makes all numbers floats.
-      if (line.cells[i].text == "-0") {
+      if (const std::string_view text = line.cells[i].text;
+          text[0] == '-' && text.find_first_not_of("-0") == std::string_view::npos) {
         charge_.grow(negative_zeros_);
         negative_zeros_.push_back(numbers_.size());
       }
