@@ -45,16 +45,24 @@ class Matcher {
   }
 
   /// For each of `count` parts, the other part of the job with its elements; nullopt if one has
-  /// none, or if all have their own. with(place, part) is the place in another part.
+  /// none, if all have their own, or if the search takes too long.
   std::optional<std::vector<std::size_t>> matched(std::size_t axis, std::size_t count) const {
+    constexpr std::size_t kMostTried = 200'000;
     std::vector<std::size_t> sources;
     bool moved = false;
+    std::size_t tried = 0;
     for (std::size_t part = 0; part < count; ++part) {
       std::optional<std::size_t> source;
-      for (std::size_t k = 0; k < count && !source; ++k) {
-        const std::size_t other = (part + k) % count;  // its own first
-        if (is_part(axis, part, other)) source = other;
+      const auto try_part = [&](std::size_t other) {
+        if (!source && ++tried <= kMostTried && is_part(axis, part, other)) source = other;
+      };
+      try_part(part);
+      if (!sources.empty()) {  // as in results that are shifted or reversed
+        try_part((sources.back() + 1) % count);
+        try_part((sources.back() + count - 1) % count);
       }
+      for (std::size_t k = 1; k < count && !source && tried <= kMostTried; ++k)
+        try_part((part + k) % count);
       if (!source) return std::nullopt;
       moved |= *source != part;
       sources.push_back(*source);
@@ -110,14 +118,16 @@ class Matcher {
     ++total.finite, total.squares += (a - b) * (a - b);
   }
 
+  /// Whether a part of axis 0 or 1 has the elements of another part of the job.
   bool is_part(std::size_t axis, std::size_t part, std::size_t other) const {
     Fit total;
-    for (std::size_t b = 0; b < view_.B; ++b)
-      for (std::size_t h = 0; h < view_.H; ++h)
+    const bool is_item = axis == 0;
+    const std::size_t items = is_item ? part + 1 : view_.B, heads = is_item ? view_.H : part + 1;
+    for (std::size_t b = is_item ? part : 0; b < items; ++b)
+      for (std::size_t h = is_item ? 0 : part; h < heads; ++h)
         for (const std::size_t r : rows_) {
           for (std::size_t c = 0; c < view_.C; ++c) {
             const Place place = {b, h, r, c};
-            if (place[axis] != part) continue;
             Place from = place;
             from[axis] = other;
             add(place, from, 1, total);
