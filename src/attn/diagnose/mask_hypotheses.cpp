@@ -22,7 +22,13 @@ Found with_window(Variant& variant, const Inputs& in, Window window, const std::
   return flag("--window " + window_text(window) + more, window_text(in.options.window));
 }
 
-/// A query at position p sees key j if seen(p, j), instead of causality and windows.
+/// Keys [from, to), and the first keys among those before `to`. They may be outside of those that
+/// exist.
+struct SeenKeys {
+  std::int64_t from, to, first = 0;
+};
+
+/// A query at position p sees the keys seen(p), instead of causality and windows.
 template <class Seen>
 Found with_seen_keys(Variant& variant, const Inputs& in, const std::string& claim,
                      const std::string& job, const Seen& seen) {
@@ -36,9 +42,16 @@ Found with_seen_keys(Variant& variant, const Inputs& in, const std::string& clai
   if (queries > kMostElements / keys) return Claim{claim, job, false, true};
   const bool shown = in.options.mask_polarity == MaskPolarity::attend;
   Tensor mask(DType::boolean, {1, 1, in.L, in.P + in.N});
-  bool* out = mask.mutable_data<bool>().data();
-  for (std::int64_t i = 0; i < queries; ++i)
-    for (std::int64_t j = 0; j < keys; ++j) *out++ = seen(i + *offset, j) == shown;
+  const std::span<bool> all = mask.mutable_data<bool>();
+  std::fill(all.begin(), all.end(), !shown);
+  for (std::int64_t i = 0; i < queries; ++i) {
+    const SeenKeys of_query = seen(i + *offset);
+    const auto to = std::clamp<std::int64_t>(of_query.to, 0, keys),
+               from = std::clamp<std::int64_t>(of_query.from, 0, to);
+    const auto row = all.begin() + i * keys;
+    std::fill(row + from, row + to, shown);
+    std::fill(row, row + std::min(of_query.first, to), shown);
+  }
   variant.set(Input::mask, mask);
   variant.options.causal = false;
   variant.options.window = {};
@@ -56,10 +69,9 @@ Found strict_causality(Variant& variant, const Inputs& in) {
   const std::string meaning = "no query sees the key at its own position";
   const Window given = in.options.window;
   if (is_causal(in) && has_bias_of_positions(variant))
-    if (const Found seen =
-            with_seen_keys(variant, in, meaning, "", [&](std::int64_t i, std::int64_t j) {
-              return j < i && (given.left < 0 || i - j <= given.left);
-            }))
+    if (const Found seen = with_seen_keys(variant, in, meaning, "", [&](std::int64_t position) {
+          return SeenKeys{given.left < 0 ? 0 : position - given.left, position};
+        }))
       return seen;
   const std::optional<std::int64_t> now = common_offset(in);
   if (!in.options.causal || !now || given.left == 0) return std::nullopt;
@@ -72,34 +84,50 @@ Found strict_causality(Variant& variant, const Inputs& in) {
               in_words(*now) + " and " + window_text(given));
 }
 
+constexpr std::int64_t kLeastBlock = 16;  ///< of keys
+
 /// The causal mask hides only keys of the last `size` that end at a multiple of it, or at the end.
 VariantChange last_keys_only(std::int64_t size) {
   return [size](Variant& variant, const Inputs& in) -> Found {
     const auto keys = static_cast<std::int64_t>(in.P + in.N);
     if (!is_causal(in) || in.options.window.left >= 0 || keys <= size) return std::nullopt;
     const std::int64_t before = (keys - 1) / size * size;
-    if (size > 16 && before == (keys - 1) / (size / 2) * (size / 2))
+    if (size > kLeastBlock && before == (keys - 1) / (size / 2) * (size / 2))
       return std::nullopt;  // the same as for half the size
     return with_seen_keys(
         variant, in,
         "the causal mask applied in the last block of " + in_words(size) + " keys only", "",
-        [&](std::int64_t position, std::int64_t j) { return j < before || j <= position; });
+        [&](std::int64_t position) {
+          return SeenKeys{0, std::max(before, position + 1)};
+        });
   };
 }
 
 /// Each query sees the keys before its block of `size`, and all of this block or none.
 VariantChange causal_by_blocks(std::int64_t size, bool sees_own) {
   return [=](Variant& variant, const Inputs& in) -> Found {
-    const auto keys = static_cast<std::int64_t>(in.P + in.N);
+    const auto keys = static_cast<std::int64_t>(in.P + in.N),
+               queries = static_cast<std::int64_t>(in.L);
     const std::int64_t left = in.options.window.left;
-    if (!is_causal(in) || keys <= size) return std::nullopt;
+    const auto offset = common_offset(in);
+    if (!is_causal(in) || !offset) return std::nullopt;
+    const auto end = [&](std::int64_t position, std::int64_t of_size) {
+      const std::int64_t in_block = (position % of_size + of_size) % of_size;
+      return std::clamp<std::int64_t>(position - in_block + (sees_own ? of_size : 0), 0, keys);
+    };
+    // If all queries have one end, the causal mask or the last keys are missing as a whole.
+    bool has_one_end = true, is_that_of_half = size > kLeastBlock;
+    for (std::int64_t p = *offset; p < *offset + queries; ++p) {
+      has_one_end &= end(p, size) == end(*offset, size);
+      is_that_of_half &= end(p, size) == end(p, size / 2);
+    }
+    if (has_one_end || is_that_of_half) return std::nullopt;
     return with_seen_keys(
         variant, in,
         sees_own ? "the causal mask not applied in blocks of " + in_words(size) + " on the diagonal"
                  : "blocks of " + in_words(size) + " keys on the diagonal missing",
-        "", [&](std::int64_t position, std::int64_t j) {
-          const std::int64_t block = position / size * size;
-          return j < (sees_own ? block + size : block) && (left < 0 || j + left >= position);
+        "", [&](std::int64_t position) {
+          return SeenKeys{left < 0 ? 0 : position - left, end(position, size)};
         });
   };
 }
@@ -157,13 +185,15 @@ bool hides_by_mask_alone(const Variant& variant, const Inputs& in) {
 /// As many queries as keys see each key and those after it, or only the latter.
 Found inverted_causality(Variant& variant, const Inputs& in, bool with_own) {
   const auto offset = common_offset(in);
-  if (!is_causal(in) || !offset || in.P + in.N < 2) return std::nullopt;
+  const auto keys = static_cast<std::int64_t>(in.P + in.N);
+  if (!is_causal(in) || !offset || keys < 2) return std::nullopt;
   const std::string claim =
       with_own ? "the causal mask inverted: each query sees its own key and later ones"
                : "the causal mask inverted: each query sees later keys only";
   if (!with_own && has_bias_of_positions(variant))
-    if (const Found seen = with_seen_keys(variant, in, claim, "",
-                                          [](std::int64_t i, std::int64_t j) { return j > i; }))
+    if (const Found seen = with_seen_keys(variant, in, claim, "", [&](std::int64_t position) {
+          return SeenKeys{position + 1, keys};
+        }))
       return seen;
   variant.options.causal = false;
   variant.options.window = {0, -1};
@@ -261,17 +291,18 @@ Found with_first_keys(Variant& variant, const Inputs& in, std::int64_t count) {
   return with_seen_keys(variant, in,
                         "the first " + (count == 1 ? "key" : in_words(count) + " keys") +
                             " visible beside the window (attention sinks)",
-                        "--window " + window_text(window),
-                        [&](std::int64_t position, std::int64_t j) {
-                          return j <= position && (j < count || j + window.left >= position);
+                        "--window " + window_text(window), [&](std::int64_t position) {
+                          return SeenKeys{position - window.left, position + 1, count};
                         });
 }
 
 Found with_prefix(Variant& variant, const Inputs& in, std::int64_t count) {
   if (in.options.window.left >= 0 || !is_causal(in) || count < 2) return std::nullopt;
-  return with_seen_keys(
-      variant, in, "the first " + in_words(count) + " keys visible to all queries (a prefix)", "",
-      [&](std::int64_t position, std::int64_t j) { return j < count || j <= position; });
+  return with_seen_keys(variant, in,
+                        "the first " + in_words(count) + " keys visible to all queries (a prefix)",
+                        "", [&](std::int64_t position) {
+                          return SeenKeys{0, std::max(count, position + 1)};
+                        });
 }
 
 Found with_hidden_scores(Variant& variant, const Inputs& in, RowChange change, double number) {
@@ -352,18 +383,6 @@ Hypotheses causal_hypotheses() {
        }},
       {"causal.inverted", kAttention, change_by(inverted_causality, false)},
       {"causal.inverted_with_own", kAttention, change_by(inverted_causality, true)},
-      {"causal.to_end_of_block_16", kAttention, causal_by_blocks(16, true)},
-      {"causal.to_end_of_block_32", kAttention, causal_by_blocks(32, true)},
-      {"causal.to_end_of_block_64", kAttention, causal_by_blocks(64, true)},
-      {"causal.to_end_of_block_128", kAttention, causal_by_blocks(128, true)},
-      {"causal.without_own_block_16", kAttention, causal_by_blocks(16, false)},
-      {"causal.without_own_block_32", kAttention, causal_by_blocks(32, false)},
-      {"causal.without_own_block_64", kAttention, causal_by_blocks(64, false)},
-      {"causal.without_own_block_128", kAttention, causal_by_blocks(128, false)},
-      {"causal.last_16_keys_only", kAttention, last_keys_only(16)},
-      {"causal.last_32_keys_only", kAttention, last_keys_only(32)},
-      {"causal.last_64_keys_only", kAttention, last_keys_only(64)},
-      {"causal.last_128_keys_only", kAttention, last_keys_only(128)},
       {"causal.prefix", kAttention,
        [](Variant& p, const Inputs& in) -> Found {
          // Of half of the keys; compare --diagnose tests the prefix that the result suggests.
@@ -458,7 +477,7 @@ Hypotheses causal_hypotheses() {
 }
 
 Hypotheses mask_hypotheses() {
-  return {
+  Hypotheses all = {
       {"mask.inverted", kAttention,
        [](Variant& p, const Inputs& in) -> Found {
          if (!is_boolean(p, Input::mask) && !is_boolean(p, Input::key_mask)) return std::nullopt;
@@ -544,6 +563,14 @@ Hypotheses mask_hypotheses() {
       {"mask.empty_rows_nan", kAttention, with_empty_rows(EmptyRows::nan)},
       {"mask.empty_rows_zero", kAttention, with_empty_rows(EmptyRows::zero)},
   };
+  for (const std::int64_t size : {kLeastBlock, 2 * kLeastBlock, 4 * kLeastBlock, 8 * kLeastBlock}) {
+    const std::string number = in_words(size);
+    all.push_back({"causal.to_end_of_block_" + number, kAttention, causal_by_blocks(size, true)});
+    all.push_back(
+        {"causal.without_own_block_" + number, kAttention, causal_by_blocks(size, false)});
+    all.push_back({"causal.last_" + number + "_keys_only", kAttention, last_keys_only(size)});
+  }
+  return all;
 }
 
 }  // namespace attn
