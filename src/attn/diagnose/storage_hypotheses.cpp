@@ -80,7 +80,10 @@ Found with_scale_twice(Variant& variant, const Inputs&, Input input) {
 
 Found with_inverse_scale(Variant& variant, const Inputs&, Input input) {
   const auto change = [](RowFactors& factors) {
-    for (double& factor : factors.factors) factor = 1 / factor;
+    const double global = factors.global;  // a part of each factor, and applied as before
+    const auto is_zero = [](double factor) { return factor == 0; };
+    if (std::any_of(factors.factors.begin(), factors.factors.end(), is_zero)) return false;
+    for (double& factor : factors.factors) factor = global * global / factor;
     return true;
   };
   if (!change_factors(variant, input, change)) return std::nullopt;
