@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <variant>
 
@@ -17,6 +18,8 @@ namespace {
 /// Errors of rounding: nearly the largest of rows / the median, if most rows have an element
 /// outside of the bound, and if few have.
 constexpr double kMostUneven = 12, kMostUnevenOfFew = 6;
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 /// Whether each row is that of a query or key, and not a sum over all of them, as in the
 /// gradients of parameters.
@@ -42,9 +45,12 @@ bool is_like_rounding(const ComparedSample& sample) {
     const std::size_t columns = std::max<std::size_t>(1, part.result.shape().back());
     for (std::size_t row = 0; row < a.size(); row += columns) {
       double of_error = 0, of_row = 0;
-      for (std::size_t i = row; i < row + columns; ++i)
+      for (std::size_t i = row; i < row + columns; ++i) {
         if (std::isfinite(a[i]) && std::isfinite(b[i]))
           of_error += (a[i] - b[i]) * (a[i] - b[i]), of_row += b[i] * b[i];
+        else if (!is_within(a[i], b[i], 0))
+          return false;
+      }
       if (of_row > 0) shares.push_back(std::sqrt(of_error / of_row));
     }
   }
@@ -107,16 +113,18 @@ void test_rounded_scores(Search& search) {
   const Variant& job = sample.base();
   if (sample.evidence().precision == nullptr || search.is_over() ||
       !may_change_rows(RowChange::none, job, sample.in()) || job.options.score != Score::dot ||
-      job.options.softcap != 0 || job.has(Input::head_scale) ||
+      job.options.softcap != 0 || job.options.o_scale != 1 || job.has(Input::head_scale) ||
       (sample.output() != Output::context && sample.output() != Output::head_context))
     return;
   struct Stored {
     DType dtype;
-    bool is_scaled_twice;  ///< rounded before and after the scale
+    bool before_scale, after_scale;  ///< where they are rounded
     Fit fit = {};
   };
-  std::vector<Stored> all = {
-      {DType::bf16, false}, {DType::bf16, true}, {DType::f16, false}, {DType::f16, true}};
+  std::vector<Stored> all;
+  for (const DType dtype : {DType::bf16, DType::f16})
+    for (const auto& [before, after] : {std::pair{true, false}, {true, true}, {false, true}})
+      all.push_back({dtype, before, after});
   for (ComparedPart& part : sample.parts()) {
     const auto of = [&](Output output) {
       return evaluate(job, output, part.queries, nullptr).values;
@@ -125,12 +133,15 @@ void test_rounded_scores(Search& search) {
                  masked = of(Output::masked_scores);
     for (Stored& stored : all) {
       const auto rounded = [&](const Tensor& x) { return cast(cast(x, stored.dtype), DType::f64); };
-      Tensor scores = rounded(products);
+      Tensor scores = stored.before_scale ? rounded(products) : products;
       for (double& x : scores.mutable_data<double>()) x *= sample.in().scale.factor();
-      if (stored.is_scaled_twice) scores = rounded(scores);
+      if (stored.after_scale) scores = rounded(scores);
       std::size_t i = 0;
-      for (double& x : scores.mutable_data<double>())
-        x += masked.data<double>()[i] - scaled.data<double>()[i], ++i;
+      for (double& x : scores.mutable_data<double>()) {
+        const double with_mask = masked.data<double>()[i];
+        x = with_mask == kMinusInfinity ? kMinusInfinity : x + (with_mask - scaled.data<double>()[i]);
+        ++i;
+      }
       const Tensor context = context_with({.is_normalised = true}, scores, job);
       if (context.shape() != part.result.shape()) return;
       stored.fit.add(sample.fit_of(part, context, part.bounds_or_null()));
@@ -147,7 +158,9 @@ void test_rounded_scores(Search& search) {
     return;
   search.found().arithmetic = std::string("scores in ") +
                               (best->dtype == DType::bf16 ? "bf16" : "f16") +
-                              (best->is_scaled_twice ? ", rounded before and after the scale" : "");
+                              (!best->after_scale   ? ""
+                               : best->before_scale ? ", rounded before and after the scale"
+                                                    : ", rounded after the scale");
   search.found().is_recomputed = true;
 }
 
