@@ -148,7 +148,7 @@ std::vector<std::string> diagnosis_lines(const Diagnosis& diagnosis) {
           "JOB -o inputs.npz");
     else if (is_of_few)
       lines.push_back("with only " + counted(diagnosis.wrong, "wrong element") +
-                      ", other mistakes may agree, too");
+                      ", other mistakes may also agree");
   } else if (!diagnosis.arithmetic.empty()) {
     lines.push_back((diagnosis.is_recomputed
                          ? "arithmetic, not meaning: the errors are those of "
@@ -161,7 +161,8 @@ std::vector<std::string> diagnosis_lines(const Diagnosis& diagnosis) {
                     " hypotheses and " + std::to_string(diagnosis.pairs) + " pairs tested" +
                     sample);
   }
-  const bool is_said = is_of_few && diagnosis.untested == std::vector<std::string>{"pairs"};
+  const bool is_said = is_of_few && diagnosis.findings.size() == 1 &&
+                       diagnosis.untested == std::vector<std::string>{"pairs"};
   if (!diagnosis.untested.empty() && diagnosis.tested > 0 && !is_blank && !is_said)
     lines.push_back("not tested " + diagnosis.why_untested + ": " + join(diagnosis.untested, ", "));
   for (const std::string& line : diagnosis.pattern)

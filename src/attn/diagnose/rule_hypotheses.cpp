@@ -174,8 +174,9 @@ VariantChange with_similar_rule(std::size_t number) {
 VariantChange with_number(std::int64_t Options::*option, const std::string& name,
                           std::int64_t step) {
   return [=](Variant& variant, const Inputs& in) -> Found {
-    const std::int64_t given = in.options.*option, now = step == 0 ? 0 : given + step;
+    const std::int64_t given = in.options.*option;
     if (given == 0 || (step == 0 && given == 1) || !may_change(given, step)) return std::nullopt;
+    const std::int64_t now = step == 0 ? 0 : given + step;
     variant.options.*option = now;
     if (now == 0) return flag("without " + name, in_words(given));
     return flag(name + " " + in_words(now), in_words(given));

@@ -213,9 +213,13 @@ void Search::name_the_best() {
   const auto outside = [](const Candidate& c) { return static_cast<double>(c.fit.outside); };
   const auto rms = [](const Candidate& c) { return c.fit.rms(); };
   const double fewest = least(outside), smallest = least(rms);
-  for (const Candidate* candidate : fitting)
-    if (outside(*candidate) <= 3 * fewest && rms(*candidate) <= 2 * smallest)
-      found_.findings.push_back(finding_of(candidate->hypothesis->full_id(), *candidate));
+  for (const Candidate* candidate : fitting) {
+    if (outside(*candidate) > 3 * fewest || rms(*candidate) > 2 * smallest) continue;
+    Finding finding = finding_of(candidate->hypothesis->full_id(), *candidate);
+    const auto says_the_same = [&](const Finding& other) { return other.kernel == finding.kernel; };
+    if (std::none_of(found_.findings.begin(), found_.findings.end(), says_the_same))
+      found_.findings.push_back(std::move(finding));
+  }
   if (found_.findings.empty())
     found_.findings.push_back(finding_of(fitting.front()->hypothesis->full_id(), *fitting.front()));
   std::stable_sort(

@@ -58,7 +58,9 @@ void add_not_rescaled(Hypotheses& all) {
         all.push_back({"softmax." + std::string(kind.id) + "_not_rescaled_" +
                            (starts_at_sink ? "from_sink_" : "") + in_words(block),
                        kAttention, [=](Variant& variant, const Inputs& in) -> Found {
-                         if (in.S <= block || (starts_at_sink && !variant.has(Input::sinks)))
+                         // One block of keys comes after the sink; a larger one is the same.
+                         if (starts_at_sink ? !variant.has(Input::sinks) || 2 * in.S <= block
+                                            : in.S <= block)
                            return std::nullopt;
                          variant.block = block, variant.starts_at_sink = starts_at_sink;
                          return with_row_change(
