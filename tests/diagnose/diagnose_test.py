@@ -130,7 +130,7 @@ def test_few_wrong_elements_may_have_other_causes(tmp_path):
     tensors, options = plain_job(H=1, L=3, D=1), {"softcap": 2.}
     lines = lines_of(tmp_path, tensors, options, forward(tensors, options, "f32", "softcap dropped")[0])
     assert lines[1:3] == ["  agrees with the job without --softcap (the job has --softcap 2.0)",
-                          "  with only 3 wrong elements, other mistakes may agree, too"]
+                          "  with only 3 wrong elements, other mistakes may also agree"]
     assert not any("not tested" in line for line in lines)
 
 
@@ -166,6 +166,84 @@ def test_window_with_another_right_side(tmp_path, window, name):
     wrong = weights / weights.sum(-1, keepdims=True) @ tensors["V"]
     report, _ = diagnosed(tmp_path, tensors, {"window": [12, 5]}, "f32", wrong)
     assert [finding["id"] for finding in report["diagnosis"]] == [f"window.{name}"]
+
+
+def softmax_where(visible, scores):
+    weights = np.where(visible, np.exp(scores), 0)
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def test_a_claim_is_printed_once(tmp_path):
+    """The symmetric window is also that with one more key on the right."""
+    tensors = plain_job(L=64)
+    distance = np.arange(64)[:, None] - np.arange(64)
+    wrong = softmax_where(abs(distance) <= 12, tensors["Q"] @ tensors["K"].swapaxes(-1, -2) / 4) @ tensors["V"]
+    lines = lines_of(tmp_path, tensors, {"window": [12, 11]}, wrong)
+    assert [line for line in lines if "agrees" in line] == ["  agrees with --window 12,12 (the job has 12,11)"]
+
+
+@pytest.mark.parametrize("keys, missing, claim", [
+    (100, 4, "the keys after the last multiple of 8 missing (4 keys)"), (96, 16, "the last page of 16 keys missing")])
+def test_blocks_on_the_diagonal_are_not_those_of_one_query(tmp_path, keys, missing, claim):
+    tensors = plain_job(L=1, S=keys)
+    scores = tensors["Q"] @ tensors["K"].swapaxes(-1, -2) / 4
+    wrong = softmax_where(np.arange(keys) < keys - missing, scores) @ tensors["V"]
+    lines = lines_of(tmp_path, tensors, {"causal": True, "alignment": "bottom-right"}, wrong)
+    assert [line for line in lines if "agrees" in line] == [f"  agrees with {claim}"]
+
+
+def test_blocks_on_the_diagonal_before_the_first_key(tmp_path):
+    """With more queries than keys, positions start below 0."""
+    tensors = plain_job(L=64, S=40)
+    position = np.arange(64)[:, None] - 24
+    visible = np.arange(40) < np.floor_divide(position, 16) * 16 + 16
+    with np.errstate(invalid="ignore"):
+        wrong = softmax_where(visible, tensors["Q"] @ tensors["K"].swapaxes(-1, -2) / 4) @ tensors["V"]
+    report, _ = diagnosed(tmp_path, tensors, {"causal": True, "alignment": "bottom-right"}, "f32", np.nan_to_num(wrong))
+    assert [finding["id"] for finding in report["diagnosis"]] == ["causal.to_end_of_block_16"]
+
+
+@pytest.mark.parametrize("block", [16, 128])
+def test_online_softmax_from_the_sink_in_one_block(tmp_path, block):
+    """The sink comes before the only block of keys."""
+    tensors = plain_job(L=12, S=block - 4) | {"sinks": np.full(2, .5, np.float32)}
+    scores = tensors["Q"] @ tensors["K"].swapaxes(-1, -2) / 4
+    maximum = np.maximum(scores.max(-1, keepdims=True), .5)
+    weights = np.exp(scores - maximum)
+    wrong = weights / (weights.sum(-1, keepdims=True) + 1) @ tensors["V"]  # 1: exp(sink - sink), not rescaled
+    report, code = diagnosed(tmp_path, tensors, {}, "f32", wrong)
+    assert code == 1
+    assert f"softmax.sums_not_rescaled_from_sink_{block}" in [finding["id"] for finding in report["diagnosis"]]
+
+
+@pytest.mark.parametrize("other", [np.nan, np.inf])
+def test_nan_and_infinities_are_not_arithmetic(tmp_path, other):
+    tensors = plain_job(B=2, H=4, L=256, D=32)
+    right, _ = forward(tensors, {}, "f32")
+    rng = np.random.default_rng(1)
+    wrong = right.astype(np.float16).astype(np.float64)
+    wrong.reshape(-1)[rng.choice(wrong.size, 100, replace=False)] *= 1 + 3e-3
+    wrong.reshape(-1)[:8] = other
+    report, code = diagnosed(tmp_path, tensors, {}, "f16", wrong)
+    assert code == 1 and report["arithmetic"] is None
+
+
+def test_scores_in_16_bits_after_the_scale(tmp_path):
+    """The scale is a part of the product, and is not a power of 2."""
+    store = ROUND["bf16"]
+    tensors = {name: store(3 * x) for name, x in plain_job(B=2, H=4, L=96, D=96).items()}
+    scores = store(tensors["Q"] @ tensors["K"].swapaxes(-1, -2) / 96 ** .5)
+    wrong = softmax_where(True, scores - scores.max(-1, keepdims=True)) @ tensors["V"]
+    report, code = diagnosed(tmp_path, tensors, {}, "f32", wrong)
+    assert code == 1 and report["arithmetic"] == "scores in bf16, rounded after the scale"
+
+
+@pytest.mark.parametrize("key", ["chunk", "sink_tokens"])
+def test_numbers_of_keys_at_the_limit(tmp_path, key):
+    tensors = plain_job(L=8)
+    options = {"causal": True, key: 2 ** 63 - 1} | ({"window": [3, 0]} if key == "sink_tokens" else {})
+    _, code = diagnosed(tmp_path, tensors, options, "f32", tensors["V"])
+    assert code == 1
 
 
 @pytest.mark.parametrize("empty", ["zero", "nan", "uniform"])
@@ -249,9 +327,9 @@ def test_a_right_kernel_has_no_diagnosis(tmp_path, dtype):
         assert code == 0 and "diagnosis" not in report
 
 
-def plain_job(L=128, H=2, D=16, B=1, seed=5):
+def plain_job(L=128, H=2, D=16, B=1, seed=5, S=None):
     r = np.random.default_rng(seed)
-    return {name: r.normal(size=(B, H, L, D)).astype("f4") for name in "QKV"}
+    return {name: r.normal(size=(B, H, L if name == "Q" else S or L, D)).astype("f4") for name in "QKV"}
 
 
 def lines_of(folder, tensors, options, wrong, *flags):

@@ -112,12 +112,14 @@ def test_zero_point(tmp_path):
     assert "agrees with the job without --v-zero-point" in text, text
 
 
-@pytest.mark.parametrize("factor, claim", [(1, "the job without --k-global-scale"), (0.09, "k_global_scale applied twice")])
-def test_global_scale(tmp_path, factor, claim):
+@pytest.mark.parametrize("power, factor, claim", [
+    (1, 1, "the job without --k-global-scale"), (1, 0.09, "k_global_scale applied twice"),
+    (-1, 0.3, "division by k_scale instead of multiplication")])
+def test_global_scale(tmp_path, power, factor, claim):
     rng = np.random.default_rng(3)
     Q, codes, V = rng.standard_normal((L, D)), rng.integers(0, 256, (S, D // 2)).astype("u1"), rng.standard_normal((S, D))
     scale = rng.integers(0x28, 0x40, (S, 2)).astype("u1")
-    scores = Q @ (e2m1(codes) * e4m3(scale).repeat(16, axis=1) * factor).T / np.sqrt(D)
+    scores = Q @ (e2m1(codes) * e4m3(scale).repeat(16, axis=1) ** power * factor).T / np.sqrt(D)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     np.save(tmp_path / "mine.npy", weights / weights.sum(-1, keepdims=True) @ V)
     np.savez(tmp_path / "j.npz", Q=Q, K=codes, V=V, k_scale=scale)
