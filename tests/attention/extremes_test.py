@@ -177,6 +177,10 @@ class TestFloat16Overflow:
         stderr, _ = run_job(tmp_path, job, *flags, *heads, "--outputs", outputs)
         assert f"masked_scores: {overflowed} of {L * S} values overflowed float16" in stderr
 
+    def test_all_outputs_that_overflow_are_named(self, tmp_path):
+        stderr, _ = run_job(tmp_path, self.job(70, 600), "--outputs", "scores,weights,masked_scores")
+        assert "scores: 38863 of 42000 values, masked_scores: " in stderr and stderr.count("overflowed") == 1
+
     @pytest.mark.parametrize("flags", [["--outputs", "weights"],
                                        ["--compute", "f32", "--outputs", "scores"]], ids=" ".join)
     @pytest.mark.parametrize("L, S", [(3, 3), (70, 600)])

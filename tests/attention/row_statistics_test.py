@@ -128,13 +128,32 @@ def test_95_percent_of_long_rows(tmp_path, seed):
     np.testing.assert_array_equal(out["keys_95"], (sums < 0.949999).sum(1) + 1)
 
 
-@pytest.mark.parametrize("dtype, tolerance", [(np.float32, 2e-5), (np.float16, 5e-3)])
+@pytest.mark.parametrize("dtype", [np.float16, "bfloat16"])
+@pytest.mark.parametrize("count, keys", [(1003, 953), (70000, 66500)])
+def test_counts_of_16_bit_inputs_are_float32(tmp_path, dtype, count, keys):
+    """float16 has 11 bits and ends at 65504, bfloat16 has 8."""
+    job = {"Q": np.zeros((1, 1)), "K": np.zeros((count, 1))}
+    np.savez(tmp_path / "f.npz", **{name: x.astype("f2") for name, x in job.items()})
+    path = "f.npz"
+    if dtype == "bfloat16":
+        path = "b.safetensors"
+        assert attn("convert", "f.npz", "--dtype", "bf16", "-o", path, cwd=tmp_path).returncode == 0
+    result = attn("run", path, "--outputs", "keys_95,effective_keys,distance", "-o", "o.npz", "--causal=bottom-right",
+                  cwd=tmp_path)
+    assert result.returncode == 0 and result.stderr == b""
+    with np.load(tmp_path / "o.npz") as out:
+        assert all(out[name].dtype == np.float32 for name in ("keys_95", "effective_keys", "distance"))
+        assert out["keys_95"] == keys
+        np.testing.assert_allclose([out["effective_keys"][0], out["distance"][0]], [count, (count - 1) / 2], rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("name", [name for name in STATISTICS if name != "keys_95"])
-def test_the_paths_agree(tmp_path, name, dtype, tolerance):
+def test_the_paths_agree(tmp_path, name, dtype):
     fused, reference = (run(tmp_path, {"path": path, "causal": True}, dtype, [name])[name]
                         for path in ["auto", "reference"])
-    assert fused.dtype == dtype
-    np.testing.assert_allclose(fused, reference, rtol=tolerance, atol=tolerance)
+    assert fused.dtype == np.float32
+    np.testing.assert_allclose(fused, reference, rtol=2e-5, atol=2e-5)
 
 
 def test_a_plan_of_statistics_has_no_score_matrix(tmp_path):

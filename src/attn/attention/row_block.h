@@ -44,9 +44,11 @@ using RowConsumers = std::map<Output, RowConsumer>;
 
 /// The dtype of a floating-point output: in.result, except that logsumexp keeps the precision of
 /// the computation, as in FlashAttention and PyTorch, because 16 bits are too few for merging
-/// results; so does delta.
+/// results. So do delta and the statistics of rows, such as numbers of keys.
 inline DType float_dtype_of(Output output, const Inputs& in) {
-  return output == Output::logsumexp || output == Output::delta ? in.compute : in.result;
+  const bool is_precise =
+      output == Output::logsumexp || output == Output::delta || row_of(output).reduces;
+  return is_precise ? in.compute : in.result;
 }
 
 /// Number of finite elements of each output that became infinite; the largest float16 is 65504.

@@ -219,15 +219,17 @@ bool all_zero_or_one(const Tensor& tensor) {
 
 std::string warn_overflow(const Inputs& in, const Result& result,
                           const std::vector<Request>& outputs) {
+  std::vector<std::string> texts;
   for (const Request& request : outputs) {
     const Output* output = std::get_if<Output>(&request);
     const auto overflow = output ? result.overflows.find(*output) : result.overflows.end();
     if (overflow == result.overflows.end()) continue;
-    return std::string(name_of(request)) + ": " + std::to_string(overflow->second) + " of " +
-           std::to_string(element_count(shape_of(request, result))) + " values overflowed " +
-           std::string(name_of(in.result)) + " and became inf; compute f32 avoids this";
+    texts.push_back(std::string(name_of(request)) + ": " + std::to_string(overflow->second) +
+                    " of " + std::to_string(element_count(shape_of(request, result))) + " values");
   }
-  return "";
+  if (texts.empty()) return "";
+  return join(texts, ", ") + " overflowed " + std::string(name_of(in.result)) +
+         " and became inf; compute f32 avoids this";
 }
 
 std::string warn_float_mask(const Job& job) {
