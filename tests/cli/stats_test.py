@@ -492,3 +492,29 @@ def test_similarity_refuses_options_without_effect(tmp_path, flags, message):
     np.save(tmp_path / "w.npy", np.full((2, 2, 2), 0.5))
     np.save(tmp_path / "ids.npy", np.array([1, 2]))
     assert_error(attn("stats", "w.npy", "--similarity", *flags, cwd=tmp_path), 2, message)
+
+
+def test_statistics_that_not_all_files_have_are_left_out_with_a_warning(tmp_path):
+    np.savez(tmp_path / "rows.npz", weight_sum=np.ones((2, 4)), entropy=np.ones((2, 4)))
+    np.save(tmp_path / "w.npy", np.full((2, 4, 4), .25))
+    result = attn("stats", "rows.npz", "w.npy", "--by", "all", cwd=tmp_path)
+    assert result.returncode == 0 and result.stdout.split(b"\n")[0].split() == [b"head", b"queries", b"entropy"]
+    assert b"not in all files and therefore left out: effective_keys, keys_95, distance" in result.stderr
+    assert b"left out" not in attn("stats", "rows.npz", "rows.npz", "--by", "all", cwd=tmp_path).stderr
+
+
+def test_statistics_of_tokens_beside_weights_need_token_ids(tmp_path):
+    w = np.full((3, 3), 1 / 3)
+    np.savez(tmp_path / "r.npz", weights=w, weight_sum=w.sum(1), induction_weight=w[0])
+    result = attn("stats", "r.npz", cwd=tmp_path)
+    assert b"induction_weight" not in result.stdout
+    assert b"warning: r.npz: induction_weight: left out, because the file has weights, but no token_ids" in result.stderr
+    np.save(tmp_path / "ids.npy", np.arange(3))
+    assert b"warning" not in attn("stats", "r.npz", "--token-ids", "ids.npy", cwd=tmp_path).stderr.replace(b"positions", b"")
+
+
+def test_divergence_of_heads_beside_sinks(tmp_path):
+    """Rows are divided by their sums: two heads that share no key have log 2."""
+    np.save(tmp_path / "w.npy", np.array([[[.1, 0], [0, .2]], [[0, .7], [.4, 0]]]))
+    lines = attn("stats", "w.npy", "--similarity", "--format", "ndjson", cwd=tmp_path).stdout.splitlines()
+    assert abs(json.loads(lines[0])["divergence"] - np.log(2)) < 1e-12

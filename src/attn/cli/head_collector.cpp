@@ -86,12 +86,14 @@ void HeadCollector::add_tensors(const ResultFile& result, bool is_named) {
   if (const Tensor* own = tensors.find(ids_name); own != nullptr && !ids)
     ids = checked_ids(*own, ids_name);
   const std::string weights(name_of(Output::weights));
-  if (tensors.contains(weights))
+  if (tensors.contains(weights)) {
+    if (!ids) warn_of_unused_statistics(tensors);
     within(weights, [&] { add_weights(result, weights, ids); });
-  else if (contains(tensors, Output::weight_sum))
+  } else if (contains(tensors, Output::weight_sum)) {
     add_row_statistics(result);
-  else
+  } else {
     add_all(result, is_named ? tensors.names() : weights_in(tensors), ids);
+  }
 }
 
 /// Each of several tensors may be a layer.
@@ -152,7 +154,7 @@ void HeadCollector::add_weights(const ResultFile& result, const std::string& nam
           ids->data<std::int64_t>().data() + (ids->rank() == 2 ? tokens.item * keys : 0);
     Group& group = groups[key_of(name, axes, i)];
     group.sums.add(sums_of_weights(matrices.at(i), tokens));
-    group.known &= statistics_with(positions.has_value(), ids.has_value());
+    group.restrict_to(statistics_with(positions.has_value(), ids.has_value()));
   }
 }
 
@@ -188,17 +190,26 @@ void HeadCollector::add_row_statistics(const ResultFile& result) {
       rows[k] = cast(*given, DType::f64);
     }
   const std::size_t L = weight_sums.shape().back();
+  StatisticSet known;
+  for (std::size_t k = 0; k < rows.size(); ++k) known.set(k, rows[k].has_value());
   for (std::size_t i = 0; i < axes.count(); ++i) {
     Group& group = groups[key_of("", axes, i)];
+    group.restrict_to(known);
     for (std::size_t query = 0; query < L; ++query) {
       HeadSums::Numbers numbers{};
       for (std::size_t k = 0; k < rows.size(); ++k)
         if (rows[k]) numbers[k] = rows[k]->data<double>()[i * L + query];
       group.sums.add(numbers);
     }
-    for (std::size_t k = 0; k < rows.size(); ++k)
-      if (!rows[k]) group.known.reset(k);
   }
+}
+
+/// Statistics of tokens cannot be computed from weights without token ids.
+void HeadCollector::warn_of_unused_statistics(const TensorMap& tensors) {
+  for (const RowStatistic& statistic : kRowStatistics)
+    if (row_of(statistic.output).source == Input::token_ids && contains(tensors, statistic.output))
+      note("warning: " + label_of(file_, std::string(name_of(statistic.output))) +
+           ": left out, because the file has weights, but no token_ids (see --token-ids)");
 }
 
 }  // namespace attn

@@ -28,10 +28,12 @@ struct HeadKey {
   }
 };
 
-/// The statistics of a line, and which are known.
+/// The statistics of a line, and which are known for all of its heads, and for some.
 struct Group {
   HeadSums sums;
-  StatisticSet known = StatisticSet().set();
+  StatisticSet known = StatisticSet().set(), known_of_some;
+
+  void restrict_to(const StatisticSet& set) { known &= set, known_of_some |= set; }
 };
 using Groups = std::map<HeadKey, Group>;
 using Similarities = std::map<HeadKey, HeadSimilarity>;  ///< by name and layer
@@ -62,6 +64,7 @@ class HeadCollector {
                    std::optional<std::int64_t> layer = std::nullopt);
   void add_similarity(const Tensor& weights, const std::string& name, const HeadAxes& axes);
   void add_row_statistics(const ResultFile& result);
+  void warn_of_unused_statistics(const TensorMap& tensors);
 
   const Grouping by_;
   const bool similarity_;

@@ -168,6 +168,18 @@ std::vector<Line> lines_of(const Similarities& similarities, const std::string& 
   return lines;
 }
 
+/// A line for the heads of several files has the statistics that all of them have.
+void warn_of_partly_known(const Groups& groups) {
+  StatisticSet left_out;
+  for (const auto& [key, group] : groups) left_out |= group.known_of_some & ~group.known;
+  std::vector<std::string_view> names;
+  for (std::size_t k = 0; k < kRowStatistics.size(); ++k)
+    if (left_out.test(k) && kRowStatistics[k].summary != Summary::none)
+      names.push_back(name_of(kRowStatistics[k].output));
+  if (!names.empty())
+    note("warning: not in all files and therefore left out: " + join(names, ", "));
+}
+
 /// Prints the statistics of all files that can be read, then reports the others. The first error
 /// sets the exit code.
 int print_statistics(const StatsArgs& args) {
@@ -186,6 +198,7 @@ int print_statistics(const StatsArgs& args) {
     const std::vector<Line> lines =
         args.similarity ? lines_of(collected.similarities, file) : lines_of(collected.groups, file);
     if (!lines.empty()) write_lines(out, table.text_of(lines)), has_lines = true;
+    warn_of_partly_known(collected.groups);
     if (args.similarity && lines.empty())
       note("warning: " + (file.empty() ? "" : printable(file) + ": ") +
            "no layer has two heads to compare");

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,12 +21,15 @@ std::span<const double> row_of_matrix(const Tensor& matrix, std::size_t row) {
 /// w log(w / m), 0 for w = 0.
 double divergence_term(double w, double m) { return w == 0 ? 0 : w * std::log(w / m); }
 
-/// The Jensen-Shannon divergence of two rows of weights.
+/// The Jensen-Shannon divergence of two rows of weights, divided by their sums, which are less than
+/// 1 beside sinks.
 double jensen_shannon(std::span<const double> p, std::span<const double> q) {
+  const double of_p = std::accumulate(p.begin(), p.end(), 0.0),
+               of_q = std::accumulate(q.begin(), q.end(), 0.0);
   double sum = 0;
   for (std::size_t j = 0; j < p.size(); ++j) {
-    const double m = (p[j] + q[j]) / 2;
-    sum += divergence_term(p[j], m) + divergence_term(q[j], m);
+    const double a = p[j] / of_p, b = q[j] / of_q, m = (a + b) / 2;
+    sum += divergence_term(a, m) + divergence_term(b, m);
   }
   return sum / 2;
 }

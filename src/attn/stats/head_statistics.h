@@ -65,8 +65,8 @@ class HeadSimilarity {
   void add(const Tensor& weights);
   /// The cosine similarity of the weights as vectors over all queries and keys. NaN if one is 0.
   double cosine(std::size_t a, std::size_t b) const;
-  /// The mean Jensen-Shannon divergence, in nats, over the queries with weights in both heads. NaN
-  /// if there are none.
+  /// The mean Jensen-Shannon divergence of the weights, divided by their sums, in nats, over the
+  /// queries with weights in both heads. NaN if there are none.
   double divergence(std::size_t a, std::size_t b) const;
 
  private:
