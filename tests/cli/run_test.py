@@ -280,6 +280,14 @@ class TestResult:
         run("-o", "weights=w.npy", "-o", "context=c.csv")
         assert_close(np.load(tmp_path / "w.npy"), expected["weights"])
 
+    def test_of_outputs_without_a_file_is_refused(self, tmp_path):
+        np.save(tmp_path / "q.npy", np.eye(2))
+        job = ["run", "--q", "q.npy", "--k", "q.npy", "--outputs", "weights,scores", "-o", "weights=w.npy"]
+        assert_error(attn(*job, cwd=tmp_path), 2, "--outputs: 'scores' is not written; add -o scores=FILE")
+        assert not (tmp_path / "w.npy").exists()
+        for more in (["-o", "scores=s.npy"], ["-o", "all.npz"], ["-o", "-"], ["--view=weights.png"]):
+            assert attn(*job, *more, "--force", cwd=tmp_path).returncode == 0
+
     def test_leaves_no_temporary_file(self, run, tmp_path):
         run("-o", "r.json", "-o", "all/")
         assert [name for name in os.listdir(tmp_path) if name.startswith(".")] == []

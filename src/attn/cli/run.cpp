@@ -276,15 +276,22 @@ bool has_text(const Destination& destination, const std::string& format) {
          (destination.shown && format == "ndjson");
 }
 
-std::vector<Request> outputs_of(const Job& job, const Destination& destination) {
+std::vector<Request> outputs_of(const Job& job, const Destination& destination, bool has_views) {
   std::vector<Request> outputs = job.outputs;
-  const bool only_named = !names_in(destination.targets).empty();
-  if (job.document.find("outputs") == nullptr && !destination.on_stdout && only_named)
-    outputs.clear();
+  const bool only_named = !names_in(destination.targets).empty() && !destination.on_stdout;
+  const Entry* const list = job.document.find("outputs");
   std::vector<std::string> names;
   for (const OutputTarget& target : destination.targets)
     if (!target.name.empty()) names.push_back(target.name);
-  append_missing(outputs, outputs_named(names, job));
+  const std::vector<Request> named = outputs_named(names, job);
+  if (only_named && list != nullptr && list->from_flag && !has_views)
+    for (const Request& output : outputs)
+      if (std::find(named.begin(), named.end(), output) == named.end()) {
+        const std::string name(name_of(output));
+        fail_usage("--outputs: '" + name + "' is not written; add -o " + name + "=FILE");
+      }
+  if (only_named && list == nullptr) outputs.clear();
+  append_missing(outputs, named);
   return outputs;
 }
 
@@ -373,7 +380,7 @@ int run_job(const RunArgs& args) {
   shown.text.settings = print_settings_of(job.document);
   drawn.choice.decimals = precision_of(shown.text);
   if (destination.shown) print_options_of(shown.text);  // refuses flags without effect
-  const std::vector<Request> outputs = outputs_of(job, destination);
+  const std::vector<Request> outputs = outputs_of(job, destination, !args.views.empty());
   const std::vector<std::string> names = names_of(outputs);
   RunViews views(drawn, drawn_output(job), output_paths(destination.targets, names),
                  policy_of(args));

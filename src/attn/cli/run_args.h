@@ -45,8 +45,9 @@ void set_threads_of(const RunArgs& args);
 /// is neither.
 Document document_of(const RunArgs& args, TensorFiles& files);
 
-/// The outputs to write. -o NAME=FILE replaces the default outputs of a job and adds to given ones.
-std::vector<Request> outputs_of(const Job& job, const Destination& destination);
+/// The outputs to write. -o NAME=FILE replaces the default outputs of a job and adds to those of
+/// its file. Errors: usage, for an output of --outputs that is neither written, shown nor drawn.
+std::vector<Request> outputs_of(const Job& job, const Destination& destination, bool has_views);
 
 /// Whether anything that is written stores provenance, which needs digests of the inputs.
 bool needs_description(const Destination& destination, const RunArgs& args);

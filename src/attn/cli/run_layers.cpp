@@ -113,7 +113,7 @@ class LayersRun {
       layer = std::make_unique<ReadLayer>(files_, rest);
       layer->job = read_job(std::move(document), layer->files);
       if (is_joined_) add_batch_axis(layer->job);
-      layer->job.outputs = outputs_of(layer->job, destination_);
+      layer->job.outputs = outputs_of(layer->job, destination_, !args_.views.empty());
       if (!by_rows_)
         by_rows_ = destination_.shown ? OutputSet{}
                                       : outputs_for_rows(destination_.targets, layer->job.outputs);
