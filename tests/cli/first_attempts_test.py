@@ -33,6 +33,11 @@ FLAGS = "run --q q.npy --k k.npy --v v.npy "
 
 @pytest.mark.parametrize("typed, code, message", [
     ("run q.npy k.npy v.npy", 2, "give tensors with flags, as in --q q.npy --k k.npy --v v.npy"),
+    ("run job.json other.json", 2, "and several jobs to 'attn batch'"),
+    ("examples general-attention", 2, "unexpected argument 'general-attention'; 'attn examples run NAME' runs an example"),
+    ("examples lst", 2, "unexpected argument 'lst' (did you mean 'list'?)"),
+    ("mask --shape 2,2 --causal -o m.gif", 2,
+     "expected a name that ends in .npz, .npy, .safetensors, .json or .csv, or .svg, .pdf, .png or .html"),
     ("job.json", 2, "expected a command before job.json: 'attn run' computes a job"),
     ("q.npy", 2, "expected a command before q.npy: 'attn view' draws an array"),
     ("jobs/llama", 2, "expected a command before jobs/llama: 'attn model inspect' shows a model"),

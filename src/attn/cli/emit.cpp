@@ -23,7 +23,7 @@ const FormatRow* format_of(const EmitArgs& args) {
   const FormatRow* format = format_of_suffix(args.output);
   if (format == nullptr)
     fail_usage("-o " + printable(args.output) + ": expected a name that ends in " +
-               listed_suffixes());
+               listed_suffixes() + (args.pictures ? std::string(", or ") + args.pictures : ""));
   return format;
 }
 

@@ -17,6 +17,8 @@ struct EmitArgs {
   std::string alone =
       "arr_0";             ///< the name of an unnamed tensor in an .npz (numpy.savez's default)
   bool is_result = false;  ///< `alone` is the name of an output, also in JSON
+  const char* pictures =
+      nullptr;  ///< suffixes of pictures, if the command draws them, for messages
 };
 
 /// Adds -o, --force, --format and the options of text.

@@ -317,6 +317,7 @@ Command examples_command() {
       "  attn examples list\n"
       "  attn examples run general-attention\n"
       "  attn examples check";
+  command.extra_hint = "'attn examples run NAME' runs an example";
   command.add(text("--data", args->data, "DIR",
                    "folder of the examples; default: $ATTN_DATA, or the installed ones"));
   command.subcommands = {list_subcommand(args), run_subcommand(args), copy_subcommand(args),

@@ -184,6 +184,7 @@ int mask(const MaskArgs& args) {
 Command mask_command() {
   const auto args = std::make_shared<MaskArgs>();
   args->emit.alone = "mask";
+  args->emit.pictures = kRenderSuffixes;
   Command command;
   command.description =
       "Draws which keys (columns) each query (row) sees, by all masks of a job or by flags alone.";

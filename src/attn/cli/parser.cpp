@@ -159,9 +159,11 @@ void refuse_extras(Arguments extras, const Command& command, const Command& give
   for (const Command& subcommand : command.subcommands) subcommands.push_back(subcommand.name);
   std::string hint = hint_detached_value(command, words);
   if (hint.empty()) hint = hint_list(command, extras, words);
+  const std::string meant =
+      hint.empty() ? did_you_mean(extras[0], subcommands, NameKind::other) : "";
   if (hint.empty()) hint = given.extra_hint;
   fail_usage("unexpected argument '" + printable(extras[0]) + "'" +
-             (hint.empty() ? did_you_mean(extras[0], subcommands, NameKind::other) : "; " + hint));
+             (!meant.empty() || hint.empty() ? meant : "; " + hint));
 }
 
 void store_options(const CommandParser& parser, ParsedCommand& parsed) {

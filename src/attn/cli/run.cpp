@@ -464,7 +464,9 @@ Command run_command(Executor& executor) {
       "  attn run --q q.npy --k k.npy --v v.npy --heads 8 --causal -o result.npz\n"
       "  attn run --embeddings x.npy --wq model.npz#W_Q -o weights=w.npy\n"
       "  attn run --model Qwen3-0.6B --layer 3 --hidden x.npy --rows -1";
-  command.extra_hint = "give tensors with flags, as in --q q.npy --k k.npy --v v.npy";
+  command.extra_hint =
+      "give tensors with flags, as in --q q.npy --k k.npy --v v.npy, and several jobs to 'attn "
+      "batch'";
   command.add(
       positional("JOB", args->job, "job file (.json, .npz or .safetensors); - for standard input"));
   command.add(job_options(args->flags));
