@@ -19,7 +19,7 @@ Command alone(Executor&) {
 
 constexpr CommandEntry kCommands[] = {
     {"run", "compute attention for one job, from a file or flags", run_command},
-    {"batch", "compute many jobs on all processors, resumable", batch_command},
+    {"batch", "run many jobs in parallel; can resume an interrupted batch", batch_command},
     {"examples", "list, run and check worked examples, make exercises", alone<examples_command>},
     {"view", "draw a tensor as a heat map: terminal, SVG, PDF, PNG or HTML", alone<view_command>},
     {"mask", "draw or write which keys each query sees", alone<mask_command>},
@@ -100,7 +100,8 @@ Command make_command(const CommandEntry& entry, Executor& executor) {
 
 std::vector<Option> program_options() {
   return {
-      program_option("-h,--help", "show this help; after a command, its help: -h is short"),
+      program_option("-h,--help",
+                     "show help; after a command, -h lists common options, --help all"),
       program_option("--version", "show the version; with -v, also kernels, BLAS and processors")};
 }
 

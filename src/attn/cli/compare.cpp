@@ -79,10 +79,10 @@ std::vector<Option> reference_options(ReferenceArgs& args) {
        common(word(
            "--precision", args.precision, {"f64", "f32", "tf32", "f16", "bf16"},
            "precision that A was computed in: f64, f32, tf32, f16 or bf16; default: its dtype")),
-       common(
-           flag("--diagnose", args.diagnose,
-                "test all known mistakes that may explain a difference, and pairs of them for some "
-                "seconds; default: as many as 2 s permit")),
+       common(flag(
+           "--diagnose", args.diagnose,
+           "search all known mistakes that may explain a difference, and pairs for a few seconds; "
+           "default: search for at most 2 s")),
        word("--sums", args.sums, {"f64", "f32", "f16", "bf16"},
             "precision of A's sums and softmax: f64, f32, f16 or bf16; default: f32, or f64 if A's "
             "precision is f64"),
@@ -436,9 +436,9 @@ Command compare_command() {
   const auto args = std::make_shared<CompareArgs>();
   Command command;
   command.description =
-      "Compares the tensors of A with those of B, the reference. An element is close if |a - b| <= "
-      "atol + rtol |b|. Exit code 0: all elements are close; 1: some differ. With --reference, "
-      "B is computed from a job, for tests of kernels.";
+      "Compares the tensors of A with the tensors of B, the reference. An element is close if "
+      "|a - b| <= atol + rtol |b|. Exit code 0: all elements are close; 1: some differ. With "
+      "--reference, B is computed from a job, for tests of kernels.";
   command.quiet_help = "suppress the report, and notes and warnings on stderr; --json is printed";
   command.example =
       "  attn compare result.npz expected.npz --rtol 1e-5\n"

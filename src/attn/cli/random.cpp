@@ -367,11 +367,11 @@ Command random_command() {
        generator_option(*args),
        common(integer("--repeat", args->repeat, {.min = 1}, "N",
                       "number of arrays to generate, one after another"))});
-  command.add(in_group(
-      "Inputs of a job",
-      {word("--kind", args->kind, {"adversarial"},
-            "instead of METHOD, inputs for which 'attn sensitivity' sees mistakes: adversarial"),
-       text("--for", args->job, "JOB", "job file, whose inputs are replaced")}));
+  command.add(in_group("Inputs of a job",
+                       {word("--kind", args->kind, {"adversarial"},
+                             "adversarial: generate inputs that expose mistakes (see 'attn "
+                             "sensitivity'), instead of METHOD"),
+                        text("--for", args->job, "JOB", "job file, whose inputs are replaced")}));
   command.add(in_group("Method arguments", argument_options(*args)));
   add_emit_options(command, args->emit);
   add_limit_options(command, args->limits);

@@ -59,7 +59,7 @@ void add_view_options(Command& command, RunViewArgs& args) {
       "Results",
       {common(view_option(
            args.view,
-           "draw the weights, or else the first of the outputs of the job, as a heat map on "
+           "draw the weights or, if they are not requested, the first output, as a heat map on "
            "the terminal, or to FILE" +
                std::string(kRenderSuffixes))),
        common(text(

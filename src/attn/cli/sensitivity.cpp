@@ -190,9 +190,9 @@ Command sensitivity_command() {
       "Lists known mistakes of kernels that apply to a job, and whether a test of its result would "
       "notice each: seen, if the largest change is at least 10 times the tolerance and 1 % of the "
       "elements that it changes exceed it, or if half of them do; barely, if some do; or not seen. "
-      "The tolerance is that of --rtol and --atol, otherwise the error bound of the precision, as "
+      "--rtol and --atol set the tolerance, otherwise it is the error bound of the precision, as "
       "in 'attn compare --reference'. With gates, a mistake is seen if a tenth of its change would "
-      "fail, too.";
+      "also fail.";
   command.example =
       "  attn sensitivity job.json --rtol 1e-2 --atol 1e-2\n"
       "  attn sensitivity --q q.npy --k k.npy --v v.npy --causal --suggest";
