@@ -1,4 +1,4 @@
-// The one exception type of the program. Its kind is the exit code, its problems are the messages.
+// Error, the exception of reported failures: its kind is the exit code, its problems the messages.
 #pragma once
 
 #include <concepts>

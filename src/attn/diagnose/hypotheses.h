@@ -1,4 +1,4 @@
-// The table of mistakes that kernels make: what else than the job a kernel may have computed.
+// The table of mistakes that kernels make: what a kernel may have computed instead of the job.
 #pragma once
 
 #include <functional>
@@ -39,7 +39,7 @@ struct Hypothesis {
   enum class Stage {
     projection,  ///< changes the variant as given; the others, attention_only()
     attention,
-    all_heads,   ///< reads or counts items and heads beside those that it changes
+    all_heads,   ///< also reads or counts items and heads that it does not change
     all_scores,  ///< slow: computes the scores of all queries
   };
 
@@ -76,7 +76,7 @@ Found with_added_window(Variant& variant, const Inputs& in, std::int64_t left);
 /// The variant whose window has another number of keys before the query, for the same stage.
 Found with_other_window(Variant& variant, const Inputs& in, std::int64_t left);
 
-/// The same for the keys after the query, of a job that is not causal.
+/// The same for the keys after the query, of a job without --causal.
 Found with_other_right(Variant& variant, const Inputs& in, std::int64_t right);
 
 /// The causal variant with a window, in which the first `count` keys are visible to all later

@@ -54,12 +54,12 @@ struct PageSet {
   /// can then read the exact ones when its user opens the file.
   std::optional<TensorPlace> source = {};
   PositionsOfMatrices positions = {};
-  bool is_weights = true;    ///< otherwise without sums, entropies and the like
+  bool is_weights = true;    ///< false: no sums or entropies are shown
   bool is_gradient = false;  ///< the page opens at the element of largest magnitude
   /// How the weights came about, if they are the only set. They are stored if they fit with the
   /// values.
   std::optional<WeightSteps> steps = {};
-  std::string no_steps = {};  ///< a sentence that says why not; "": no page has them
+  std::string no_steps = {};  ///< the reason shown to the user; "": no page has them
 };
 
 struct Page {

@@ -1,4 +1,4 @@
-// A calculation, step by step, as Markdown, HTML or LaTeX.
+// A calculation, step by step, as plain text, Markdown, HTML or LaTeX.
 #pragma once
 
 #include <string>

@@ -24,7 +24,7 @@ struct Entry {
   std::shared_ptr<const Tensor> numbers = {};
   bool in_out = false;           ///< weights of a layer, already (in, out)
   bool needs_heads = false;      ///< of a layer that does not state its number of heads
-  bool shared = false;           ///< by all jobs of a batch: that it has no effect is no error
+  bool shared = false;           ///< by all jobs of a batch, so having no effect is not an error
   const Field* field = nullptr;  ///< of the key; set by Document::set()
 };
 

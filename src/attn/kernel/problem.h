@@ -89,7 +89,7 @@ struct Bias {
   Strides strides;
 };
 
-/// How a query and a key make a score.
+/// How a score is computed from a query and a key.
 enum class Score : std::uint8_t {
   product,   ///< q . k
   distance,  ///< -|q - k|^2

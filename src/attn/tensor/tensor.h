@@ -24,7 +24,7 @@ class GatheredRows;
 class Tensor;
 class TransposedMatrix;
 
-/// Elements that are made when they are first read. Thread-safe.
+/// Lazily computed elements. Thread-safe.
 class DeferredElements {
  public:
   virtual ~DeferredElements() = default;
