@@ -41,7 +41,7 @@ def run(*, threads: int | None = None, max_memory: int | str | None = None, nan:
         Q           (..., L, D) queries        K, V   (..., S, D), (..., S, Dv) keys and values
         embeddings  (L, M), with W_Q, W_K, W_V (M, H D)
         mask, causal, window, mask_rule, bias_rule, mask_tables={"doc": array}, scale, softcap, heads, kv_heads, layout, rotary={"kind": "half"}, ...
-        outputs     a list of names; default: scores, weights and context, and output if W_O is given
+        outputs     a list of names; default: scores, weights and context, and output if W_O or W_UV is given
 
     where B, H, L, S are batches, heads, queries and keys. A tensor is an array of NumPy, of a library with
     DLPack (PyTorch, JAX, ...), or of anything with a buffer; of float16, bfloat16, float32, float64, int8
