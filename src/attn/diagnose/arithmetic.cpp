@@ -139,7 +139,8 @@ void test_rounded_scores(Search& search) {
       std::size_t i = 0;
       for (double& x : scores.mutable_data<double>()) {
         const double with_mask = masked.data<double>()[i];
-        x = with_mask == kMinusInfinity ? kMinusInfinity : x + (with_mask - scaled.data<double>()[i]);
+        x = with_mask == kMinusInfinity ? kMinusInfinity
+                                        : x + (with_mask - scaled.data<double>()[i]);
         ++i;
       }
       const Tensor context = context_with({.is_normalised = true}, scores, job);
