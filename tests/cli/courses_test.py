@@ -164,7 +164,7 @@ class TestMultiheadSelfAttention:
         ("multiplies by weights that are not transposed", {"transposed": False}),
         ("splits columns as (D, H)", {"heads": "interleaved"}),
         ("rotates column k with k + D/2", {"rotary": "halves"}),
-        ("rotates values, too", {"rotary": "values"})])
+        ("also rotates values", {"rotary": "values"})])
     def test_mistake_is_named(self, tmp_path, tensors, mistake, changed, with_output):
         assert self.verdict(tmp_path, tensors, with_output=with_output, **changed) == listed(mistake)
 

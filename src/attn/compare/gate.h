@@ -3,8 +3,8 @@
 //
 //   gate  [REGEX ":"] expression
 //
-// base/expression.h defines expressions, metrics/metrics.h the metrics that they name. A metric of
-// errors with "baseline_" before it is that of the baseline (compare/baseline.h). The regular
+// base/expression.h defines expressions, metrics/metrics.h the metrics that they name. The prefix
+// "baseline_" selects the same metric for the baseline (compare/baseline.h). The regular
 // expression has to match the whole name of a tensor; without it, the gate is for all tensors. It
 // is an ECMAScript expression without back-references and counts such as {2}, of at most 200
 // characters.
@@ -55,7 +55,7 @@ Gate parse_gate(const std::string& text);
 /// with 2 and 1e-5. Errors: usage.
 Gate baseline_gate(const std::string& factors);
 
-/// Gates in the words of the user.
+/// Gate options as typed.
 struct GateWords {
   std::vector<std::string> gates, presets;
   std::optional<std::string> baseline;  ///< "2,1e-5"; "": the default

@@ -101,7 +101,8 @@ Diagnosis diagnose(const Variant& given, const Evidence& evidence, const SearchL
   search_for_one(search, all);
   if (found.arithmetic.empty() && !sample.is_blank())
     search.find_smaller_errors([&] { PairSearch(search, all, diagnose_alone).run(); });
-  // Their bounds are wide, and contain many a mistake that was not tested, unless errors are small.
+  // Their bounds are wide: they also contain mistakes that were not tested, unless errors are
+  // small.
   if (!search.is_explained() && (found.untested.empty() || are_near_bounds(sample)) &&
       evidence.precision != nullptr)
     for (const auto& [dtype, name] : {std::pair{DType::f16, "f16"}, {DType::bf16, "bf16"}})
