@@ -499,7 +499,7 @@ def test_statistics_that_not_all_files_have_are_left_out_with_a_warning(tmp_path
     np.save(tmp_path / "w.npy", np.full((2, 4, 4), .25))
     result = attn("stats", "rows.npz", "w.npy", "--by", "all", cwd=tmp_path)
     assert result.returncode == 0 and result.stdout.split(b"\n")[0].split() == [b"head", b"queries", b"entropy"]
-    assert b"not in all files and therefore left out: effective_keys, keys_95, distance" in result.stderr
+    assert b"statistics that not all files have are left out: effective_keys, keys_95, distance" in result.stderr
     assert b"left out" not in attn("stats", "rows.npz", "rows.npz", "--by", "all", cwd=tmp_path).stderr
 
 

@@ -203,10 +203,10 @@ def test_blocks_on_the_diagonal_before_the_first_key(tmp_path):
     assert [finding["id"] for finding in report["diagnosis"]] == ["causal.to_end_of_block_16"]
 
 
-@pytest.mark.parametrize("block", [16, 128])
-def test_online_softmax_from_the_sink_in_one_block(tmp_path, block):
+@pytest.mark.parametrize("block, keys", [(16, 6), (16, 12), (128, 124)])
+def test_online_softmax_from_the_sink_in_one_block(tmp_path, block, keys):
     """The sink comes before the only block of keys."""
-    tensors = plain_job(L=12, S=block - 4) | {"sinks": np.full(2, .5, np.float32)}
+    tensors = plain_job(L=12, S=keys) | {"sinks": np.full(2, .5, np.float32)}
     scores = tensors["Q"] @ tensors["K"].swapaxes(-1, -2) / 4
     maximum = np.maximum(scores.max(-1, keepdims=True), .5)
     weights = np.exp(scores - maximum)

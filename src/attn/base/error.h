@@ -64,8 +64,8 @@ class Error : public std::runtime_error {
   std::vector<std::string> lines_;
 };
 
-/// Throw Error(usage) and Error(data), with a problem or with a message alone. GCC 12 would convert
-/// a problem in braces to an overload for std::string, too.
+/// Throw Error(usage) and Error(data), with a problem or with a message alone. GCC 12 would also
+/// convert a problem in braces to an overload for std::string.
 [[noreturn]] void fail_usage(Problem problem);
 [[noreturn]] void fail_data(Problem problem);
 template <std::convertible_to<std::string> Message>

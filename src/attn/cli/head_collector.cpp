@@ -87,7 +87,7 @@ void HeadCollector::add_tensors(const ResultFile& result, bool is_named) {
     ids = checked_ids(*own, ids_name);
   const std::string weights(name_of(Output::weights));
   if (tensors.contains(weights)) {
-    if (!ids) warn_of_unused_statistics(tensors);
+    if (!ids && !similarity_) warn_of_unused_statistics(tensors);
     within(weights, [&] { add_weights(result, weights, ids); });
   } else if (contains(tensors, Output::weight_sum)) {
     add_row_statistics(result);

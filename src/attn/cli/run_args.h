@@ -46,7 +46,7 @@ void set_threads_of(const RunArgs& args);
 Document document_of(const RunArgs& args, TensorFiles& files);
 
 /// The outputs to write. -o NAME=FILE replaces the default outputs of a job and adds to those of
-/// its file. Errors: usage, for an output of --outputs that is neither written, shown nor drawn.
+/// its file. Errors: usage, for an output of --outputs that is not written, unless there are views.
 std::vector<Request> outputs_of(const Job& job, const Destination& destination, bool has_views);
 
 /// Whether anything that is written stores provenance, which needs digests of the inputs.

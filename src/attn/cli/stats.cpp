@@ -177,7 +177,7 @@ void warn_of_partly_known(const Groups& groups) {
     if (left_out.test(k) && kRowStatistics[k].summary != Summary::none)
       names.push_back(name_of(kRowStatistics[k].output));
   if (!names.empty())
-    note("warning: not in all files and therefore left out: " + join(names, ", "));
+    note("warning: statistics that not all files have are left out: " + join(names, ", "));
 }
 
 /// Prints the statistics of all files that can be read, then reports the others. The first error

@@ -47,21 +47,22 @@ class Matcher {
   /// For each of `count` parts, the other part of the job with its elements; nullopt if one has
   /// none, if all have their own, or if the search takes too long.
   std::optional<std::vector<std::size_t>> matched(std::size_t axis, std::size_t count) const {
-    constexpr std::size_t kMostTried = 200'000;
+    constexpr std::size_t kMostCompared = std::size_t{1} << 27;  // elements: some seconds
     std::vector<std::size_t> sources;
     bool moved = false;
-    std::size_t tried = 0;
+    std::size_t compared = 0;
     for (std::size_t part = 0; part < count; ++part) {
       std::optional<std::size_t> source;
       const auto try_part = [&](std::size_t other) {
-        if (!source && ++tried <= kMostTried && is_part(axis, part, other)) source = other;
+        if (!source && compared < kMostCompared && is_part(axis, part, other, compared))
+          source = other;
       };
       try_part(part);
       if (!sources.empty()) {  // as in results that are shifted or reversed
         try_part((sources.back() + 1) % count);
         try_part((sources.back() + count - 1) % count);
       }
-      for (std::size_t k = 1; k < count && !source && tried <= kMostTried; ++k)
+      for (std::size_t k = 1; k < count && !source && compared < kMostCompared; ++k)
         try_part((part + k) % count);
       if (!source) return std::nullopt;
       moved |= *source != part;
@@ -118,8 +119,9 @@ class Matcher {
     ++total.finite, total.squares += (a - b) * (a - b);
   }
 
-  /// Whether a part of axis 0 or 1 has the elements of another part of the job.
-  bool is_part(std::size_t axis, std::size_t part, std::size_t other) const {
+  /// Whether a part of axis 0 or 1 has the elements of another part of the job. Adds the number of
+  /// elements that it compares.
+  bool is_part(std::size_t axis, std::size_t part, std::size_t other, std::size_t& compared) const {
     Fit total;
     const bool is_item = axis == 0;
     const std::size_t items = is_item ? part + 1 : view_.B, heads = is_item ? view_.H : part + 1;
@@ -132,6 +134,7 @@ class Matcher {
             from[axis] = other;
             add(place, from, 1, total);
           }
+          compared += view_.C;
           if (total.elements > 32 && total.outside * 4 > total.elements) return false;
         }
     return total.explained() >= kExplained;

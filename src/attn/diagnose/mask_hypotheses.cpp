@@ -321,7 +321,7 @@ Found with_hidden_scores(Variant& variant, const Inputs& in, RowChange change, d
 }
 
 Hypotheses causal_hypotheses() {
-  return {
+  Hypotheses all = {
       {"causal.dropped", kAttention,
        [](Variant& p, const Inputs& in) -> Found {
          if (!in.options.causal) return std::nullopt;
@@ -474,10 +474,18 @@ Hypotheses causal_hypotheses() {
       {"window.chunks_of_left", kAttention,
        [](Variant& p, const Inputs& in) { return with_chunks(p, in, in.options.window.left); }},
   };
+  for (const std::int64_t size : {kLeastBlock, 2 * kLeastBlock, 4 * kLeastBlock, 8 * kLeastBlock}) {
+    const std::string number = in_words(size);
+    all.push_back({"causal.to_end_of_block_" + number, kAttention, causal_by_blocks(size, true)});
+    all.push_back(
+        {"causal.without_own_block_" + number, kAttention, causal_by_blocks(size, false)});
+    all.push_back({"causal.last_" + number + "_keys_only", kAttention, last_keys_only(size)});
+  }
+  return all;
 }
 
 Hypotheses mask_hypotheses() {
-  Hypotheses all = {
+  return {
       {"mask.inverted", kAttention,
        [](Variant& p, const Inputs& in) -> Found {
          if (!is_boolean(p, Input::mask) && !is_boolean(p, Input::key_mask)) return std::nullopt;
@@ -563,14 +571,6 @@ Hypotheses mask_hypotheses() {
       {"mask.empty_rows_nan", kAttention, with_empty_rows(EmptyRows::nan)},
       {"mask.empty_rows_zero", kAttention, with_empty_rows(EmptyRows::zero)},
   };
-  for (const std::int64_t size : {kLeastBlock, 2 * kLeastBlock, 4 * kLeastBlock, 8 * kLeastBlock}) {
-    const std::string number = in_words(size);
-    all.push_back({"causal.to_end_of_block_" + number, kAttention, causal_by_blocks(size, true)});
-    all.push_back(
-        {"causal.without_own_block_" + number, kAttention, causal_by_blocks(size, false)});
-    all.push_back({"causal.last_" + number + "_keys_only", kAttention, last_keys_only(size)});
-  }
-  return all;
 }
 
 }  // namespace attn

@@ -43,6 +43,7 @@ Found softmax_over_matrix(Variant& variant, const Inputs& in) {
 
 /// An online softmax that does not rescale what it summed before the maximum grew.
 void add_not_rescaled(Hypotheses& all) {
+  static constexpr std::size_t kLeast = 16;  // keys of a block
   struct OnlineKind {
     RowChange change;
     const char *id, *what;
@@ -54,12 +55,13 @@ void add_not_rescaled(Hypotheses& all) {
   };
   for (const bool starts_at_sink : {false, true})
     for (const OnlineKind& kind : kinds)
-      for (const std::size_t block : {16, 32, 64, 128})
+      for (const std::size_t block : {kLeast, 2 * kLeast, 4 * kLeast, 8 * kLeast})
         all.push_back({"softmax." + std::string(kind.id) + "_not_rescaled_" +
                            (starts_at_sink ? "from_sink_" : "") + in_words(block),
                        kAttention, [=](Variant& variant, const Inputs& in) -> Found {
                          // One block of keys comes after the sink; a larger one is the same.
-                         if (starts_at_sink ? !variant.has(Input::sinks) || 2 * in.S <= block
+                         if (starts_at_sink ? !variant.has(Input::sinks) ||
+                                                  (block > kLeast && 2 * in.S <= block)
                                             : in.S <= block)
                            return std::nullopt;
                          variant.block = block, variant.starts_at_sink = starts_at_sink;

@@ -142,17 +142,20 @@ Field precision_of_arithmetic() {
   return field;
 }
 
+Field of_type(FieldType type, std::string key, const char* help, Requirements requirements) {
+  return {
+      .key = std::move(key), .type = type, .help = help, .requirements = std::move(requirements)};
+}
+
 /// A finite number, at least `min` if that is given.
 template <class Member>
 Field number(std::string key, const char* help, std::optional<std::int64_t> min, Member member,
              Requirements requirements = {}) {
-  return {.key = std::move(key),
-          .type = FieldType::number,
-          .placeholder = "X",
-          .help = help,
-          .min = min,
-          .requirements = std::move(requirements),
-          .apply = [member](const Json& v, Options& o) { std::invoke(member, o) = number_of(v); }};
+  Field field = of_type(FieldType::number, std::move(key), help, std::move(requirements));
+  field.placeholder = "X";
+  field.min = min;
+  field.apply = [member](const Json& v, Options& o) { std::invoke(member, o) = number_of(v); };
+  return field;
 }
 
 template <class Member>
@@ -166,24 +169,19 @@ Field positive_number(std::string key, const char* help, Member member,
 template <class Member>
 Field integer(std::string key, const char* placeholder, const char* help,
               std::optional<std::int64_t> min, Member member, Requirements requirements = {}) {
-  return {.key = std::move(key),
-          .type = FieldType::integer,
-          .placeholder = placeholder,
-          .help = help,
-          .min = min,
-          .requirements = std::move(requirements),
-          .apply = [member](const Json& v, Options& o) { std::invoke(member, o) = integer_of(v); }};
+  Field field = of_type(FieldType::integer, std::move(key), help, std::move(requirements));
+  field.placeholder = placeholder;
+  field.min = min;
+  field.apply = [member](const Json& v, Options& o) { std::invoke(member, o) = integer_of(v); };
+  return field;
 }
 
 /// true or false; as a flag it needs no value.
 template <class Member>
 Field boolean(std::string key, const char* help, Member member, Requirements requirements = {}) {
-  return {
-      .key = std::move(key),
-      .type = FieldType::boolean,
-      .help = help,
-      .requirements = std::move(requirements),
-      .apply = [member](const Json& v, Options& o) { std::invoke(member, o) = *v.get<bool>(); }};
+  Field field = of_type(FieldType::boolean, std::move(key), help, std::move(requirements));
+  field.apply = [member](const Json& v, Options& o) { std::invoke(member, o) = *v.get<bool>(); };
+  return field;
 }
 
 /// The same field with one more spelling of its flag.

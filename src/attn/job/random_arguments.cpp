@@ -180,9 +180,9 @@ DType RandomArguments::dtype(DType fallback) const {
   const auto name = value->get<std::string>();
   const auto dtype = name == nullptr ? std::nullopt : dtype_named(*name);
   if (!dtype)
-    fail_data(Problem{.subject = "dtype",
-                      .expected = "a dtype such as \"int64\"",
-                      .found = name == nullptr ? value->kind() : "'" + printable(*name) + "'"});
+    fail_data({.subject = "dtype",
+               .expected = "a dtype such as \"int64\"",
+               .found = name == nullptr ? value->kind() : "'" + printable(*name) + "'"});
   return *dtype;
 }
 
@@ -199,13 +199,13 @@ const Json* RandomArguments::find(std::string_view key) const { return json_.fin
 const Json& RandomArguments::need(std::string_view key) const {
   const Json* value = find(key);
   if (value == nullptr)
-    fail_data(Problem{.expected = "the argument '" + std::string(key) + "'", .found = "none"});
+    fail_data({.expected = "the argument '" + std::string(key) + "'", .found = "none"});
   return *value;
 }
 
 void RandomArguments::wrong(std::string_view key, const std::string& expected,
                             const Json& found) const {
-  fail_data(Problem{.subject = std::string(key), .expected = expected, .found = found.kind()});
+  fail_data({.subject = std::string(key), .expected = expected, .found = found.kind()});
 }
 
 }  // namespace attn

@@ -367,25 +367,25 @@ HWY_INLINE void prefetch_ahead(const Rows<T>& rows, std::size_t i, std::size_t a
     __builtin_prefetch(reinterpret_cast<const void*>(at));
 }
 
-/// How many bytes ahead rows in main memory are prefetched if they are read in place, at least for
-/// keys.
+/// How many bytes ahead values in main memory, and keys in tiles, are prefetched if they are read
+/// in place; and the least number for other keys.
 inline constexpr std::size_t kBytesAhead = 16384, kBytesAheadOfKeys = 4096;
 
 /// The largest distance in bytes of keys or values in main memory that are read in place. At larger
 /// ones, their lines share too few sets of a level 1 cache.
 inline constexpr std::int64_t kMostStepInPlace = 1024;
 
-/// The least number of rows by which prefetching is ahead of copying.
-inline constexpr std::size_t kRowsAhead = 16;
+/// By how many rows prefetching is ahead of copying `count` rows.
+constexpr std::size_t rows_ahead(std::size_t count) { return HWY_MAX(count, std::size_t{16}); }
 
-/// Copies rows [first, first + count) of `all` as contiguous T, while as many rows that follow, at
-/// least kRowsAhead later, are prefetched. Processors read memory fastest row by row.
+/// Copies rows [first, first + count) of `all` as contiguous T, while as many rows that follow are
+/// prefetched. Processors read memory fastest row by row.
 template <class T>
 HWY_NOINLINE void copy_rows(const Rows<T>& rows, std::size_t first, std::size_t count,
                             std::size_t all, std::size_t columns, T* to) {
   rows.with_reader([&](auto read) ATTN_INLINE {
     for (std::size_t i = 0; i < count; ++i, to += columns) {
-      prefetch_ahead(rows, first + HWY_MAX(count, kRowsAhead) + i, all);
+      prefetch_ahead(rows, first + rows_ahead(count) + i, all);
       read(first + i, to);
     }
   });
@@ -406,7 +406,7 @@ template <class T>
 HWY_INLINE void copy_pairs(const Rows<T>& rows, std::size_t first, std::size_t count,
                            std::size_t all, std::size_t columns, T* numbers, T* to) {
   for (std::size_t i = 0; i < count; ++i, to += depth_of(FactorForm::pairs, columns)) {
-    prefetch_ahead(rows, first + count + i, all);
+    prefetch_ahead(rows, first + rows_ahead(count) + i, all);
     read_pairs(rows, first + i, columns, numbers, to);
   }
 }

@@ -284,7 +284,7 @@ const T* key_panels(const QueryBlock<T>& block, std::size_t number) {
   const std::size_t depth = depth_of(block.kv.key_factors, p.D);
   if (block.kv.keys != nullptr) return block.kv.keys + from * depth;
   if (reads_keys_unpacked(block)) {
-    const std::size_t first = HWY_MIN(kRowsAhead, to - from);
+    const std::size_t first = HWY_MIN(rows_ahead(2 * kLanes<T>), to - from);  // as tiles copy
     prefetch_rows(Rows<T>(block.kv.k, p.D), from, first);
     return nullptr;
   }

@@ -11,7 +11,7 @@ namespace attn::kernel::HWY_NAMESPACE {
 
 // Vectors of keys that are multiplied together: each query element is loaded once for all. Not two
 // of 16 keys, because the processor follows fewer sequences of addresses than 32 at the same time:
-// it reads main memory half as fast.
+// it reads main memory half as fast. One vector of float64 is enough, too.
 inline constexpr std::size_t kKeyVectors = HWY_TARGET == HWY_AVX3 ? 1 : 2;
 template <class T>
 inline constexpr std::size_t kKeysAtOnce = kKeyVectors* kLanes<T>;
@@ -111,7 +111,7 @@ struct NarrowPanel {
     std::memset(keys.buffer, 0, at_once * bytes);
     for (std::size_t i = 0; i < present; ++i) {
       const std::size_t key = keys.first + at + i;
-      prefetch_ahead(source, key + present, keys.all);
+      prefetch_ahead(source, key + rows_ahead(present), keys.all);
       if (const std::byte* const row = source.start(key))
         std::memcpy(keys.buffer + i * depth(), row, bytes);
     }
@@ -253,15 +253,17 @@ HWY_INLINE void transpose_keys(const KeyCursor<T, Vectors>& keys,
   if constexpr (Vectors == 2) transpose_keys<1>(keys, columns[1]);
 }
 
-/// Prefetches a part of the `Keys` keys at rows.next. The calls for all columns together prefetch
-/// all of these keys: in the order of memory, if there are no gaps, otherwise a line of some keys.
+/// Prefetches a part of the `Keys` keys at rows.next. The calls for all columns, kColumnsAtOnce at
+/// a time, prefetch all of these keys: in the order of memory, if there are no gaps, otherwise a
+/// line of some keys.
 template <std::size_t Keys, class T>
 HWY_INLINE void prefetch_keys(const KeyRows<T>& rows, std::size_t column) {
   constexpr std::size_t kLine = 64 / sizeof(T);
   if (rows.is_dense) {
 #pragma GCC unroll 16
     for (std::size_t i = 0; i < Keys * kColumnsAtOnce<T>; i += kLine)
-      __builtin_prefetch(rows.next + column * Keys + i);
+      __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(rows.next) +
+                                                       (column * Keys + i) * sizeof(T)));
     return;
   }
   constexpr std::size_t kLoadsPerLine = kLine / kColumnsAtOnce<T>;

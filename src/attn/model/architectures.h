@@ -26,8 +26,8 @@ using CountKeys = std::span<const char* const>;
 constexpr const char* kLayersKeys[] = {"num_hidden_layers"};
 constexpr const char* kHeadsKeys[] = {"num_attention_heads"};
 
-/// The names of the weights. Of all projections but `separate`, `q` is that of one fused tensor, or
-/// with `latent` that of a weight that every layer has.
+/// The names of the weights. Of all projections but `separate`, `q` names one fused tensor; with
+/// `latent`, a weight that every layer has.
 struct ArchitectureWeights {
   Projections projections;
   std::string_view q, k, v, output;

@@ -21,11 +21,12 @@ std::span<const double> row_of_matrix(const Tensor& matrix, std::size_t row) {
 /// w log(w / m), 0 for w = 0.
 double divergence_term(double w, double m) { return w == 0 ? 0 : w * std::log(w / m); }
 
+double sum_of(std::span<const double> row) { return std::accumulate(row.begin(), row.end(), 0.0); }
+
 /// The Jensen-Shannon divergence of two rows of weights, divided by their sums, which are less than
 /// 1 beside sinks.
-double jensen_shannon(std::span<const double> p, std::span<const double> q) {
-  const double of_p = std::accumulate(p.begin(), p.end(), 0.0),
-               of_q = std::accumulate(q.begin(), q.end(), 0.0);
+double jensen_shannon(std::span<const double> p, double of_p, std::span<const double> q,
+                      double of_q) {
   double sum = 0;
   for (std::size_t j = 0; j < p.size(); ++j) {
     const double a = p[j] / of_p, b = q[j] / of_q, m = (a + b) / 2;
@@ -106,8 +107,10 @@ HeadSimilarity::HeadSimilarity(std::size_t heads) : heads_(heads), pairs_(heads 
 
 void HeadSimilarity::add(const Tensor& weights) {
   const std::size_t L = weights.shape()[1];
+  std::vector<double> totals(heads_ * L);
   for (std::size_t a = 0; a < heads_; ++a) {
     const Tensor of_a = cast(weights.at(a), DType::f64);
+    for (std::size_t i = 0; i < L; ++i) totals[a * L + i] = sum_of(row_of_matrix(of_a, i));
     for (std::size_t b = 0; b <= a; ++b) {
       const Tensor of_b = cast(weights.at(b), DType::f64);
       Pair& sums = pair(a, b);
@@ -117,7 +120,7 @@ void HeadSimilarity::add(const Tensor& weights) {
         if (!has_weight(p) || !has_weight(q)) continue;
         ++sums.queries;
         for (std::size_t j = 0; j < p.size(); ++j) sums.product += p[j] * q[j];
-        if (a != b) sums.divergence += jensen_shannon(p, q);
+        if (a != b) sums.divergence += jensen_shannon(p, totals[a * L + i], q, totals[b * L + i]);
       }
     }
   }
